@@ -264,8 +264,6 @@ class Stage:
     """Shorter than any setting may be, for endpoints that stall."""
     find_program: Callable[[], tuple[str, ...]] = tuple
     """What `relay` puts before its arguments."""
-    cache: str = ""
-    """Where proofs of the sandbox are kept."""
     arranged: Path = Path()
     """What repositories were left like, by the name of what was done."""
 
@@ -368,7 +366,7 @@ class Stage:
             settings=settings,
             plan_path=self.plan_path,
             allow_dirty=dirty,
-            environ={"PATH": "/usr/bin:/bin", "XDG_CACHE_HOME": self.cache, **environ},
+            environ={"PATH": "/usr/bin:/bin", **environ},
             phases=tuple(phase for phase in phases if not phase.done),
         )
         runners = list_runners(settings) if runner is None else {settings.runner: runner.kind}
@@ -472,7 +470,6 @@ def stage(stage_template: Path, arranged: Path, tmp_path: Path, request: pytest.
     waits: list[float] = []
     made = Stage(root=root.resolve(), waits=waits, interrupts=Interrupts(sleep=waits.append))
     made.find_program = lambda: request.getfixturevalue("program")
-    made.cache = f"{os.environ['HOME']}/.cache"
     made.arranged = arranged
     refresh_index(made.root)  # the files are others than those that it knows
     yield made

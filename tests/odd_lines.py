@@ -12,15 +12,24 @@ ODD: tuple[Any, ...] = (
     "../../etc/passwd", "{{7*7}}</script>[bold]", "x" * 2_000, ["x"], [[None]], {}, [{"id": []}],
 )  # fmt: skip
 
+FILLED: dict[str, dict[str, Any]] = {
+    "ToolFinished": {"shown": {"path": "AGENTS.md", "first_line": 1, "last_line": 30}},
+    "GateFinished": {"checks": [
+        {"command": "test -s a", "status": "failed", "exit_code": 1, "duration_s": 0.1, "output": "x", "causes": ["y"]}
+    ]},
+}  # fmt: skip
+"""Parts that no line of the recorded run has."""
+
 
 def iter_odd_lines() -> Iterator[str]:
     """Yield each kind of line as it is, then with each odd value in each of its fields, and without the field."""
     kinds = set[str]()
     for line in REAL.read_text(encoding="utf-8").splitlines():
         body = json.loads(line)
+        body |= FILLED.get(body["event"], {})
         if body["event"] not in kinds:
             kinds.add(body["event"])
-            yield line
+            yield json.dumps(body)
             yield from (json.dumps(odd) for odd in _change(body))
 
 

@@ -3,7 +3,7 @@
 import os
 import sys
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
@@ -156,7 +156,7 @@ def run_approved(start: Start, plan_option: str | None, *, as_json: bool) -> int
 
     def look() -> tuple[Place, Phase | None]:
         place = get_place(plan=plan_option, environ=os.environ)
-        return place, find_next(load_plan(place), skipped)
+        return place, load_plan(place).next_phase(skipped)
 
     has_asker = has_person() and not as_json
     tell_next = partial(_tell_next, look, code=ExitCode.DONE if has_asker else ExitCode.STOPPED)
@@ -184,13 +184,6 @@ def _parse_hours(options: Mapping[str, Any]) -> "Hours":
         return parse_hours(options["not_before"], options["until"], now=time.time())
     except FlagError as error:
         raise click.UsageError(str(error)) from error
-
-
-def find_next(plan: Plan, skipped: Collection[str]) -> Phase | None:
-    """Return the first open phase that is not skipped and waits for no other phase; None if there is none."""
-    waits = plan.find_waits()
-    left = (phase for phase in plan.phases if not phase.done and phase.id not in skipped)
-    return next((phase for phase in left if not waits[phase.id]), None)
 
 
 def _tell_next(look: Callable[[], tuple[Place, Phase | None]], end: RunEnd, *, code: ExitCode) -> RunEnd:

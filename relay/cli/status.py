@@ -180,7 +180,7 @@ def find_other_way(summary: PlanSummary, caller: Caller, near: Near) -> str:
     point, last, shown = summary.plan_state.point, near.last, {caller.write(RUN), caller.write(WHY)}
     if last is None or point is None or not last.next_command.startswith("relay ") or last.next_command in shown:
         return ""
-    cases = {ResumeCase.NOTHING_OPEN, ResumeCase.UNTOUCHED, ResumeCase.MID_LEG}
+    cases = {ResumeCase.NOTHING_OPEN, ResumeCase.UNTOUCHED, ResumeCase.MID_ATTEMPT}
     meets_it = last.exit_code and point.case in cases and not near.is_answered
     return last.next_command if last.waits_for or meets_it else ""
 

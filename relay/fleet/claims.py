@@ -149,7 +149,7 @@ def _render_claim(claim: PhaseClaim) -> Message:
     found = (
         (trailers.PHASE, claim.phase_id),
         (_WORKER, claim.worker),
-        (trailers.ATTEMPT, str(claim.attempt)),
+        (trailers.TRIES, str(claim.attempt)),
         (_STATE, claim.state),
         (_EXPIRES, str(claim.expires_s)),
         (_LEASE, str(claim.lease_s)),
@@ -175,7 +175,7 @@ def _parse_claim(text: CommitText) -> PhaseClaim | None:
     return PhaseClaim(
         phase_id=phase_id,
         worker=text.get(_WORKER),
-        attempt=trailers.parse_count(text.get(trailers.ATTEMPT), 1),
+        attempt=trailers.parse_count(text.get(trailers.TRIES), 1),
         state=ClaimState(state),
         expires_s=_parse_time(text.get(_EXPIRES)),
         reserved_usd=trailers.parse_cost(text.get(_RESERVED)),

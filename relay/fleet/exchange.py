@@ -28,7 +28,7 @@ from relay.session.usage import Spent
 from relay.store import trailers
 from relay.store.attempts import find_spent, note_spent, read_attempt
 from relay.store.history import read_relay_commits
-from relay.store.refs import next_ref
+from relay.store.refs import ATTEMPTS, next_ref
 from relay.store.spend import Whose, add_branch, keep_spent, read_given_up
 
 _LEAST_USD = 0.000001
@@ -138,7 +138,6 @@ def _name_note(branch: str) -> str:
 
 
 _HEADS = "refs/heads/"
-_LEG = "refs/relay/leg/"
 _NOTED = 3
 """Trailers of a note: session, usage and cost."""
 _BELOW = ("refs/relay/wip/", "refs/relay/spent/")
@@ -147,7 +146,7 @@ _BELOW = ("refs/relay/wip/", "refs/relay/spent/")
 def read_here(repo: Repo, branch: str) -> Mapping[str, str]:
     """Return a clone's refs of a job's branch: ref → commit."""
     part = render_ref_part(branch)
-    single = (f"{_HEADS}{branch}", f"{_LEG}{part}")
+    single = (f"{_HEADS}{branch}", f"{ATTEMPTS}{part}")
     found = {ref: commit for ref in single if (commit := refs.find_ref(repo, ref))}
     return found | repo.list_refs(*(f"{place}{part}/" for place in _BELOW))
 
@@ -162,7 +161,7 @@ def read_there(remote: Remote, prefix: str, *others: str) -> Mapping[str, Mappin
         RemoteError: It cannot be reached.
     """
     part = render_ref_part(prefix)
-    patterns = (f"{_HEADS}{prefix}*", f"{_LEG}{part}*", *(f"{place}{part}*" for place in _BELOW))
+    patterns = (f"{_HEADS}{prefix}*", f"{ATTEMPTS}{part}*", *(f"{place}{part}*" for place in _BELOW))
     found = remote.list_refs(*patterns, *others)
     jobs: dict[str, dict[str, str]] = {}
     for ref, commit in found.items():
@@ -176,8 +175,8 @@ def find_branch(ref: str) -> str:
     """Return the job's branch that a ref belongs to; empty for a ref of another kind."""
     if ref.startswith(_HEADS):
         return ref.removeprefix(_HEADS)
-    if ref.startswith(_LEG):
-        return parse_ref_part(ref.removeprefix(_LEG))
+    if ref.startswith(ATTEMPTS):
+        return parse_ref_part(ref.removeprefix(ATTEMPTS))
     below = next((ref.removeprefix(place) for place in _BELOW if ref.startswith(place)), "")
     return parse_ref_part(below.partition("/")[0])
 

@@ -157,7 +157,7 @@ def _explain_open(plan: Plan, phase: Phase, *, is_ready: bool, why: bool) -> str
         return "waits"
     if waits := plan.find_waits()[phase.id]:
         return f"waits for {', '.join(waits)}"
-    return "waits for a path that a phase at work names too"
+    return "waits for a path of a phase at work"
 
 
 def explain_none(claims: Claims) -> str:

@@ -19,7 +19,7 @@ from relay.base.values import dataclass
 from relay.base.walk import open_folder, open_ignored, open_parent, open_regular
 from relay.fleet.landing import Job, LandingCase, find_landing, get_tip
 from relay.git import refs, worktrees
-from relay.git.names import name_jobs, render_ref_part
+from relay.git.names import name_jobs
 from relay.git.notes import is_locked, lock_worktree
 from relay.git.objects import is_ancestor
 from relay.git.repository import Repo, open_repo
@@ -30,7 +30,7 @@ from relay.setup.open import hold_worktree
 from relay.store.attempts import displace_attempt, read_attempt
 from relay.store.branches import move_branch
 from relay.store.environment import find_changed, watch_sessions
-from relay.store.refs import get_branch
+from relay.store.refs import ATTEMPTS, find_attempt_ref, get_branch
 from relay.store.worktree_notes import find_home, get_jobs_place, note_checked, note_home
 
 _KEPT = ("outputs", "outputs/evidence", "sessions", "history", "reports")
@@ -256,11 +256,11 @@ def _take_away(main: Repo, place: Path) -> bool:
 
 def _drop_landed(main: Repo) -> None:
     """Drop landed branches whose relay was killed after it had removed the work tree."""
-    tip, attempts = get_tip(main), main.list_refs("refs/relay/leg/")
+    tip, attempts = get_tip(main), main.list_refs(ATTEMPTS)
     kept = {tree.branch for tree in worktrees.list_worktrees(main)}
     for ref, commit in main.list_refs(f"refs/heads/{name_jobs(get_branch(main))}").items():
         branch = ref.removeprefix("refs/heads/")
-        is_open = f"refs/relay/leg/{render_ref_part(branch)}" in attempts
+        is_open = find_attempt_ref(branch) in attempts
         if branch not in kept and not is_open and is_ancestor(main, commit, tip):
             refs.drop_ref(main, ref, commit)
 

@@ -120,10 +120,7 @@ def find_lack(check: CommandCheck) -> Lack | None:
     for pattern, words, files in _LACKS:
         if pattern.search(check.output_tail):
             return Lack(words=f"{words} ({files[0]})", files=files)
-    missed = read_missed(check) if _UNREAD.search(check.output_tail) else frozenset[str]()
-    lost = [
-        path for path in find_command_paths(check.command) if any(f"/{word}".endswith(f"/{path}") for word in missed)
-    ]
+    lost = _list_missed(check) if _UNREAD.search(check.output_tail) else []
     names = {found["name"] for found in _UNKNOWN_MODULE.finditer(check.output_tail)}
     for file in find_command_modules(check.command):
         module = file.removesuffix(".py").replace("/", ".")
@@ -150,13 +147,15 @@ def read_missed(check: CommandCheck) -> frozenset[str]:
     return frozenset(word for line in lines for word in _WORD.findall(line))
 
 
+def _list_missed(check: CommandCheck) -> list[str]:
+    """Return the files that a command names and its output says are missing."""
+    missed, named = read_missed(check), find_command_paths(check.command)
+    return sorted(path for path in named if any(f"/{word}".endswith(f"/{path}") for word in missed))
+
+
 def find_missing_files(check: CommandCheck) -> tuple[str, ...]:
     """Return the files that a command names and that its test runner did not find, so that it ran nothing."""
-    if check.status is not Outcome.NO_TESTS:
-        return ()
-    missed = read_missed(check)
-    named = find_command_paths(check.command)
-    return tuple(sorted(path for path in named if any(f"/{word}".endswith(f"/{path}") for word in missed)))
+    return tuple(_list_missed(check)) if check.status is Outcome.NO_TESTS else ()
 
 
 def may_come(path: str, phases: Iterable[Phase], near: str) -> bool:

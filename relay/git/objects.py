@@ -136,10 +136,9 @@ def _render_stdin_path(path: str) -> str:
     return path if path.isprintable() and not path.startswith('"') else quote_path(path)
 
 
-def hash_bytes(git: Git, data: bytes, *, filter_as: str | None = None) -> str:
-    """Store `data` as a blob and return its id; with `filter_as`, cleaned as the file at that path would be."""
-    how = ("--no-filters",) if filter_as is None else (f"--path={filter_as}",)
-    return git.run("hash-object", "-w", *how, "--stdin", stdin=data).decode().strip()
+def hash_bytes(git: Git, data: bytes, *, filter_as: str) -> str:
+    """Store `data`, cleaned as the file at `filter_as` would be, and return the blob's id."""
+    return git.run("hash-object", "-w", f"--path={filter_as}", "--stdin", stdin=data).decode().strip()
 
 
 def find_blob_id(repo: Repo, data: bytes) -> str:

@@ -17,8 +17,8 @@ from relay.base.values import dataclass
 from relay.base.words import HIDING, list_some, shorten
 from relay.plan.excerpt import check_excerpts
 from relay.plan.model import Phase, Plan, Violation, find_printed_number, fold_number
-from relay.plan.near_boxes import find_end, find_near_boxes
-from relay.plan.outline import Entry, EntryKind, Outline, Section, find_ancestors, read_outline
+from relay.plan.near_boxes import find_near_boxes
+from relay.plan.outline import Entry, EntryKind, Outline, Section, find_ancestors, find_end, read_outline
 from relay.plan.statements import (
     WISHES,
     find_paths,

@@ -1,11 +1,11 @@
 """Find what looks like an item and is none, so that a run would pass over it without a word."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from relay.base.words import shorten
 from relay.plan.model import Violation
-from relay.plan.outline import ITEM_LEVEL, EntryKind, Outline, Section
+from relay.plan.outline import ITEM_LEVEL, EntryKind, Outline, find_end
 
 _SHOWN_CHARS = 60
 _NEAR_BOX = re.compile(
@@ -20,9 +20,9 @@ def find_near_boxes(outline: Outline) -> Iterator[Violation]:
 
     A sign such as ``[T]`` or ``[1]`` can be the mark of a list of sources as well: those are warnings.
 
-    In 192 plans with 5,375 boxes of five public repositories there was none. A line with a box and no bullet is left
-    alone: the one that there was held three choices. So is ``- ( )``: of four public lists three were choices. Of ten
-    public ``- [/]`` all were tasks that somebody had begun.
+    In 192 plans with 5,375 boxes of five public repositories there was none of the first form. A line with a box and no
+    bullet is left alone: the one that there was held three choices. So is ``- ( )``: of four public lists three were
+    choices. Of ten public ``- [/]`` all were tasks that somebody had begun.
     """
     for entry in (entry for section in outline.sections for entry in section.entries):
         found = _NEAR_BOX.match(entry.text)
@@ -37,9 +37,3 @@ def find_near_boxes(outline: Outline) -> Iterator[Violation]:
             if not any(one.boxes for one in below):
                 words = f"the box in the heading `{shorten(section.title, _SHOWN_CHARS)}` is no item"
                 yield Violation(line=section.line, message=f"{words}; write `- [ ] text` below it")
-
-
-def find_end(sections: Sequence[Section], head: int) -> int:
-    """Return the index past the sections below a heading."""
-    rest = range(head + 1, len(sections))
-    return next((at for at in rest if sections[at].level <= sections[head].level), len(sections))

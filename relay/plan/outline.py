@@ -378,6 +378,12 @@ def _find_extents(sections: Sequence[Section]) -> tuple[Extent, ...]:
     return tuple(extents)
 
 
+def find_end(sections: Sequence[Section], head: int) -> int:
+    """Return the index past the sections below a heading."""
+    rest = range(head + 1, len(sections))
+    return next((at for at in rest if sections[at].level <= sections[head].level), len(sections))
+
+
 def find_ancestors(sections: Sequence[Section]) -> tuple[tuple[int, ...], ...]:
     """Return for each section the indexes of its headings, outermost first; 0 is the text above all headings."""
     stack: list[int] = []
@@ -412,7 +418,7 @@ def _find_whole(sections: Sequence[Section], head: int) -> int:
     as are all headings below the document's title.
     """
     level = sections[head].level
-    stop = next((at for at in range(head + 1, len(sections)) if sections[at].level <= level), len(sections))
+    stop = find_end(sections, head)
     if not is_unit(sections[head].title) or (level == head == 1 and stop == len(sections)):
         return 0
     above: list[int] = []

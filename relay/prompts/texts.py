@@ -1,6 +1,6 @@
 """The texts for the model: the only reader of `templates/prompts/`.
 
-The system text is the same for every attempt of a run, so that a fresh session starts on a warm cache; everything that
+The system text is the same for every session of a run, so that a fresh session starts on a warm cache; everything that
 changes stands in the first message.
 """
 
@@ -39,11 +39,11 @@ class PhaseBriefing:
     environment: tuple[str, ...]
     """One fact per line: sandbox, network, branch."""
     claimed: tuple[str, ...]
-    """Items that earlier attempts of this phase ticked, and that are not committed yet."""
+    """Items that earlier sessions of this phase ticked, and that are not committed yet."""
     handoff_note: str
     """The handoff note of the session before, as `render_handoff_note` wrote it; empty for the first."""
     interruption: str
-    """What an interrupted attempt left behind; empty if nothing."""
+    """What an interrupted session left behind; empty if nothing."""
     baseline: str
     """Verify commands that were red before the phase; empty if none were."""
     ledger: str
@@ -61,7 +61,7 @@ class PhaseBriefing:
     stale: tuple[str, ...] = ()
     """Files the phase names that are gone or changed since the plan was made."""
     amended: tuple[str, ...] = ()
-    """Items and notes that earlier attempts of this phase added to other phases, and that are not committed yet."""
+    """Items and notes that earlier sessions of this phase added to other phases, and that are not committed yet."""
     limits: tuple[PartLimit, ...] = ()
 
 
@@ -231,13 +231,13 @@ def render_gate_report(report: str, *, attempt: int, attempts: int) -> str:
 
 
 def render_phase_message(briefing: PhaseBriefing) -> str:
-    """Return the first message of an attempt."""
+    """Return the first message of a session."""
     body = "\n\n".join(f"# {title}\n{text}" for _, title, text in _list_sections(briefing) if text)
     return f"{body}\n\nCarry out phase {briefing.phase.id} now."
 
 
 def list_phase_parts(briefing: PhaseBriefing) -> tuple[tuple[str, str], ...]:
-    """Return the parts of the first message of an attempt, each with its source as in `SessionStarted.prompt`."""
+    """Return the parts of the first message of a session, each with its source as in `SessionStarted.prompt`."""
     return tuple((source, f"# {title}\n{text}") for source, title, text in _list_sections(briefing) if text)
 
 

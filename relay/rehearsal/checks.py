@@ -24,7 +24,7 @@ from relay.rehearsal.prompt import (
     list_blocks,
     read_cache_mark,
 )
-from relay.rehearsal.wire import ApiError, ModelCard, refuse
+from relay.rehearsal.wire import ApiError, Body, ModelCard, refuse
 from relay.session.pictures import PICTURE_TYPES, read_picture
 
 _CALL_ID = re.compile(r"[a-zA-Z0-9_-]+")
@@ -191,8 +191,6 @@ MAX_MARKS = 4
 SAMPLING = ("temperature", "top_p", "top_k")
 _VERSIONS = {"2023-06-01", "2026-10-21"}
 _TOOL_NAME = re.compile(r"[a-zA-Z0-9_-]{1,128}")
-
-Body = Mapping[str, Any]
 
 
 def check_version(version: str | None) -> ApiError | None:

@@ -16,9 +16,8 @@ from urllib.parse import unquote
 from relay.base.values import dataclass
 from relay.rehearsal.answer import AnswerBlock, PlayedAnswer, cut_text
 from relay.rehearsal.prompt import CacheUse, list_blocks
-from relay.rehearsal.wire import ApiError, dump, find_error_type
+from relay.rehearsal.wire import ApiError, Body, dump, find_error_type
 
-Body = Mapping[str, Any]
 Rendered = tuple[str, Mapping[str, Any]]
 """An event's name, empty for none, and its data."""
 

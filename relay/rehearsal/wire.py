@@ -23,6 +23,8 @@ ERROR_TYPES: Mapping[int, str] = {
     529: "overloaded_error",
 }
 """HTTP status → ``error.type``. Source: platform.claude.com api/errors, 2026-08-21."""
+Body = Mapping[str, Any]
+"""A request's fields."""
 _ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 
 

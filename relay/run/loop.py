@@ -1,4 +1,4 @@
-"""The loop: ask git for the state and settle it, run an attempt, decide. Each outcome of an attempt is a value.
+"""The loop: ask git for the state and settle it, run a session, decide. Each outcome of a session is a value.
 
 The loop remembers nothing between rounds: each begins by asking git for the state. So a run that was killed and one
 that goes on take the same path.
@@ -245,7 +245,7 @@ def _begin(ctx: RunContext, phase: Phase, plan_state: PlanState) -> Handover | N
     if attempt is None:
         asked = f"Phase {phase.id} was asked for."
         return begin_phase(ctx, plan, phase, reason=point.why if point.phase_id == phase.id else asked)
-    if not attempt.handoff_note and point.case is ResumeCase.MID_LEG and not dict(attempt.wip_trailers).get(ENDED):
+    if not attempt.handoff_note and point.case is ResumeCase.MID_ATTEMPT and not dict(attempt.wip_trailers).get(ENDED):
         ctx.observe(Noticed(text="a request was cut off; it counts with its highest possible cost"))
     return continue_phase(ctx, plan, attempt, reason=point.why)
 
@@ -336,7 +336,7 @@ def _check_size(max_sessions: int, result: AttemptResult, handover: Handover) ->
 
 
 def _end_interrupted(ctx: RunContext) -> RunEnd:
-    """End the run between two attempts; the last attempt may have finished the plan."""
+    """End the run between two sessions; the last one may have finished the plan."""
     if not ctx.interrupts.stop_now and (plan := find_done_plan(ctx.files)):
         return end_done(ctx.files, plan, ctx.meter.total)
     return ctx.end(ExitCode.INTERRUPTED, "interrupted; everything is kept", RUN)
@@ -351,7 +351,7 @@ if TYPE_CHECKING:
 
 
 def make_parts(ctx: RunContext, handover: Handover, served: "Served | None") -> AttemptParts:
-    """Return the parts of an attempt: tools, keeper and commit step; `served` has the tools of servers."""
+    """Return the parts of a session: tools, keeper and commit step; `served` has the tools of servers."""
     notes = AttemptNotes(
         plan=handover.briefing.plan,
         phase=handover.briefing.phase,

@@ -114,7 +114,7 @@ def rewind_to_branch(repo: Repo, rewind: Rewind) -> str:
     Raises:
         RepoError: All names that relay tries exist.
     """
-    keep_tip(repo, rewind)
+    _keep_tip(repo, rewind)
     base = f"{rewind.branch}-before-{rewind.phase_id}"
     for name in (base, *(f"{base}-{number}" for number in range(2, 100))):
         if repo.git.probe("check-ref-format", "--branch", name).code:
@@ -125,9 +125,8 @@ def rewind_to_branch(repo: Repo, rewind: Rewind) -> str:
     raise RepoError(f"no branch {base} could be made", hint=f"git branch <name> {rewind.target[:12]}")
 
 
-def keep_tip(repo: Repo, rewind: Rewind) -> str:
-    """Keep the branch's tip under ``refs/relay/rewound`` and return the ref."""
+def _keep_tip(repo: Repo, rewind: Rewind) -> None:
+    """Keep the branch's tip under ``refs/relay/rewound``."""
     ref = next_ref(repo, "rewound", rewind.branch)
     if not refs.move_ref(repo, ref, rewind.head, None):
         raise RepoError(f"{ref} was made by somebody else meanwhile", hint="run this again")
-    return ref

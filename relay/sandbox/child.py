@@ -112,13 +112,11 @@ class Child:
         assert process.stdout is not None  # noqa: S101  # asked for
         self.output: IO[bytes] = process.stdout
         """Its standard output; one thread reads and closes it."""
-        self._started = started
         self._process = process
         self._speak = started.speak
         self._launch = started.launch
         self._errors = errors
         self._look, self._leave = look, leave
-        self._init_pid = 0
         self._ended = False
         self.is_deaf = False
         """relay ended it because it did not read its input."""
@@ -135,8 +133,7 @@ class Child:
             self.output.close()
             return False
         if self._launch.status_fd is not None:
-            self._init_pid = read_init_pid(self._launch.status_fd)
-            wait_until_bound(self._init_pid)
+            wait_until_bound(read_init_pid(self._launch.status_fd))
         self._speak.settimeout(SEND_S)
         self.send(LET_GO)
         return True

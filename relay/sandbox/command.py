@@ -265,7 +265,6 @@ class _Tree:
     def __init__(self, started: Started, capture: Capture, prepare: Callable[[], object]) -> None:
         process, command = started.process, started.speak
         assert process.stdout is not None  # noqa: S101  # `spawn` asked for it
-        self._started = started
         self._process = process
         self._pipe = process.stdout
         self._capture = capture

@@ -62,7 +62,7 @@ def list_entries(folder: str) -> list[os.DirEntry[str]]:
         with os.scandir(folder) as entries:
             return list(entries)
     except OSError:
-        return []  # commands cannot read it either
+        return []  # commands cannot list it either
 
 
 def find_links(root: Path, protected: Iterable[Path]) -> Links:
@@ -163,7 +163,7 @@ def render_links(links: Links, root: Path, layered: Collection[Path] = ()) -> tu
     return tuple(said)
 
 
-def separate_file(place: Path) -> None:
+def _separate_file(place: Path) -> None:
     """Replace one of a file's names by a copy with the same content and times.
 
     Raises:
@@ -188,7 +188,7 @@ def separate_tree(tree: Path) -> None:
                 pending.append(entry.path)
             elif entry.is_file(follow_symlinks=False) and _find_linked(entry) is not None:
                 try:
-                    separate_file(Path(entry.path))
+                    _separate_file(Path(entry.path))
                 except OSError as error:
                     words = f"{entry.path} is shared with other projects, and cannot be copied: {error.strerror}"
                     raise SandboxError(words, hint=f"remove {tree}, and setup makes it anew") from error

@@ -49,7 +49,7 @@ from relay.sandbox.toolchains import find_stores, list_usable
 
 LAYER_BYTES = 1024 * 1024 * 1024
 """Most bytes that one command may write over all caches together. Layers that bubblewrap mounts itself have the
-kernel's bound, half of the memory. Either way the written bytes count as the command's memory."""
+kernel's bound, half of the memory."""
 PROGRAMS = ("/usr/bin/mount", "/bin/mount", "/run/current-system/sw/bin/mount")
 _OUTER = ("--unshare-user", "--cap-add", "ALL", "--die-with-parent", "--dev-bind", "/", "/")
 _PARTS = ("new", "work", "whole")

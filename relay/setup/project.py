@@ -68,7 +68,7 @@ def render_project_rules(root: Path) -> str:
 def find_set_up(root: Path) -> tuple[str, ...]:
     """Return the commands that install what a repository's lock files name, or its package.json without one."""
     found = tuple(command for file, command in _SET_UP if (root / file).is_file())
-    has_lock = any(file in _NODE_LOCKS and (root / file).is_file() for file, _ in _SET_UP)
+    has_lock = any((root / file).is_file() for file in _NODE_LOCKS)
     needs_npm = not has_lock and (root / "package.json").is_file()
     return (*found, "npm install") if needs_npm else found
 

@@ -223,13 +223,13 @@ def open_workspace(request: RunRequest, rules: Rules, interrupts: Interrupts) ->
     configuration = find_tree_files(request.repo)
     policy = make_policy(request.repo, settings, protected, request.environ, _read_plan(root / request.plan_path))
     steering = SteeringWatch(request.repo, (*protected, *configuration))
-    policy, mechanism = replace(policy, look=steering.look), get_mechanism(settings)
+    mechanism = get_mechanism(settings)
     level = Level.WORKSPACE_WRITE if request.kind.writes else Level.READ_ONLY
     closed = not mechanism.confines or settings.network.whole  # no proxy is needed then
     with (
         serve_openings(() if closed else settings.network.hosts, () if closed else settings.localhost) as held,
         open_sandbox(
-            replace(policy, openings=held.openings),
+            replace(policy, openings=held.openings, look=steering.look),
             level,
             mechanism=mechanism,
             inquiries=held.inquiries,

@@ -350,7 +350,7 @@ _NOT_ITS_FAULT = frozenset({
     SessionEnd.INTERRUPTED, SessionEnd.LIMIT, SessionEnd.API_FAILED, SessionEnd.DENIED, SessionEnd.BUDGET,
     SessionEnd.AGENT_FAILED,
 })  # fmt: skip
-"""Ends that say nothing about the phase: they count neither as an attempt of it nor as an attempt."""
+"""Ends that say nothing about the phase: such a session has no number of its own, and is none without progress."""
 _NO_SUBJECT = "-"
 _ERROR_CHARS = 240
 _NUMBER = re.compile(r"0x[0-9a-f]+|\d+", re.IGNORECASE)

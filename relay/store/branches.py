@@ -29,7 +29,7 @@ from relay.store.attempts import OpenAttempt, find_attempt_changes, find_place_i
 from relay.store.completion import find_pending_move, finish_pending, hash_cleaned, note_pending, withdraw_pending
 from relay.store.history import RelayCommit, find_text, read_relay_commits
 from relay.store.plan_versions import PlanEdit, find_attempt_phase
-from relay.store.refs import LEGS, find_attempt_ref
+from relay.store.refs import ATTEMPTS, find_attempt_ref
 from relay.store.resume import AttemptFacts, Facts, Kept
 from relay.store.snapshot import TreeSnapshot, find_unheld, write_snapshot_tree
 from relay.store.trailers import ATTEMPT_STATUSES, REVIEWED, parse_count
@@ -167,11 +167,11 @@ def find_along(repo: Repo) -> tuple[OpenAttempt, ...]:
 
     Empty if a phase is open on this branch.
     """
-    refs_of_attempts = repo.list_refs(LEGS)
+    refs_of_attempts = repo.list_refs(ATTEMPTS)
     here = find_attempt_ref(repo.branch) if repo.branch else None
     if here is None or here in refs_of_attempts:
         return ()
-    others = (read_attempt(repo, parse_ref_part(ref.removeprefix(LEGS))) for ref in refs_of_attempts)
+    others = (read_attempt(repo, parse_ref_part(ref.removeprefix(ATTEMPTS))) for ref in refs_of_attempts)
     return tuple(attempt for attempt in others if attempt is not None and _is_at(repo, attempt))
 
 
@@ -268,7 +268,7 @@ def find_projected(repo: Repo, plan_path: str, commit: CommitText | RelayCommit,
     if not commit.parents:
         return None
     old = read_entries(repo, commit.parents[0], (plan_path,)).get(plan_path)
-    if old is None or hash_cleaned(guard(repo).git, plan_path, encode_text(shown.text), old[1]) != old[1]:
+    if old is None or hash_cleaned(repo, guard(repo).git, plan_path, encode_text(shown.text), old[1]) != old[1]:
         return None
     return find_text(repo, commit.commit, plan_path)
 

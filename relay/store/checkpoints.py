@@ -25,6 +25,7 @@ from relay.git.trees import ABSENT, SYMLINK
 from relay.session.usage import Spent
 from relay.store import trailers
 from relay.store.attempts import OpenAttempt, find_spent, read_attempt, render_skipped
+from relay.store.refs import ATTEMPTS
 from relay.store.snapshot import KnownPaths, Snapshot, TreeSnapshot, find_unheld, write_snapshot_tree
 from relay.store.trailers import REPLACED, WIP
 
@@ -161,7 +162,7 @@ def _write(repo: Repo, guarded: Guarded, change: PathChange, *, is_cleaned: bool
     replace_file(repo.root, change.path, data, change.mode)
 
 
-_SNAPSHOTS, _LEGS = "refs/relay/wip/", "refs/relay/leg/"
+_SNAPSHOTS = "refs/relay/wip/"
 
 
 class StayReason(StrEnum):
@@ -203,7 +204,7 @@ def sort_snapshots(repo: Repo, *, before: float) -> Sorting:
     if not found:
         return Sorting(old=(), kept=Counter())
     # Each open attempt, of any branch and work tree, names the ref of its snapshots.
-    needed = {text.get(trailers.WIP) for text in _read_all(repo, repo.list_refs(_LEGS).values())}
+    needed = {text.get(trailers.WIP) for text in _read_all(repo, repo.list_refs(ATTEMPTS).values())}
     args = ("--branches", "--basic-regexp", f"--grep=^{trailers.SESSION}:", "--")
     merged = {text.get(trailers.SESSION) for text in read_texts(repo.git, *args)}
     judged = [(snapshot, _find_reason(snapshot, needed, merged, before)) for snapshot in found]
@@ -410,7 +411,7 @@ def _read_own(repo: Repo) -> dict[str, CommitText]:
 
 
 def _repair(repo: Repo, ref: str, old: str | None, own: _Commits, words: str) -> str:
-    if not ref.startswith((_SNAPSHOTS, _LEGS)):
+    if not ref.startswith((_SNAPSHOTS, ATTEMPTS)):
         return f"{words}; git update-ref -d {ref} drops it" if old else words
     found = _find_snapshot(repo, ref, own) if ref.startswith(_SNAPSHOTS) else _find_attempt(repo, ref, own)
     if not (refs.move_ref(repo, ref, found, old) if found else old is None or refs.drop_ref(repo, ref, old)):
@@ -440,7 +441,7 @@ def _follow(commit: str, ref: str, own: _Commits) -> tuple[str, ...]:
 
 def _find_attempt(repo: Repo, ref: str, own: _Commits) -> str | None:
     """Return the newest commit that opened or continued the branch's newest attempt."""
-    branch = ref.removeprefix(_LEGS)
+    branch = ref.removeprefix(ATTEMPTS)
     attempts = [text for text in own.values() if text.get(WIP).startswith(f"{_SNAPSHOTS}{branch}/")]
     attempts.sort(key=lambda text: (text.get(WIP), text.time), reverse=True)
     return next((text.commit for text in attempts if _is_whole(repo, text.commit)), None)

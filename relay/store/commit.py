@@ -152,18 +152,13 @@ def commit_paths(repo: Repo, request: CommitRequest, *, hooks: Hooks | None = No
         return CommitOutcome(end=CommitEnd.NOT_STAGED, output=str(error))
 
 
-def judge_message(repo: Repo, request: CommitRequest, hooks: Hooks) -> bytes | CommitOutcome:
-    """Have the user's hooks judge the message of a commit whose files are settled, as for `git revert`.
-
-    Returns:
-        The message as the hooks left it, or how it was refused.
-    """
+def judge_message(repo: Repo, request: CommitRequest, hooks: Hooks) -> CommitOutcome | None:
+    """Have the user's hooks judge a message without a commit; return how they refuse it, None if they accept it."""
     index = objects.copy_index(repo, "message-index")
-    text = render_message(request.message)
-    author = get_identity(repo).begin_commit()
+    text, author = render_message(request.message), get_identity(repo).begin_commit()
     ready = _Ready(request=request, index=index, paths=(), tree=None, message=request.message, text=text, author=author)
     judged = _run_message_hooks(repo, guard(repo), ready, hooks)
-    return _finish_text(judged) if isinstance(judged, _Ready) else judged
+    return judged if isinstance(judged, CommitOutcome) else None
 
 
 def _finish_text(ready: _Ready) -> bytes:

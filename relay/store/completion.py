@@ -118,11 +118,11 @@ def put_files(repo: Repo, guarded: Guarded, index: str, head: str | None, files:
     entries = []
     for path, data in files.items():
         mode, old = at_head.get(path, (FILE, ""))
-        entries.append((path, mode, hash_cleaned(guarded.git, path, data, old)))
+        entries.append((path, mode, hash_cleaned(repo, guarded.git, path, data, old)))
     objects.fill_index(objects.private_git(guarded.git), index, entries)
 
 
-def hash_cleaned(git: Git, path: str, data: bytes, old: str) -> str:
+def hash_cleaned(repo: Repo, git: Git, path: str, data: bytes, old: str) -> str:
     """Store bytes as `git add` would store them in a file at `path` whose blob is `old`, and return the blob's id.
 
     Where line ends are converted without an attribute that asks for it, git leaves a file alone that was committed with
@@ -132,8 +132,8 @@ def hash_cleaned(git: Git, path: str, data: bytes, old: str) -> str:
         git: Guarded.
         old: The blob at that path in the commit before; empty for none.
     """
-    if b"\r\n" in data and old and b"\r\n" in git.run("cat-file", "blob", old) and _is_left_alone(git, path):
-        return objects.hash_bytes(git, data)
+    if b"\r\n" in data and old and b"\r\n" in objects.load_blob(repo, old) and _is_left_alone(git, path):
+        return repo.store_object("blob", data)
     return objects.hash_bytes(git, data, filter_as=path)
 
 
@@ -365,7 +365,7 @@ def _project(
         if found is None or (path in as_is and b"\r" not in found):
             now = raw
         else:
-            now = new if found == given else hash_cleaned(guarded.git, path, found, old)
+            now = new if found == given else hash_cleaned(repo, guarded.git, path, found, old)
         if now == new and (mode == old_mode or find_mode(find_stat(repo.root, path)) != old_mode):
             continue
         # The file equals the commit before, cleaned or byte for byte, so overwriting it loses nothing.

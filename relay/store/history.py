@@ -9,7 +9,7 @@ from relay.base.tree import find_stat
 from relay.base.values import dataclass
 from relay.git.command import GitError
 from relay.git.message import CommitText, read_text, read_texts, walk_texts
-from relay.git.names import find_plan_branch, name_jobs, parse_path, render_ref_part
+from relay.git.names import find_plan_branch, name_jobs, parse_path
 from relay.git.object_database import find_marks
 from relay.git.repository import Repo, find_id
 from relay.git.trees import GITLINK, TREE, find_entries
@@ -18,6 +18,7 @@ from relay.plan.parse import find_plan_in
 from relay.plan.text import decode_text
 from relay.session.usage import Spent, Usage, rank_spent
 from relay.store import trailers
+from relay.store.refs import ATTEMPTS, find_attempt_ref
 
 
 def find_text(repo: Repo, commit: str | None, path: str) -> str | None:
@@ -358,12 +359,12 @@ def read_unlanded_commits(repo: Repo, plan_path: str, own: Sequence[RelayCommit]
         own: The plan's commits on this branch, from `read_plan_commits`.
     """
     head, branch = repo.head(), find_plan_branch(repo.branch or "")
-    attempts = f"refs/relay/leg/{render_ref_part(name_jobs(branch))}"
+    attempts = find_attempt_ref(name_jobs(branch))
     tips = set(repo.list_refs(f"refs/heads/{name_jobs(branch)}").values())
     if head is None or not tips:
         return ()
     # A phase that is being landed is in the history of its attempt and on no branch.
-    tips.update(commit for ref, commit in repo.list_refs("refs/relay/leg/").items() if ref.startswith(attempts))
+    tips.update(commit for ref, commit in repo.list_refs(ATTEMPTS).items() if ref.startswith(attempts))
     tips.update(filter(None, [find_id(repo.common_dir, f"refs/heads/{branch}")]))
     if tips <= {head}:
         return ()

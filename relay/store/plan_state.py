@@ -37,7 +37,7 @@ from relay.store.plan_versions import (
     holds_another_plan,
     parse_at,
 )
-from relay.store.refs import LEGS, has_kept_refs
+from relay.store.refs import ATTEMPTS, has_kept_refs
 from relay.store.resume import AttemptFacts, Facts, Kept, ResumePoint, find_resume_point
 
 if TYPE_CHECKING:
@@ -181,7 +181,7 @@ def _find_obstacle(repo: Repo) -> str:
 
     if (words := check_state(repo)) or repo.branch:
         return words or ""
-    attempts = [parse_ref_part(ref.removeprefix(LEGS)) for ref in repo.list_refs(LEGS)]
+    attempts = [parse_ref_part(ref.removeprefix(ATTEMPTS)) for ref in repo.list_refs(ATTEMPTS)]
     back = "".join(f"git switch {quote(branch)} goes back to where a phase is open, or " for branch in attempts[:1])
     return f"HEAD is detached; relay commits on a branch: {back}git switch -c <name>"
 
@@ -247,7 +247,6 @@ def make_refusal(plan_name: str, violations: tuple[Violation, ...]) -> PlanError
     )
 
 
-_LEG = "refs/relay/leg/"
 _BRANCHES = "refs/heads/"
 
 
@@ -257,7 +256,7 @@ def describe_orphans(repo: Repo, here: str | None) -> tuple[str, ...]:
     Args:
         here: HEAD's branch; None when HEAD is detached.
     """
-    attempts = {parse_ref_part(ref.removeprefix(_LEG)): ref for ref in repo.list_refs(_LEG)}
+    attempts = {parse_ref_part(ref.removeprefix(ATTEMPTS)): ref for ref in repo.list_refs(ATTEMPTS)}
     if not attempts:
         return ()
     from relay.store.branches import find_along
@@ -277,7 +276,7 @@ def _describe(branch: str, ref: str, here: str | None, *, is_free: bool) -> str:
     give_up = f"git update-ref -d {quote(ref)}"
     if here is None or not is_free:
         return f"{words}. To give it up: {give_up}"
-    take = f"git update-ref {quote(_LEG + render_ref_part(here))} {quote(ref)} && {give_up}"
+    take = f"git update-ref {quote(ATTEMPTS + render_ref_part(here))} {quote(ref)} && {give_up}"
     return f"{words}. If that is {here} now: {take}. To give it up: {give_up}"
 
 

@@ -9,7 +9,7 @@ from relay.base.errors import RepoError
 from relay.git.names import JOB_BRANCHES, find_plan_branch, name_jobs, render_ref_part
 from relay.git.repository import Repo
 
-LEGS = "refs/relay/leg/"
+ATTEMPTS = "refs/relay/leg/"
 """The open attempt of each branch."""
 PLANS = "refs/relay/plan/"
 """The written plan of each branch that no commit has yet."""
@@ -27,7 +27,7 @@ def has_kept_refs(repo: Repo) -> bool:
     if (repo.relay_dir / "pending").exists():
         return True
     # Look at those of every branch: their cost may belong to this plan.
-    kept = (LEGS, PLANS, REWOUND, SPENT, _JOBS)
+    kept = (ATTEMPTS, PLANS, REWOUND, SPENT, _JOBS)
     return bool(repo.list_refs(*kept))
 
 
@@ -63,7 +63,7 @@ def get_branch(repo: Repo) -> str:
 
 def find_attempt_ref(branch: str) -> str:
     """Return the full name of the ref that holds a branch's open attempt."""
-    return f"{LEGS}{render_ref_part(branch)}"
+    return f"{ATTEMPTS}{render_ref_part(branch)}"
 
 
 def next_ref(repo: Repo, kind: str, branch: str) -> str:

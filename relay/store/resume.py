@@ -41,7 +41,7 @@ class ResumeCase(StrEnum):
     """No attempt is open: the next open phase begins."""
     UNTOUCHED = "untouched"
     """An attempt was opened and nothing was changed in it."""
-    MID_LEG = "mid-attempt"
+    MID_ATTEMPT = "mid-attempt"
     """An attempt was opened and left work behind."""
     POWER_LOSS = "power loss"
     """The same, and the machine has been restarted since, or this is another one: files may be empty or missing."""
@@ -151,26 +151,28 @@ def _resume_work(attempt: AttemptFacts) -> ResumePoint:
     claims = _describe_claims(attempt)
     if attempt.merges:
         why = f"Phase {attempt.phase_id} is done ({attempt.merges[:10]}) and merged with what others have landed."
-        return _go_on(attempt, ResumeCase.MID_LEG, why, "commits the merge, or starts a fresh session that repairs it")
+        return _go_on(
+            attempt, ResumeCase.MID_ATTEMPT, why, "commits the merge, or starts a fresh session that repairs it"
+        )
     if attempt.handed_over and attempt.saved and attempt.faults:
         why = f"A review of phase {attempt.phase_id} confirmed {count(attempt.faults, 'fault')}.{claims}"
-        return _go_on(attempt, ResumeCase.MID_LEG, why, "starts a fresh session that repairs what was confirmed")
+        return _go_on(attempt, ResumeCase.MID_ATTEMPT, why, "starts a fresh session that repairs what was confirmed")
     if attempt.handed_over and attempt.saved and attempt.proposed:
         why = f"The work on phase {attempt.phase_id} is finished and not committed.{claims}"
         return _go_on(
-            attempt, ResumeCase.MID_LEG, why, "checks it again, then commits it or starts a session that repairs it"
+            attempt, ResumeCase.MID_ATTEMPT, why, "checks it again, then commits it or starts a session that repairs it"
         )
     if attempt.handed_over and attempt.saved:
         why = f"Session {attempt.session_id} handed over, with a note; the phase is not finished.{claims}"
-        return _go_on(attempt, ResumeCase.MID_LEG, why, "starts a fresh session from its note")
+        return _go_on(attempt, ResumeCase.MID_ATTEMPT, why, "starts a fresh session from its note")
     if attempt.handed_over:
         words = "handed over, with a note, and files were changed since; the phase is not finished"
         why = f"Session {attempt.session_id} {words}.{claims}"
         then = "saves what is there under refs/relay/ and starts a fresh session from its note"
-        return _go_on(attempt, ResumeCase.MID_LEG, why, then)
+        return _go_on(attempt, ResumeCase.MID_ATTEMPT, why, then)
     why = f"Session {attempt.session_id} was interrupted while it worked.{claims}"
     return _go_on(
-        attempt, ResumeCase.MID_LEG, why, "keeps its work, saves it under refs/relay/ and starts a fresh session"
+        attempt, ResumeCase.MID_ATTEMPT, why, "keeps its work, saves it under refs/relay/ and starts a fresh session"
     )
 
 

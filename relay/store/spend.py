@@ -38,7 +38,7 @@ from relay.store.history import (
     find_origin,
     find_text,
 )
-from relay.store.refs import LEGS, PLANS, SPENT, get_branch, next_ref
+from relay.store.refs import ATTEMPTS, PLANS, SPENT, get_branch, next_ref
 from relay.store.trailers import BASE
 
 
@@ -123,7 +123,7 @@ def _read_unrecorded(
     repo: Repo, plan_path: str, own: Sequence[RelayCommit], others: Sequence[RelayCommit]
 ) -> tuple[Spent, ...]:
     """Return the cost of the plan's sessions that is neither in a commit nor in the open attempt of HEAD's branch."""
-    listed = repo.list_refs(LEGS, SPENT)
+    listed = repo.list_refs(ATTEMPTS, SPENT)
     here = read_attempt(repo)
     if not listed or (here is not None and len(listed) == 1):
         return ()
@@ -163,8 +163,8 @@ def read_given_up(repo: Repo, branch: str) -> Spent:
 
 
 def _read_attempts(repo: Repo) -> Iterator[_Entry]:
-    for name in repo.list_refs(LEGS):
-        if (attempt := read_attempt(repo, parse_ref_part(name.removeprefix(LEGS)))) is not None:
+    for name in repo.list_refs(ATTEMPTS):
+        if (attempt := read_attempt(repo, parse_ref_part(name.removeprefix(ATTEMPTS)))) is not None:
             yield attempt.session_id, attempt.plan_path, attempt.base_head or "", attempt.spend
 
 

@@ -22,7 +22,7 @@ AMENDED = "Relay-Amended"
 SESSION = "Relay-Session"
 LEG = "Relay-Leg"
 """The number of the session within its phase; an interrupted session and the one after it have the same."""
-ATTEMPT = "Relay-Attempt"
+TRIES = "Relay-Attempt"
 """The same, with every session counted."""
 GATE = "Relay-Gate"
 REVIEW = "Relay-Review"
@@ -80,7 +80,7 @@ EVIDENCE = "Relay-Evidence"
 EVIDENCE_CHARS = 300
 CARRIED = frozenset({SAID, REVIEWED, FINDING, MERGE, UNCHECKED, EVIDENCE, REPAIRS, RUNG})
 """Trailers that every further snapshot and session of an attempt keeps."""
-KEPT_MARKS = frozenset({LEG, NO_PROGRESS, CLAIMED, BASELINE, LEFTOVER, ATTEMPT})
+KEPT_MARKS = frozenset({LEG, NO_PROGRESS, CLAIMED, BASELINE, LEFTOVER, TRIES})
 """Trailers of an attempt that stay as they were when another session takes it up."""
 
 # Keys of an attempt's snapshots.

@@ -76,13 +76,13 @@ class AttemptNotes:
     plan: Plan
     """The plan with the session's amendments and without its ticks; new items can be ticked at once."""
     phase: Phase
-    """The phase of this attempt in `plan`; only its items can be ticked."""
+    """The phase of this session in `plan`; only its items can be ticked."""
     ledger: Ledger = field(default_factory=Ledger)
     """The ledger with the session's records."""
     find_beside: Callable[[], Collection[str]] = frozenset
     """Returns the phases in other work trees, which do not see amendments."""
     claims: dict[str, str] = field(default_factory=dict)
-    """Item id to evidence, in order. The caller puts in the claims of earlier attempts first."""
+    """Item id to evidence, in order. The caller puts in the claims of earlier sessions first."""
     records: list[Record] = field(default_factory=list)
     questions: list[QuestionAsked] = field(default_factory=list)
     """Questions left to the user; each stands in the plan's notes."""

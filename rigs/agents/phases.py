@@ -7,7 +7,6 @@ Of two agents each runs a phase behind one of relay's own loop. All have one mod
 """
 
 import argparse
-import re
 import signal
 import sys
 import tempfile
@@ -15,6 +14,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from relay.git.message import parse_message
 from relay.rehearsal.script import parse_script
 from relay.rehearsal.server import serve
 from relay.store.trailers import parse_usage
@@ -94,8 +94,7 @@ _CLASSES = ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tok
 
 
 def _count(message: str) -> int:
-    text = next((line for line in re.sub(r"\n +", " ", message).splitlines() if line.startswith("Relay-Usage: ")), "")
-    usage = parse_usage(text.partition(": ")[2])
+    usage = parse_usage(dict(parse_message(message).trailers).get("Relay-Usage", ""))
     return usage.context_tokens if usage else 0
 
 

@@ -72,12 +72,12 @@ def test_each_phase_is_run_by_who_it_names(stage, agent, kinds):
         ended = play(ctx)
 
     assert ended.exit_code == ExitCode.DONE, ended
-    assert [attempt.runner for attempt in stage.seen(SessionStarted)] == ["api", "fake", "other"]
+    assert [session.runner for session in stage.seen(SessionStarted)] == ["api", "fake", "other"]
     messages = [stage.git("log", "-1", "--format=%B", f"HEAD~{back}") for back in (2, 1, 0)]
     assert ["Relay-Agent:" in message for message in messages] == [False, True, True]
     assert "Relay-Agent: other 9.9\n" in messages[2]
     assert [commit.spent.usage for commit in stage.commits()[::-1]] == [
-        attempt.usage for attempt in stage.seen(SessionEnded)
+        session.usage for session in stage.seen(SessionEnded)
     ]
     total = sum((commit.spent.usage for commit in stage.commits()), start=Usage())
     assert sum_usage(total) == count_usage(stage)
@@ -91,7 +91,7 @@ def test_what_is_typed_for_a_run_counts_more_than_a_phase(stage, agent, kinds):
         ended = play(ctx)
 
     assert ended.exit_code == ExitCode.DONE, ended
-    assert [attempt.runner for attempt in stage.seen(SessionStarted)] == ["fake"]
+    assert [session.runner for session in stage.seen(SessionStarted)] == ["fake"]
 
 
 def test_a_name_that_nobody_has_stops_the_run_before_anything_is_asked(stage, agent, kinds):
@@ -112,7 +112,7 @@ def test_a_phase_that_is_edited_in_between_is_asked_for_its_runner_before_it_beg
         stage.edit("Runner: fake", "Runner: nobody")
         with pytest.raises(ConfigError, match="Runner: runner: found 'nobody'; allowed: api, "):
             play(ctx)
-    assert [attempt.runner for attempt in stage.seen(SessionStarted)] == ["api"]
+    assert [session.runner for session in stage.seen(SessionStarted)] == ["api"]
 
 
 def test_an_agent_reviews_what_another_runner_wrote(stage, agent, kinds):

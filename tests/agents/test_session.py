@@ -77,8 +77,9 @@ def test_a_phase_ends_in_a_commit_with_every_token_of_the_servers_log(stage, age
         ended = play(ctx)
 
     assert ended.exit_code == ExitCode.DONE, ended
-    [attempt] = stage.seen(SessionEnded)
-    assert sum_usage(attempt.usage) == count_usage(stage)
+    [session] = stage.seen(SessionEnded)
+    assert sum_usage(session.usage) == count_usage(stage)
+    assert sum_usage(stage.commits()[0].usage) == count_usage(stage)
     assert len(stage.server.requests) == 5
     message = stage.git("log", "-1", "--format=%B")
     assert message.startswith("say hello\n")
@@ -233,7 +234,7 @@ def test_at_the_soft_line_the_session_is_told_and_hands_over(stage, agent):
         ended = play(ctx)
 
     assert ended.exit_code == ExitCode.DONE, ended
-    assert [attempt.result for attempt in stage.seen(SessionEnded)] == ["handoff", "done"]
+    assert [session.result for session in stage.seen(SessionEnded)] == ["handoff", "done"]
     assert [crossed.line for crossed in stage.seen(GaugeCrossed)] == ["soft"]
     assert stage.server.errors == []
 
@@ -252,7 +253,7 @@ sessions:
         ended = play(ctx)
 
     assert ended.exit_code == ExitCode.DONE, ended
-    assert [attempt.result for attempt in stage.seen(SessionEnded)] == ["done"]
+    assert [session.result for session in stage.seen(SessionEnded)] == ["done"]
     assert [crossed.line for crossed in stage.seen(GaugeCrossed)] == ["consolidate"]
     assert stage.server.errors == []
 
@@ -272,7 +273,7 @@ def test_a_request_that_could_cross_the_cap_is_not_sent(stage, agent):
         ended = play(ctx)
 
     assert ended.exit_code == ExitCode.STOPPED
-    assert [attempt.end for attempt in stage.seen(SessionEnded)] == ["budget"]
+    assert [session.end for session in stage.seen(SessionEnded)] == ["budget"]
     assert not stage.seen(ResponseReceived)
     assert [request for request in stage.server.requests if request.usage] == []
 
@@ -293,10 +294,10 @@ def test_an_answer_that_is_cut_where_the_caps_leave_no_more_names_a_cap_that_doe
     with agent("run", script, "greedy", max_cost_usd=0.3) as ctx:
         ended = play(ctx)
 
-    [attempt] = stage.seen(SessionEnded)
-    assert attempt.end == "budget"
-    assert attempt.detail.startswith("an answer was cut at ")
-    assert "tokens, the most that the caps leave: the next request may cost 2." in attempt.detail
+    [session] = stage.seen(SessionEnded)
+    assert session.end == "budget"
+    assert session.detail.startswith("an answer was cut at ")
+    assert "tokens, the most that the caps leave: the next request may cost 2." in session.detail
     assert float(ended.next_command.removeprefix("relay run --phase 1 --max-cost ")) > 2.56
 
 
@@ -304,9 +305,9 @@ def test_what_no_cap_has_room_for_is_said_before_the_agent_is_started(stage, age
     with agent("run", HELLO, "dies", max_cost_usd=0.05) as ctx:
         ended = play(ctx)
 
-    [attempt] = stage.seen(SessionEnded)
-    assert (attempt.end, stage.seen(ResponseReceived)) == ("budget", [])
-    assert attempt.detail.startswith("the next request may cost 0.")
+    [session] = stage.seen(SessionEnded)
+    assert (session.end, stage.seen(ResponseReceived)) == ("budget", [])
+    assert session.detail.startswith("the next request may cost 0.")
     assert ended.next_command.startswith("relay run --phase 1 --max-cost 0.1")
 
 
@@ -319,9 +320,9 @@ def test_an_agent_that_breaks_down_ends_its_session_and_keeps_its_work(stage, ag
         ended = play(ctx)
 
     assert ended.exit_code == ExitCode.STOPPED
-    [attempt] = stage.seen(SessionEnded)
-    assert (attempt.end, attempt.result) == ("agent_failed", "failed")
-    assert words in attempt.detail
+    [session] = stage.seen(SessionEnded)
+    assert (session.end, session.result) == ("agent_failed", "failed")
+    assert words in session.detail
 
 
 def test_nothing_writes_while_the_gate_looks_and_nothing_is_left_behind(stage, agent):
@@ -355,8 +356,8 @@ def test_a_stop_takes_place_at_the_next_boundary_and_the_own_loop_finishes_the_p
         ended = play(ctx)
 
     assert ended.exit_code == ExitCode.INTERRUPTED
-    [attempt] = stage.seen(SessionEnded)
-    assert attempt.end == "interrupted"
+    [session] = stage.seen(SessionEnded)
+    assert session.end == "interrupted"
     assert (stage.root / "hello.txt").read_text() == "hello\n"
     assert "hello.txt" in stage.git("ls-tree", "-r", "--name-only", "refs/relay/wip/main/000001")
 
@@ -378,8 +379,8 @@ def test_an_agent_in_a_long_step_is_ended_a_command_s_time_after_the_stop(stage,
         person.join()
 
     assert ended.exit_code == ExitCode.INTERRUPTED
-    [attempt] = stage.seen(SessionEnded)
-    assert (attempt.end, attempt.detail) == ("interrupted", "asked to stop; Fake was ended in mid-step after 1 s")
+    [session] = stage.seen(SessionEnded)
+    assert (session.end, session.detail) == ("interrupted", "asked to stop; Fake was ended in mid-step after 1 s")
     assert any("Fake has 1 s to finish its step" in notice.text for notice in stage.seen(Noticed))
     assert "hello.txt" in stage.git("ls-tree", "-r", "--name-only", "refs/relay/wip/main/000001")
 

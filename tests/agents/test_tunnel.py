@@ -41,8 +41,8 @@ def test_a_phase_ends_in_a_commit_that_says_who_counted(stage, tunnel):
     assert "Relay-Agent: fake 9.9\nRelay-Metering: agent\n" in message
     assert "Relay-Usage: input=30 output=20 cache_read=1000 cache_write=200" in message
     assert "Relay-Cost: ~" in message
-    [attempt] = stage.seen(SessionEnded)
-    assert attempt.estimated
+    [session] = stage.seen(SessionEnded)
+    assert session.estimated
     assert [request for request in stage.server.requests if request.usage] == []
     [said] = [notice.text for notice in stage.seen(Noticed) if "login" in notice.text]
     assert "reaches vendor.invalid and nothing else" in said
@@ -81,9 +81,9 @@ def test_at_the_hard_line_it_is_ended_with_its_work_kept(stage, tunnel):
     with tunnel("big", "patient", reset_at="21000", max_sessions=1) as ctx:
         play(ctx)
 
-    attempt = stage.seen(SessionEnded)[0]
-    assert (attempt.end, attempt.result, attempt.estimated) == ("hard_line", "handoff", True)
-    assert attempt.usage.prompt_tokens == 90_000
+    session = stage.seen(SessionEnded)[0]
+    assert (session.end, session.result, session.estimated) == ("hard_line", "handoff", True)
+    assert session.usage.prompt_tokens == 90_000
     assert (stage.root / "hello.txt").read_text() == "hello\n"
 
 
@@ -92,7 +92,7 @@ def test_a_cap_is_looked_at_after_what_it_told(stage, tunnel):
         ended = play(ctx)
 
     assert ended.exit_code == ExitCode.STOPPED
-    assert [attempt.end for attempt in stage.seen(SessionEnded)] == ["budget"]
+    assert [session.end for session in stage.seen(SessionEnded)] == ["budget"]
 
 
 def test_without_a_login_nothing_is_started(tunnel, tmp_path):

@@ -103,8 +103,6 @@ class Arena:
     """A repository, a home with credentials, a directory that is nobody's business, and listening servers."""
 
     base: Path
-    cache: Path
-    """Of the user, from one attack to the next."""
     user: str
     python: str
     """The interpreter of relay and of what the attacks start."""
@@ -131,7 +129,6 @@ class Arena:
             "PATH": os.environ["PATH"],
             "HOME": str(self.home),
             "TMPDIR": str(self.base / "tmp"),
-            "XDG_CACHE_HOME": str(self.cache),
             "LANG": "C.UTF-8",
             "PYTHONPATH": os.pathsep.join((str(ROOT), *PACKAGES)),
             "PYTHONDONTWRITEBYTECODE": "1",
@@ -480,17 +477,10 @@ def _has_turn(item: pytest.Item) -> bool:
 
 @pytest.fixture(scope="session")
 def arenas() -> Iterator[Path]:
-    """Where attacks take place: where nothing is hidden anyway, if possible, and where other users may go.
-
-    Each attack's place has the name that the one before had, and the proofs that its sandbox holds are kept.
-    """
+    """Where attacks take place: where nothing is hidden anyway, if possible, and where other users may go."""
     outside = os.environ.get("TESTS_ARENAS") or ("/opt" if os.access("/opt", os.W_OK) else None)
     place = Path(tempfile.mkdtemp(prefix="relay-attack-", dir=outside)).resolve()
     place.chmod(0o755)
-    for user in USERS:
-        (place / f"cache-{user}").mkdir()
-        if user == "user" and os.geteuid() == 0:
-            os.chown(place / f"cache-{user}", NOBODY, NOBODY)
     try:
         yield place
     finally:
@@ -506,11 +496,10 @@ def arena(
     if python is None:
         pytest.skip("no Python that an ordinary user may run has the packages of this one")
     base = next(base for number in count() if not (base := arenas / str(number)).exists())
-    cache = arenas / f"cache-{request.param}"
     try:
         shutil.copytree(template, base, symlinks=True)
         base.chmod(0o755)
-        made = Arena(base=base, cache=cache, user=request.param, python=python, warm=warm)
+        made = Arena(base=base, user=request.param, python=python, warm=warm)
         with ExitStack() as stack:
             open_servers(made, stack)
             link_files(made)

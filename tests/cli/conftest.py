@@ -34,7 +34,6 @@ def environ(tmp_path: Path) -> dict[str, str]:
         "PATH": os.environ["PATH"],
         "HOME": str(home),
         "XDG_STATE_HOME": str(tmp_path / "state"),
-        "XDG_CACHE_HOME": f"{os.environ['HOME']}/.cache",  # where a proof of the sandbox holds for all tests
         "TMPDIR": str(tmp_path),
         "LANG": "C.UTF-8",
         "PYTHONPATH": str(ROOT),

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from relay.base.errors import ExitCode, PlanError
-from relay.cli.run import find_next, run_approved
+from relay.cli.run import run_approved
 from relay.plan.parse import parse_plan
 from relay.rehearsal.script import parse_script
 from relay.rehearsal.server import serve
@@ -128,6 +128,6 @@ def test_a_plan_that_was_broken_meanwhile_is_said_behind_the_end_of_the_run(stag
 
 @pytest.mark.parametrize(("skipped", "found"), [(set(), "1"), ({"1"}, None)])
 def test_what_waits_for_a_skipped_phase_is_not_next(skipped, found):
-    phase = find_next(parse_plan(PLAN), skipped)
+    phase = parse_plan(PLAN).next_phase(skipped)
 
     assert (phase and phase.id) == found

@@ -61,7 +61,7 @@ RUN = RunStarted(
     run_id="r", command="run", model="m", plan_path="P", branch="b", sandbox="off", cap_usd=None, spent_usd=None,
     rehearsed=False,
 )  # fmt: skip
-LEG = SessionStarted(session_id="s", phase_id="1", title="t", number=1, reason="")
+STARTED = SessionStarted(session_id="s", phase_id="1", title="t", number=1, reason="")
 
 
 def answer(turn):
@@ -218,7 +218,7 @@ def test_why_there_is_no_collector_is_said_with_what_helps(relay, project, endpo
 def test_what_a_collector_refuses_is_said(log, collector, answer, words, hint):
     collector.answers.append(answer)
     with pytest.raises(CollectorError) as caught:
-        Export(log(RUN, LEG), Collector(collector.url, {}), "r").push(last=True)
+        Export(log(RUN, STARTED), Collector(collector.url, {}), "r").push(last=True)
     assert words in str(caught.value)
     assert hint in caught.value.hint
     assert {path for path, *_ in collector.seen} == {"/topic/v1/traces"}  # nor is a redirect followed
@@ -227,14 +227,14 @@ def test_what_a_collector_refuses_is_said(log, collector, answer, words, hint):
 def test_silence_is_an_answer_too(log):
     with socket.create_server(("127.0.0.1", 0)) as deaf:
         collector = Collector(f"http://127.0.0.1:{deaf.getsockname()[1]}", {}, timeout_s=0.01)
-        export = Export(log(RUN, LEG), collector, "r")
+        export = Export(log(RUN, STARTED), collector, "r")
         with pytest.raises(CollectorError, match="no answer in time"):
             export.push(last=True)
 
 
 def test_a_log_that_grows_is_sent_piece_by_piece(log, collector):
     """What a collector that was away did not get comes with the next piece, in the same spans as from the whole log."""
-    growing = log(RUN, LEG, answer(1))
+    growing = log(RUN, STARTED, answer(1))
     export = Export(growing, Collector(collector.url, {}), "r")
     export.push()
     assert [span["name"] for span in read_spans(collector)] == ["chat m"]
@@ -256,7 +256,7 @@ def test_a_log_that_grows_is_sent_piece_by_piece(log, collector):
 def test_the_end_of_a_run_waits_no_longer_than_it_says(log, collector):
     told: list[Event] = []
     collector.answers.append("late")
-    with exporting(log(RUN, LEG, answer(1)), collector.url, {}, "r", told.append, last_s=0.01):
+    with exporting(log(RUN, STARTED, answer(1)), collector.url, {}, "r", told.append, last_s=0.01):
         pass
     (notice,) = told
     assert isinstance(notice, Noticed)
@@ -265,7 +265,7 @@ def test_the_end_of_a_run_waits_no_longer_than_it_says(log, collector):
 
 
 def test_what_is_refused_for_good_is_not_sent_for_ever(log, collector):
-    export = Export(log(RUN, LEG, answer(1)), Collector(collector.url, {}), "r")
+    export = Export(log(RUN, STARTED, answer(1)), Collector(collector.url, {}), "r")
     collector.answers += [400, 200]
     with pytest.raises(CollectorError):
         export.push()
@@ -274,7 +274,7 @@ def test_what_is_refused_for_good_is_not_sent_for_ever(log, collector):
 
 
 def test_a_collector_that_takes_no_metrics_is_sent_none(log, collector):
-    growing = log(RUN, LEG, answer(1))
+    growing = log(RUN, STARTED, answer(1))
     export = Export(growing, Collector(collector.url, {}), "r")
     collector.answers += [200, 405, 200]
     export.push()
@@ -292,7 +292,7 @@ def test_a_part_that_is_rejected_is_no_success():
 
 
 def test_numbers_are_what_the_collectors_own_library_reads(log, collector):
-    Export(log(RUN, LEG, answer(1), ended()), Collector(collector.url, {}), "r").push(last=True)
+    Export(log(RUN, STARTED, answer(1), ended()), Collector(collector.url, {}), "r").push(last=True)
     traces, metrics = collector.seen
     assert {headers["content-type"] for _, headers, _ in collector.seen} == {"application/x-protobuf"}
     (one,) = ExportTraceServiceRequest.FromString(traces[2]).resource_spans
@@ -318,7 +318,7 @@ def test_credentials_come_from_the_headers_setting_alone(log, collector, tmp_pat
     environ = {"OTEL_EXPORTER_OTLP_HEADERS": "x-key=se;cret%2C1,not a header"}
     collector.answers.append(401)
     with pytest.raises(CollectorError):
-        Export(log(RUN, LEG), Collector(collector.url, environ), "r").push(last=True)
+        Export(log(RUN, STARTED), Collector(collector.url, environ), "r").push(last=True)
     ((_, headers, _),) = collector.seen
     assert headers["x-key"] == "se;cret,1"
     assert "Authorization" not in headers

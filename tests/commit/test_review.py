@@ -95,14 +95,14 @@ def test_a_confirmed_fault_is_repaired_and_the_repair_reviewed(greeting):
     assert greeting.commits()[0].subject == "Say hello safely"
     assert get_review(greeting).startswith("rounds=2 found=2 confirmed=1 open=0 ")
     assert [(event.round, event.confirmed) for event in greeting.seen(ReviewFinished)] == [(1, 1), (2, 0)]
-    assert [attempt.title for attempt in greeting.seen(SessionStarted)] == [
+    assert [session.title for session in greeting.seen(SessionStarted)] == [
         "Hello",
         "review",
         "refutation",
         "Hello",
         "review",
     ]
-    assert [attempt.result for attempt in greeting.seen(SessionEnded)] == ["review", "done", "done", "review", "done"]
+    assert [session.result for session in greeting.seen(SessionEnded)] == ["review", "done", "done", "review", "done"]
     assert greeting.seen(SessionStarted)[3].reason == (
         "A review of phase 1 confirmed 1 fault. Claimed but not committed: 1.1."
     )
@@ -173,13 +173,13 @@ def test_a_killed_review_is_held_again_and_what_it_cost_is_counted(greeting):
     """A review that has come to an end is not paid for twice."""
     greeting.run("sessions:" + WORK + "  - {turns: [{text: x, fault: {kind: status, status: 401}}]}\n", review="phase")
     assert greeting.commits() == ()
-    assert [attempt.title for attempt in greeting.seen(SessionStarted)] == ["Hello", "review"]
+    assert [session.title for session in greeting.seen(SessionStarted)] == ["Hello", "review"]
     greeting.calm()
 
     ended = greeting.run("sessions:\n" + report(FINDING) + judge((False, "no")), review="phase")
 
     assert (ended.exit_code, greeting.server.errors) == (ExitCode.DONE, [])
-    assert [attempt.title for attempt in greeting.seen(SessionStarted)] == ["review", "refutation"]
+    assert [session.title for session in greeting.seen(SessionStarted)] == ["review", "refutation"]
     (commit,) = greeting.commits()
     assert commit.usage.output_tokens > 0
     assert ended.spent_usd == pytest.approx(commit.cost_usd, abs=1e-6)
@@ -252,7 +252,7 @@ def test_a_dearer_reviewer_is_checked_at_its_own_price(greeting):
         models + "sessions:" + WORK, review="phase", review_model="dear", review_max_cost_usd=1e6, prices=prices
     )
 
-    assert (ended.exit_code, [attempt.title for attempt in greeting.seen(SessionStarted)]) == (
+    assert (ended.exit_code, [session.title for session in greeting.seen(SessionStarted)]) == (
         ExitCode.STOPPED,
         ["Hello", "review"],
     )
@@ -303,6 +303,6 @@ sessions:
     )
 
     assert greeting.server.errors == []
-    assert [attempt.title for attempt in greeting.seen(SessionStarted)] == ["Hello", "Hello", "review"]
+    assert [session.title for session in greeting.seen(SessionStarted)] == ["Hello", "Hello", "review"]
     assert get_review(greeting).startswith("rounds=1 found=0 ")
     assert sum(1 for gate in greeting.seen(GateFinished) if gate.passed) >= 1

@@ -48,7 +48,7 @@ def test_the_handoff_note_of_a_session_that_did_not_hand_off(stage):
     ended = stage.run(make_script(FIRST, SECOND), reset_at="12k")
 
     assert ended.exit_code == ExitCode.DONE, ended
-    assert [attempt.end for attempt in stage.seen(SessionEnded)] == [SessionEnd.HARD_LINE, SessionEnd.FINISHED]
+    assert [session.end for session in stage.seen(SessionEnded)] == [SessionEnd.HARD_LINE, SessionEnd.FINISHED]
     assert stage.seen(GaugeCrossed)[-1].line == "hard"
     ((opening,),) = list_openings(stage)[1:]
     text = opening["content"][0]["text"]
@@ -87,7 +87,7 @@ def test_three_sessions_without_a_tick_are_too_big(stage):
 
     assert (ended.exit_code, ended.next_command) == (ExitCode.STOPPED, "relay plan --split 1")
     assert "3 sessions in a row handed over without ticking anything" in ended.reason
-    assert [attempt.number for attempt in stage.seen(SessionStarted)] == [1, 2, 3]
+    assert [session.number for session in stage.seen(SessionStarted)] == [1, 2, 3]
     assert stage.commits() == ()
 
 

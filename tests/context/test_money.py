@@ -58,7 +58,7 @@ def test_a_run_never_costs_more_than_its_cap(stage, cap):
     assert 0 < spent(stage) <= cap
     assert cap < spent(stage) + 0.05 + ROOM * 20e-6  # and it is not given up long before
     assert ended.spent_usd == pytest.approx(spent(stage))
-    assert [attempt.end for attempt in stage.seen(SessionEnded)] == [SessionEnd.BUDGET]
+    assert [session.end for session in stage.seen(SessionEnded)] == [SessionEnd.BUDGET]
     assert ended.next_command == f"relay run --max-cost {2 * cap:g}"
 
 

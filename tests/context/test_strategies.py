@@ -177,7 +177,7 @@ def test_plan_gates_ticks_and_commits_are_the_same_and_the_conversation_is_its_o
     assert (ended.exit_code, ended.reason) == (ExitCode.DONE, "3 of 3 phases")
     assert [c.subject for c in reversed(letters.commits())] == ["Write a", "Write b", "Write c"]
     assert [c.items for c in letters.seen(Committed)] == [("1.1",), ("2.1",), ("3.1",)]
-    assert [attempt.number for attempt in letters.seen(SessionStarted)] == [1, 1, 1]
+    assert [session.number for session in letters.seen(SessionStarted)] == [1, 1, 1]
     assert letters.server.errors == []
     assert [r.status for r in letters.server.requests if r.status != 200] == []
     assert [check_messages(r.body["messages"]) for r in list_requests(letters)] == [()] * len(list_requests(letters))

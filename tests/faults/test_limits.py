@@ -123,7 +123,7 @@ def test_a_run_waits_for_a_limit_that_resets_soon(stage):
     assert 540 < retry.wait_s <= 600
     assert "usage limit of the last session resets at" in retry.reason
     assert stage.git("show", "HEAD:log.txt") == "once\n"
-    assert [attempt.number for attempt in stage.seen(SessionStarted)] == [1]  # a limit is not an attempt of the phase
+    assert [session.number for session in stage.seen(SessionStarted)] == [1]  # a limit is not an session of the phase
 
 
 def ask_status(stage, *flags):
@@ -197,12 +197,12 @@ def test_limits_do_not_use_a_phase_up(stage):
     """Sessions that met a limit say nothing about the size of the phase."""
     for _ in range(3):
         stage.run(script([{"text": "no", "fault": FAR}]), max_sessions=2, max_wait_s=0)
-        assert [attempt.end for attempt in stage.seen(SessionEnded)] == [SessionEnd.LIMIT]
+        assert [session.end for session in stage.seen(SessionEnded)] == [SessionEnd.LIMIT]
 
     ended = stage.run(script([bash("echo once >> log.txt"), hand_off()], FINISH), max_sessions=2, max_wait_s=0)
 
     assert ended.exit_code == ExitCode.DONE, ended
-    assert [attempt.number for attempt in stage.seen(SessionStarted)] == [1, 2]
+    assert [session.number for session in stage.seen(SessionStarted)] == [1, 2]
 
 
 STUCK = bash("echo 'no such table: keys, line '$RANDOM >&2; exit 3")
@@ -367,4 +367,4 @@ def test_an_answer_that_is_always_cut_ends_the_session(stage):
     assert "cut at the model's output limit of 128,000 tokens" in ended.reason
     assert [e.text for e in stage.seen(Noticed) if "asked again" in e.text]
     assert not (stage.root / "log.txt").exists()
-    assert [attempt.end for attempt in stage.seen(SessionEnded)] == [SessionEnd.TRUNCATED]
+    assert [session.end for session in stage.seen(SessionEnded)] == [SessionEnd.TRUNCATED]

@@ -528,7 +528,7 @@ def check_stop(stage, case: Case, position: Position, ended, base: str) -> None:
     assert ended.exit_code == (ExitCode.USER if case.at(position) is Then.USER else ExitCode.STOPPED), ended
     assert (ended.next_command == "relay doctor") == (case.at(position) is Then.USER)  # the same would be refused again
     assert case.words in ended.reason
-    assert [attempt.end for attempt in stage.seen(SessionEnded)][-1] == case.end
+    assert [session.end for session in stage.seen(SessionEnded)][-1] == case.end
     assert find_loose_head(stage.root / ".git") == base
     assert (stage.root / "PLAN.md").read_text() == PLAN
     if position is Position.PLANNING:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relay.insight.figures.fold import MOST_FINDINGS, MOST_LEGS, MOST_PHASES, Fold, fold_records, render_document
+from relay.insight.figures.fold import MOST_FINDINGS, MOST_PHASES, MOST_SESSIONS, Fold, fold_records, render_document
 from relay.insight.figures.sessions import MOST_OPEN_CALLS
 from relay.insight.figures.tallies import COSTLIEST, KEPT_WARNINGS, MOST_PATHS, MOST_TOOLS, add_totals
 from relay.insight.figures.values import RUN_POINTS, SESSION_POINTS, Figures, SessionFigures, Totals, find_break_even
@@ -384,13 +384,13 @@ def test_points_and_what_is_kept_have_bounds() -> None:
 
 
 def test_a_very_long_run_keeps_its_totals_and_its_latest_sessions() -> None:
-    sessions = MOST_LEGS + 5
-    points = RUN_POINTS // MOST_LEGS + 10
+    sessions = MOST_SESSIONS + 5
+    points = RUN_POINTS // MOST_SESSIONS + 10
     body = tuple(event for n in range(points) for event in turn(n + 1, n + 1))
     run = fold_records(log(event for n in range(sessions) for event in (session(f"s{n}"), *body, over(f"s{n}")))).runs[
         0
     ]
-    assert (len(run.sessions), run.sessions_left_out, run.totals.turns) == (MOST_LEGS, 5, sessions * points)
+    assert (len(run.sessions), run.sessions_left_out, run.totals.turns) == (MOST_SESSIONS, 5, sessions * points)
     assert sum(len(one.series) for one in run.sessions) <= RUN_POINTS
     assert run.sessions[0].session_id == "s5"
 

@@ -50,7 +50,7 @@ def add_job(stage, phase_id):
     place = stage.root.parent / f"job-{phase_id}"
     stage.git("worktree", "add", "-q", "-b", f"relay-jobs/main/{phase_id}", str(place))
     made = Stage(root=place, waits=stage.waits, interrupts=stage.interrupts)
-    made.cache, made.arranged, made.find_program = stage.cache, stage.arranged, stage.find_program
+    made.arranged, made.find_program = stage.arranged, stage.find_program
     repo = open_repo(place)
     note_checked(repo, repo.head() or "")  # as relay begins one
     return made, Job(phase_id=phase_id, plan_path="PLAN.md", repo=repo)

@@ -77,7 +77,7 @@ def test_claims_do_not_outlive_their_work(stage, moved):
     assert "[x]" not in stage.git("show", "HEAD:PLAN.md")
 
 
-def test_a_plan_edited_while_a_attempt_is_open_is_what_the_run_goes_on_with(stage):
+def test_a_plan_edited_while_an_attempt_is_open_is_what_the_run_goes_on_with(stage):
     """The edit is committed by itself, the claim survives, and the new gate counts."""
     stage.run(BLOCKED)
     stage.edit("Verify: `grep -q hello hello.txt`", "Verify: `grep -c hello hello.txt`")

@@ -123,5 +123,5 @@ def test_a_session_is_told_of_skills_and_reads_their_bodies(stage):
     assert started.skills == (
         {"path": ".agents/skills/greet/SKILL.md", "sha256": hashlib.sha256(SKILL.encode()).hexdigest()},
     )
-    (attempt,) = stage.seen(SessionStarted)
-    assert "skills" in {part["source"] for part in attempt.prompt}
+    (session,) = stage.seen(SessionStarted)
+    assert "skills" in {part["source"] for part in session.prompt}

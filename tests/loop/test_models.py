@@ -65,7 +65,7 @@ def test_each_phase_asks_its_own_model_at_that_models_price(begin):
     assert stage.run(make(say("hello", "1.1"), say("world", "2.1"))).exit_code == ExitCode.DONE
     assert stage.server.errors == []
     assert list_asked(stage) == [("claude-haiku-5-5", "low"), ("claude-opus-5-5", None)]
-    attempts = [(attempt.model, attempt.effort, attempt.rungs) for attempt in stage.seen(SessionStarted)]
+    attempts = [(session.model, session.effort, session.rungs) for session in stage.seen(SessionStarted)]
     assert attempts == [("claude-haiku-5-5", "low", ()), ("", "", ())]
     costs = {event.model: event.cost_usd / event.usage.prompt_tokens for event in stage.seen(ResponseReceived)}
     assert costs["claude-haiku-5-5"] < costs["claude-opus-5-5"]
@@ -108,7 +108,7 @@ def test_a_phase_that_its_sessions_do_not_finish_climbs_before_the_run_stops(beg
     assert (ended.exit_code, stage.server.errors) == (ExitCode.DONE, [])
     assert list_asked(stage) == [("claude-opus-5-5", None), ("claude-opus-5-5", "high"), ("claude-sonnet-5-5", "high")]
     assert list_rungs(stage) == ["effort=high", "model=claude-sonnet-5-5"]
-    assert [attempt.rungs for attempt in stage.seen(SessionStarted)] == [
+    assert [session.rungs for session in stage.seen(SessionStarted)] == [
         (),
         ("effort=high",),
         ("effort=high", "model=claude-sonnet-5-5"),

@@ -143,9 +143,9 @@ sessions:
     ended = stage.run(script, all_=False)
 
     assert ended.exit_code == ExitCode.DONE, ended
-    assert [attempt.number for attempt in stage.seen(SessionStarted)] == [1, 2]
-    assert ["add lo" in attempt.handoff_note for attempt in stage.seen(SessionStarted)] == [False, True]
-    assert [attempt.result for attempt in stage.seen(SessionEnded)] == ["handoff", "done"]
+    assert [session.number for session in stage.seen(SessionStarted)] == [1, 2]
+    assert ["add lo" in session.handoff_note for session in stage.seen(SessionStarted)] == [False, True]
+    assert [session.result for session in stage.seen(SessionEnded)] == ["handoff", "done"]
     assert len(stage.commits()) == 1
 
 

@@ -81,7 +81,7 @@ def test_words_reach_the_session_and_every_later_one_of_the_phase(stage):
     stage.run(GO_ON)
 
     assert stage.server.errors == []
-    assert [attempt.phase_id for attempt in stage.seen(SessionStarted)] == ["1", "1", "2"]
+    assert [session.phase_id for session in stage.seen(SessionStarted)] == ["1", "1", "2"]
     assert "v2 client" not in stage.commits()[0].body
     assert not any(key == "Relay-Said" for key, _ in stage.commits()[0].found)
 
@@ -148,7 +148,7 @@ sessions:
 """)
 
     assert stage.server.errors == []
-    assert [attempt.phase_id for attempt in stage.seen(SessionStarted)] == ["1", "2"]
+    assert [session.phase_id for session in stage.seen(SessionStarted)] == ["1", "2"]
 
 
 def test_a_secret_that_is_said_is_not_kept(stage):

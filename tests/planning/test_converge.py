@@ -36,7 +36,7 @@ def test_where_nothing_is_missing_the_plan_is_the_same_to_the_byte(finished):
         "converged: the repository has everything that PLAN.md asks for",
     )
     assert finished.server.errors == []
-    assert [attempt.result for attempt in finished.seen(SessionEnded)] == ["done"]
+    assert [session.result for session in finished.seen(SessionEnded)] == ["done"]
     assert (finished.root / "PLAN.md").read_text() == PLAN
     assert ended.spent_usd > 0
 

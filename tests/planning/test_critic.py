@@ -54,7 +54,7 @@ def test_the_planner_corrects_once_what_both_confirm(stage):
     ended = run(stage, plan(PLAN), report(FAULT), judge(confirmed=True), corrected)
     assert (ended.exit_code, stage.server.errors) == (ExitCode.DONE, [])
     assert read(stage) == BETTER
-    assert [attempt.title for attempt in stage.seen(SessionStarted)] == ["planning", "critic", "refutation", "planning"]
+    assert [session.title for session in stage.seen(SessionStarted)] == ["planning", "critic", "refutation", "planning"]
     [seen] = stage.seen(ReviewFinished)
     assert (seen.confirmed, [one["verdict"] for one in seen.findings]) == (1, ["confirmed"])
     spent = json.loads(stage.relay("status", "--json").stdout)["spent"]["usd"]
@@ -86,7 +86,7 @@ def test_a_critic_that_hands_nothing_in_costs_no_plan(stage):
 
 def test_nobody_criticizes_a_plan_unasked(stage):
     assert run(stage, plan(PLAN), plan_critic=False).exit_code == ExitCode.DONE
-    assert [attempt.title for attempt in stage.seen(SessionStarted)] == ["planning"]
+    assert [session.title for session in stage.seen(SessionStarted)] == ["planning"]
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import pytest
 from relay.base.errors import ExitCode
 from relay.fleet.worktrees import find_jobs
 from relay.git.repository import open_repo
-from relay.store.refs import LEGS
+from relay.store.refs import ATTEMPTS
 from tests.scripts import serving
 
 PLAN = """# Parts
@@ -82,7 +82,7 @@ def test_trees_index_and_work_tree_are_clean_in_both_eyes(done):
 def test_refs_of_an_open_phase_are_read_alike(done):
     repo = git.Repo(done.root)
     listed = dict(line.split() for line in ask(done, "for-each-ref", "--format=%(refname) %(objectname)").splitlines())
-    assert any(name.startswith(LEGS) for name in listed)
+    assert any(name.startswith(ATTEMPTS) for name in listed)
     refs: list[git.Reference] = list(git.Reference.list_items(repo))
     assert {ref.path: ref.commit.hexsha for ref in refs} == listed
     assert repo.active_branch.path == ask(done, "symbolic-ref", "HEAD").strip()

@@ -103,7 +103,7 @@ def test_nothing_is_built_on_what_could_not_be_committed(stage):
     ended = stage.run(BASH % "true")
 
     assert ended.exit_code == ExitCode.STOPPED
-    assert {attempt.phase_id for attempt in stage.seen(SessionStarted)} == {"1"}
+    assert {session.phase_id for session in stage.seen(SessionStarted)} == {"1"}
     check_nothing_claimed(stage)
 
 

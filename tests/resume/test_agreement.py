@@ -166,7 +166,7 @@ CASES = {
     "all done": ResumeCase.NOTHING_OPEN,
     "untouched": ResumeCase.UNTOUCHED,
     "untouched and an edit": ResumeCase.MOVED_ON,
-    "cut off": ResumeCase.MID_LEG,
+    "cut off": ResumeCase.MID_ATTEMPT,
     "cut off and an edit of the plan": ResumeCase.MOVED_ON,
     "cut off and a phase above": ResumeCase.MOVED_ON,
     "cut off and another phase in its place": ResumeCase.MOVED_ON,
@@ -227,7 +227,7 @@ def test_what_is_said_is_done(stage, build, name):
     assert (asked["row"], said["obstacle"]) == (CASES[name], None)
     assert " ".join(f"found {asked['why']}".split()) in " ".join(dry.stdout.split())
     ended = run(stage)
-    started = [(attempt.phase_id, attempt.reason) for attempt in stage.seen(SessionStarted)]
+    started = [(session.phase_id, session.reason) for session in stage.seen(SessionStarted)]
     assert started == ([(asked["phase"], started[0][1])] if asked["phase"] else [])
     assert all(asked["why"].endswith(reason) for _, reason in started)
     assert isinstance(ended, RunEnded)
@@ -244,5 +244,5 @@ def test_what_is_said_after_the_commit_point_is_done(stage, landed):
 
     run(stage)
 
-    assert [attempt.phase_id for attempt in stage.seen(SessionStarted)] == ["2"]
+    assert [session.phase_id for session in stage.seen(SessionStarted)] == ["2"]
     assert said["next"]["why"].endswith(stage.seen(SessionStarted)[0].reason)

@@ -110,7 +110,7 @@ def check_end(stage, files):
 @pytest.mark.parametrize(
     ("move", "row"),
     [
-        (move_here, ResumeCase.MID_LEG),
+        (move_here, ResumeCase.MID_ATTEMPT),
         (move_to_a_machine_with_the_refs, ResumeCase.POWER_LOSS),
         (move_to_a_linked_work_tree, ResumeCase.POWER_LOSS),
     ],
@@ -154,7 +154,7 @@ def test_a_job_in_a_linked_work_tree_goes_on_there(stage):
     stage.root = main.parent / "side"
     begin_and_die(stage)
     shutil.rmtree(stage.root / ".relay")
-    assert json.loads(relay(stage, "status", "--json"))["next"]["row"] == ResumeCase.MID_LEG
+    assert json.loads(relay(stage, "status", "--json"))["next"]["row"] == ResumeCase.MID_ATTEMPT
 
     go_on(stage, REST % ('"It had ticked: 2.1."', f"[{TICK % '2.2'}]"))
 

@@ -197,7 +197,7 @@ def test_a_tick_that_is_taken_back_is_refused_until_it_is_committed(greeting):
     greeting.commit("again")
     assert ask(greeting)["next"]["phase"] == "1"
     greeting.run(LUNCH)
-    assert [attempt.phase_id for attempt in greeting.seen(SessionStarted)] == ["1"]
+    assert [session.phase_id for session in greeting.seen(SessionStarted)] == ["1"]
 
 
 def test_an_edit_made_while_the_session_worked_takes_back_no_tick(stage, landed):
@@ -210,7 +210,7 @@ def test_an_edit_made_while_the_session_worked_takes_back_no_tick(stage, landed)
 
     stage.run(LUNCH)
 
-    assert [attempt.phase_id for attempt in stage.seen(SessionStarted)] == ["2"]
+    assert [session.phase_id for session in stage.seen(SessionStarted)] == ["2"]
     assert "[x] Say hello" in (stage.root / "PLAN.md").read_text()
     assert "Say it three times" in stage.git("show", "HEAD:PLAN.md")
 

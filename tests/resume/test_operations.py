@@ -71,7 +71,7 @@ def test_an_operation_begun_while_a_phase_is_open(forked, cut_off, ask, finish, 
         stage.git("add", "AGENTS.md")
         stage.git(*GO_ON[name])
     asked = ask()
-    assert (asked["row"], asked["phase"]) == (ResumeCase.MID_LEG if abort else ResumeCase.MOVED_ON, "1")
+    assert (asked["row"], asked["phase"]) == (ResumeCase.MID_ATTEMPT if abort else ResumeCase.MOVED_ON, "1")
     finish()
     assert stage.git("show", "HEAD:AGENTS.md") == ("ours\n" if abort else "both\n")
     assert stage.git("status", "--porcelain") == ""

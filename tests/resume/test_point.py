@@ -10,7 +10,7 @@ from relay.store.resume import AttemptFacts, Facts, ResumeCase, find_resume_poin
 OPEN = "## Phase 1\n- [x] a — a\n## Phase 2\n- [ ] b — b\n- [ ] c — c\n"
 DONE = OPEN.replace("[ ]", "[x]")
 STUCK = "## Phase 1\nAfter: 2\n- [ ] a — a\n## Phase 2\nAfter: 1\n- [ ] b — b\n"
-LEG = AttemptFacts(
+ATTEMPT = AttemptFacts(
     session_id="5e551011",
     phase_id="2",
     base_head="a" * 40,
@@ -53,20 +53,26 @@ def test_nothing_open(plan, phase, why, then):
     ("changes", "facts", "case", "why", "then"),
     [
         ({"touched": False, "saved": True}, {}, ResumeCase.UNTOUCHED, "left nothing", "opens it again"),
-        ({}, {}, ResumeCase.MID_LEG, "was interrupted while it worked", "keeps its work"),
-        ({"claims": ("2.1", "2.2")}, {}, ResumeCase.MID_LEG, "Claimed but not committed: 2.1, 2.2.", "keeps its work"),
-        ({"handed_over": True, "saved": True}, {}, ResumeCase.MID_LEG, "handed over", "from its note"),
+        ({}, {}, ResumeCase.MID_ATTEMPT, "was interrupted while it worked", "keeps its work"),
+        (
+            {"claims": ("2.1", "2.2")},
+            {},
+            ResumeCase.MID_ATTEMPT,
+            "Claimed but not committed: 2.1, 2.2.",
+            "keeps its work",
+        ),
+        ({"handed_over": True, "saved": True}, {}, ResumeCase.MID_ATTEMPT, "handed over", "from its note"),
         (
             {"handed_over": True, "saved": True, "proposed": True},
             {},
-            ResumeCase.MID_LEG,
+            ResumeCase.MID_ATTEMPT,
             "The work on phase 2 is finished and not committed.",
             "commits it or starts a session",
         ),
         (
             {"handed_over": True, "saved": True, "faults": 2},
             {},
-            ResumeCase.MID_LEG,
+            ResumeCase.MID_ATTEMPT,
             "A review of phase 2 confirmed 2 faults.",
             "repairs what was confirmed",
         ),
@@ -78,24 +84,36 @@ def test_nothing_open(plan, phase, why, then):
             "Phase 2 is done (bbbbbbbbbb), and others have landed meanwhile",
             "puts the merge into the work tree",
         ),
-        ({"merges": "b" * 40}, {}, ResumeCase.MID_LEG, "merged with what others have landed", "commits the merge"),
+        ({"merges": "b" * 40}, {}, ResumeCase.MID_ATTEMPT, "merged with what others have landed", "commits the merge"),
         (
             {"merges": "b" * 40, "elsewhere": True, "saved": True},
             {},
-            ResumeCase.MID_LEG,
+            ResumeCase.MID_ATTEMPT,
             "merged with what others have landed",
             "commits the merge",
         ),
-        ({"handed_over": True, "proposed": True}, {}, ResumeCase.MID_LEG, "files were changed since", "saves what is"),
-        ({"handed_over": True, "faults": 2}, {}, ResumeCase.MID_LEG, "files were changed since", "saves what is"),
-        ({"saved": True, "proposed": True}, {}, ResumeCase.MID_LEG, "was interrupted while", "starts a fresh session"),
-        ({"saved": True, "faults": 2}, {}, ResumeCase.MID_LEG, "was interrupted while", "starts a fresh session"),
-        ({"saved": True}, {"boot": "other"}, ResumeCase.MID_LEG, "was interrupted", "keeps its work"),
-        ({"handed_over": True}, {"boot": "other"}, ResumeCase.MID_LEG, "files were changed since", "from its note"),
+        (
+            {"handed_over": True, "proposed": True},
+            {},
+            ResumeCase.MID_ATTEMPT,
+            "files were changed since",
+            "saves what is",
+        ),
+        ({"handed_over": True, "faults": 2}, {}, ResumeCase.MID_ATTEMPT, "files were changed since", "saves what is"),
+        (
+            {"saved": True, "proposed": True},
+            {},
+            ResumeCase.MID_ATTEMPT,
+            "was interrupted while",
+            "starts a fresh session",
+        ),
+        ({"saved": True, "faults": 2}, {}, ResumeCase.MID_ATTEMPT, "was interrupted while", "starts a fresh session"),
+        ({"saved": True}, {"boot": "other"}, ResumeCase.MID_ATTEMPT, "was interrupted", "keeps its work"),
+        ({"handed_over": True}, {"boot": "other"}, ResumeCase.MID_ATTEMPT, "files were changed since", "from its note"),
         (
             {"claims": ("2.1",), "discarded": ("b",)},
             {},
-            ResumeCase.MID_LEG,
+            ResumeCase.MID_ATTEMPT,
             "Not claimed any more: 2.1, since work was taken out of the work tree: b.",
             "keeps its work",
         ),
@@ -104,7 +122,7 @@ def test_nothing_open(plan, phase, why, then):
         (
             {"elsewhere": True, "handed_over": True, "saved": True},
             {},
-            ResumeCase.MID_LEG,
+            ResumeCase.MID_ATTEMPT,
             "handed over, with a note; the phase is not finished",
             "starts a fresh session from its note",
         ),
@@ -112,7 +130,7 @@ def test_nothing_open(plan, phase, why, then):
 )
 def test_an_open_attempt_at_its_base(changes, facts, case, why, then):
     """HEAD is where the attempt began: what the work tree holds decides."""
-    found = point(replace(LEG, **changes), **facts)
+    found = point(replace(ATTEMPT, **changes), **facts)
 
     assert (found.case, found.phase_id) == (case, "2")
     assert why in found.why
@@ -122,7 +140,7 @@ def test_an_open_attempt_at_its_base(changes, facts, case, why, then):
 
 def test_after_the_commit_point():
     """The branch has the attempt's commit: only tidying up is left."""
-    found = point(replace(LEG, committed=True), head="b" * 40, plan=DONE)
+    found = point(replace(ATTEMPT, committed=True), head="b" * 40, plan=DONE)
 
     assert (found.case, found.phase_id) == (ResumeCase.AFTER_COMMIT, "")
     assert found.then == "finishes what follows a commit, then ends"
@@ -130,7 +148,7 @@ def test_after_the_commit_point():
 
 def test_the_user_moved_on():
     """HEAD is elsewhere and not by this session; the words name both ends."""
-    found = point(LEG, head="b" * 40)
+    found = point(ATTEMPT, head="b" * 40)
 
     assert (found.case, found.phase_id) == (ResumeCase.MOVED_ON, "2")
     assert "aaaaaaaaaa → bbbbbbbbbb" in found.why
@@ -138,7 +156,7 @@ def test_the_user_moved_on():
 
 def test_the_user_went_back_behind_what_the_phase_comes_after():
     """The open phase is given up for the one before it."""
-    found = point(LEG, head="b" * 40, plan=OPEN.replace("[x]", "[ ]"))
+    found = point(ATTEMPT, head="b" * 40, plan=OPEN.replace("[x]", "[ ]"))
 
     assert (found.case, found.phase_id) == (ResumeCase.MOVED_ON, "1")
     assert "It comes after 1, which is not done. Phase 1 is next." in found.why
@@ -147,15 +165,15 @@ def test_the_user_went_back_behind_what_the_phase_comes_after():
 
 def test_the_plan_was_edited_under_an_open_attempt():
     """The commit of the edit moves the branch: said before it is made; where the phase went to is gone on with."""
-    found = point(LEG, is_edited=True)
+    found = point(ATTEMPT, is_edited=True)
     assert (found.case, found.phase_id) == (ResumeCase.MOVED_ON, "2")
     assert found.why == "Phase 2 is open, and the plan was edited since it began."
 
-    moved = point(replace(LEG, phase_id="3", began_as="2"), is_edited=True, plan=OPEN.replace("Phase 2", "Phase 3"))
+    moved = point(replace(ATTEMPT, phase_id="3", began_as="2"), is_edited=True, plan=OPEN.replace("Phase 2", "Phase 3"))
     assert moved.why == "Phase 2, now 3, is open, and the plan was edited since it began."
     assert moved.then.startswith("goes on with phase 3: keeps its work")
 
-    gone = point(replace(LEG, phase_id="", began_as="2"), is_edited=True)
+    gone = point(replace(ATTEMPT, phase_id="", began_as="2"), is_edited=True)
     assert (gone.case, gone.phase_id) == (ResumeCase.MOVED_ON, "2")
     assert gone.why.startswith("Phase 2, which is not in the plan any more, is open, and the plan was edited")
     assert gone.then.startswith("keeps the old work under refs/relay/")
@@ -163,25 +181,25 @@ def test_the_plan_was_edited_under_an_open_attempt():
 
 def test_an_unborn_branch_that_got_a_commit_has_moved():
     """None is a place like any other."""
-    assert point(replace(LEG, base_head=None)).case is ResumeCase.MOVED_ON
-    assert point(replace(LEG, base_head=None), head=None).case is ResumeCase.MID_LEG
+    assert point(replace(ATTEMPT, base_head=None)).case is ResumeCase.MOVED_ON
+    assert point(replace(ATTEMPT, base_head=None), head=None).case is ResumeCase.MID_ATTEMPT
 
 
 def test_a_branch_that_lost_all_its_commits_has_moved():
-    assert "aaaaaaaaaa → unborn" in point(LEG, head=None).why
+    assert "aaaaaaaaaa → unborn" in point(ATTEMPT, head=None).why
 
 
 def test_claims_whose_work_was_taken_out_are_told_also_where_the_branch_moved():
-    attempt = replace(LEG, claims=("2.1",))
+    attempt = replace(ATTEMPT, claims=("2.1",))
     assert "laimed" not in point(attempt, head="b" * 40).why
     assert "Not claimed any more: 2.1" in point(replace(attempt, discarded=("b",)), head="b" * 40).why
     assert "laimed" not in point(replace(attempt, claims=())).why
 
 
-def test_a_moved_branch_with_a_attempt_of_a_phase_that_is_gone_or_done_begins_what_is_next():
+def test_a_moved_branch_with_an_attempt_of_a_phase_that_is_gone_or_done_begins_what_is_next():
     """Nothing is said about what the phase would wait for."""
     for phase_id, plan in (("7", OPEN), ("1", OPEN)):
-        found = point(replace(LEG, phase_id=phase_id), plan=plan, head="b" * 40)
+        found = point(replace(ATTEMPT, phase_id=phase_id), plan=plan, head="b" * 40)
 
         assert (found.case, found.phase_id) == (ResumeCase.MOVED_ON, "2")
         assert "comes after" not in found.why

@@ -47,7 +47,7 @@ def test_without_the_state_directory(stage, cut_off, ask, finish):
     shutil.rmtree(stage.root / ".relay")
     shutil.rmtree(stage.root / ".git/relay")
     asked = ask()
-    assert asked["row"] == ResumeCase.MID_LEG
+    assert asked["row"] == ResumeCase.MID_ATTEMPT
 
     finish()
 
@@ -120,7 +120,7 @@ def test_in_a_linked_work_tree(stage, cut_off, ask, finish):
     stage.git("worktree", "add", "-q", "-b", "side", "../side")
     stage.root = main.parent / "side"
     cut_off()
-    assert ask()["row"] == ResumeCase.MID_LEG
+    assert ask()["row"] == ResumeCase.MID_ATTEMPT
     stage.root = main
     assert ask()["row"] == ResumeCase.NOTHING_OPEN
     stage.root = main.parent / "side"
@@ -137,7 +137,7 @@ def test_another_branch_and_back(stage, cut_off, ask, finish):
     assert ask()["row"] == ResumeCase.NOTHING_OPEN
     stage.git("switch", "-q", "main")
     asked = ask()
-    assert asked["row"] == ResumeCase.MID_LEG
+    assert asked["row"] == ResumeCase.MID_ATTEMPT
 
     finish()
 
@@ -210,7 +210,7 @@ def test_after_the_commit_point(stage, ask):
     assert stage.git("rev-parse", "HEAD") == head
     assert "- [x] Say hello" in (stage.root / "PLAN.md").read_text()
     assert stage.git("status", "--porcelain") == ""
-    assert [attempt.phase_id for attempt in stage.seen(SessionStarted)] == ["2"]
+    assert [session.phase_id for session in stage.seen(SessionStarted)] == ["2"]
 
 
 @pytest.mark.usefixtures("landed")
@@ -224,7 +224,7 @@ def test_after_the_commit_point_and_a_commit_of_the_users(stage, ask):
     ended = stage.run(LUNCH)
 
     assert ended.exit_code == ExitCode.STOPPED
-    assert [attempt.phase_id for attempt in stage.seen(SessionStarted)] == ["2"]
+    assert [session.phase_id for session in stage.seen(SessionStarted)] == ["2"]
     assert "- [x] Say hello" in (stage.root / "PLAN.md").read_text()
     assert stage.git("status", "--porcelain") == ""
 
@@ -254,7 +254,7 @@ def test_a_phase_that_the_user_finished_is_not_in_the_way(stage, cut_off):
     ended = stage.run(LUNCH)
 
     assert ended.exit_code == ExitCode.STOPPED
-    assert [attempt.phase_id for attempt in stage.seen(SessionStarted)] == ["2"]
+    assert [session.phase_id for session in stage.seen(SessionStarted)] == ["2"]
 
 
 def test_what_of_a_phase_is_uncommitted_is_named(stage, cut_off):
@@ -272,7 +272,7 @@ def test_what_of_a_phase_is_uncommitted_is_named(stage, cut_off):
     assert "commit it or put it away, then relay run" in said
     subprocess.run(["sh", "-c", said.rpartition("and its cost. ")[2]], cwd=stage.root, check=True)
     assert stage.run(LUNCH).exit_code == ExitCode.STOPPED
-    assert [attempt.phase_id for attempt in stage.seen(SessionStarted)] == ["2"]
+    assert [session.phase_id for session in stage.seen(SessionStarted)] == ["2"]
     assert json.loads(stage.relay("status", "--json").stdout)["spent"]["usd"] > before > 0
 
 
@@ -309,7 +309,7 @@ def test_an_open_phase_of_a_branch_that_was_renamed(stage, cut_off, ask, finish)
 
     subprocess.run(told.partition("now: ")[2].partition(". To")[0], shell=True, cwd=stage.root, check=True)
 
-    assert ask()["row"] == ResumeCase.MID_LEG
+    assert ask()["row"] == ResumeCase.MID_ATTEMPT
     finish()
 
 

@@ -21,7 +21,7 @@ from tests.figures.streams import turn
 from tests.logs import read_events
 
 SCOPES = st.builds(Scope, run_id=st.text(), session_id=st.text(), phase_id=st.text(), turn=st.integers(0, 999))
-LEG = events.SessionStarted(session_id="s", phase_id="1", title="", number=1, reason="")
+STARTED = events.SessionStarted(session_id="s", phase_id="1", title="", number=1, reason="")
 END = events.SessionEnded(
     session_id="s", phase_id="1", end=SessionEnd.FINISHED, result="done", detail="", usage=Usage(), cost_usd=None
 )
@@ -120,7 +120,7 @@ def test_every_event_has_the_ids_of_where_it_happened() -> None:
         rehearsed=True,
     )  # fmt: skip
     ended = events.RunEnded(exit_code=0, reason="", next_command="", spent_usd=None)
-    told = (start, GATE, LEG, events.RequestStarted(turn=2), SAID, END, SAID, ended)
+    told = (start, GATE, STARTED, events.RequestStarted(turn=2), SAID, END, SAID, ended)
     scopes = [recorder.record(event).scope for event in told]
     assert [(at.run_id, at.session_id, at.phase_id, at.turn) for at in scopes] == [
         ("r", "", "", 0),
@@ -141,4 +141,4 @@ def test_a_request_beside_the_conversation_moves_nothing_on() -> None:
     assert isinstance(answered, events.ResponseReceived)
     beside = replace(answered, turn=0, query="explore")
     recorder = Recorder(lambda: 1.0)
-    assert [recorder.record(event).scope.turn for event in (LEG, asked, beside, SAID)] == [0, 3, 0, 3]
+    assert [recorder.record(event).scope.turn for event in (STARTED, asked, beside, SAID)] == [0, 3, 0, 3]

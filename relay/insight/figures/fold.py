@@ -101,7 +101,7 @@ def _render_phase(phase: PhaseFigures) -> Mapping[str, Any]:
     return {**asdict(phase), "totals": _render_totals(phase.totals), "work": work}
 
 
-MOST_LEGS = 1_000
+MOST_SESSIONS = 1_000
 """Sessions of a run that are kept; older ones are in its totals only."""
 
 
@@ -119,7 +119,7 @@ class RunTally:
         self._began = began
         self._started = started
         self._ended: tuple[float, RunEnded] | None = None
-        self._sessions: deque[SessionFigures] = deque(maxlen=MOST_LEGS)
+        self._sessions: deque[SessionFigures] = deque(maxlen=MOST_SESSIONS)
         self._left_out = 0
         self._points = 0
         self._warnings: list[str] = []
@@ -148,7 +148,7 @@ class RunTally:
     def add_session(self, session: SessionFigures) -> None:
         """Add a finished session."""
         self.sum.add(session.totals)
-        self._left_out += len(self._sessions) == MOST_LEGS
+        self._left_out += len(self._sessions) == MOST_SESSIONS
         self._sessions.append(session)
         self._points += len(session.series) + len(session.spans)
         if self._points > RUN_POINTS:
@@ -163,7 +163,7 @@ class RunTally:
             )
             for session in self._sessions
         ]
-        self._sessions = deque(sessions, maxlen=MOST_LEGS)
+        self._sessions = deque(sessions, maxlen=MOST_SESSIONS)
         self._points = sum(len(session.series) + len(session.spans) for session in sessions)
 
     def render(self, working: SessionFigures | None) -> RunFigures:

@@ -1,4 +1,4 @@
-"""An attempt: one session of a phase, from its first message to its commit or its handoff note.
+"""One session of an attempt, from its first message to its commit or its handoff note.
 
 Begin with `session.py`:
 

@@ -326,7 +326,7 @@ class Keeper:
 
         Args:
             paths: Paths that may have changed since the last checkpoint; None looks at the whole tree.
-            handoff note: For the next session; empty while this one goes on.
+            handoff_note: For the next session; empty while this one goes on.
             trailers: Further trailers.
         """
         self.attempt = save_wip(self._ctx.repo, self.attempt, self._make_record(paths, handoff_note, trailers))

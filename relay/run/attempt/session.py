@@ -1,4 +1,4 @@
-"""One attempt: a fresh session on a phase, from its first message to its commit or its handoff note.
+"""One fresh session of a phase's attempt, from its first message to its commit or its handoff note.
 
 The session works, its keeper saves the work call by call, and relay checks the claims when it ends. Keeper and check
 are arguments: nothing here knows git, a sandbox or an endpoint (`relay.run.loop.make_parts` makes the arguments).
@@ -47,7 +47,7 @@ def _strip_marks(text: str) -> str:
 
 
 class AttemptKind(StrEnum):
-    """The end of an attempt."""
+    """How a session on a phase ended."""
 
     DONE = "done"
     """The phase is committed."""
@@ -62,7 +62,7 @@ class AttemptKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttemptResult:
-    """The end of an attempt; the loop decides what comes next."""
+    """The end of a session on a phase; the loop decides what comes next."""
 
     kind: AttemptKind
     end: SessionEnd
@@ -71,7 +71,7 @@ class AttemptResult:
     ways: Hint = ""
     """How the user can repair it; shown after ``detail``."""
     refused: Refused | None = None
-    """The refusal of the commit, if that ended the attempt."""
+    """The refusal of the commit, if that ended the session."""
     new_claims: int
     """Number of items that this session claimed."""
     can_go_on: bool = False
@@ -108,7 +108,7 @@ class AttemptKeeper(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttemptParts:
-    """The collaborators of an attempt."""
+    """The collaborators of a session on a phase."""
 
     system: str
     """The system prompt: role, protocol and rules."""
@@ -207,7 +207,7 @@ class Attempt:
         return replace(ended, ways=made.ways, refused=made, can_go_on=made.again)
 
     def _check_ended(self, outcome: SessionOutcome, *, reminded: bool) -> AttemptResult | None:
-        """Return the end of the attempt; None if the session may go on, or its work is to be checked."""
+        """Return the session's end; None if it may go on, or its work is to be checked."""
         if outcome.end not in {SessionEnd.FINISHED, SessionEnd.ENDED_BY_TOOL}:
             return self._end_early(outcome)
         if self._notes.blocked is not None:

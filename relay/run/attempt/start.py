@@ -73,7 +73,6 @@ from relay.store.snapshot import TreeSnapshot, write_snapshot_tree
 from relay.store.staleness import find_stale, find_stale_claims
 from relay.store.steering_files import find_strange
 from relay.store.trailers import (
-    ATTEMPT,
     BASELINE,
     CLAIMED,
     DISCARDED,
@@ -83,6 +82,7 @@ from relay.store.trailers import (
     RUNG,
     SAID,
     TRIAL,
+    TRIES,
     UNKNOWN,
     parse_count,
     parse_said,
@@ -187,7 +187,7 @@ def begin_phase(ctx: RunContext, plan: Plan, phase: Phase, *, reason: str) -> Ha
     marks: tuple[tuple[str, str], ...] = (
         (LEG, str(number)),
         (NO_PROGRESS, "0"),
-        (ATTEMPT, str(number)),
+        (TRIES, str(number)),
         (BASELINE, render_baseline(gate.result)),
     )
     marks += (*((LEFTOVER, render_path(path)) for path in left[:MAX_LEFTOVERS]), *render_said(parse_said(earlier)))
@@ -289,7 +289,7 @@ def continue_phase(ctx: RunContext, plan: Plan, attempt: OpenAttempt, *, reason:
         (BASELINE, found.get(BASELINE, "")),
     )
     marks += tuple(mark for mark in attempt.trailers if mark[0] in {LEFTOVER, TRIAL})
-    marks += ((ATTEMPT, str(max(number, parse_count(found.get(ATTEMPT, ""), 1) + 1))),)
+    marks += ((TRIES, str(max(number, parse_count(found.get(TRIES, ""), 1) + 1))),)
     # Another work tree has other ignored files.
     is_known = attempt.environment and attempt.place == find_place_id(ctx.repo)
     start = AttemptStart(
@@ -367,7 +367,7 @@ def _make_handover(  # noqa: PLR0913  # two private callers
         seen=preload.seen,
         phase_id=attempt.phase_id,
         number=read_number(attempt),
-        tries=parse_count(found.get(ATTEMPT, ""), 1),
+        tries=parse_count(found.get(TRIES, ""), 1),
         trial=found.get(TRIAL, ""),
         no_progress=parse_count(found.get(NO_PROGRESS, ""), 0),
         reason=reason,

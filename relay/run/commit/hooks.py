@@ -242,7 +242,7 @@ def _try_all(repo: Repo, hooks: Hooks, sample: CommitRequest, *, index: Path) ->
     judged = judge_message(repo, sample, replace(hooks, run=note))
     return [
         judged
-        if isinstance(judged, CommitOutcome) and name == judged.hook
+        if judged and name == judged.hook
         else CommitOutcome(
             end=CommitEnd.COMMITTED if result.ok else CommitEnd.HOOK_REFUSED,
             output=result.output,

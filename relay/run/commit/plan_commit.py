@@ -1,6 +1,6 @@
 """Commits of the plan or the ledger alone, and both files as commits have them.
 
-These are a new plan before the first phase, and people's own edits between attempts.
+These are a new plan before the first phase, and people's own edits between sessions.
 """
 
 from collections.abc import Callable, Iterator
@@ -232,7 +232,7 @@ def put_ticks_aside(ctx: RunContext) -> None:
     kinds = [find_edit(ctx.repo, ctx.plan_path, plan).kind is EditKind.REFUSED for plan in (shown, kept)]
     if kinds != [True, False]:
         return
-    ref, _ = keep_snapshot(ctx.repo, write_snapshot_tree(ctx.repo), "relay: the plan as it was ticked by hand")
+    ref, _ = keep_snapshot(ctx.repo, write_snapshot_tree(ctx.repo), "relay: the plan as a person left it")
     replace_file(ctx.repo.root, ctx.plan_path, encode_text(kept.text), FILE)
     text = f"{'. '.join(words)}. The file as it was: git show {ref}:{ctx.plan_path}"
     ctx.observe(Noticed(text=text, warning=True))

@@ -262,15 +262,14 @@ def find_merged(repo: Repo, attempt: OpenAttempt) -> CommitText | None:
 
 def is_untouched(attempt: OpenAttempt) -> bool:
     """Return whether no session has worked in a landing attempt."""
-    return bool(attempt.merges) and trailers.ATTEMPT not in dict(attempt.trailers)
+    return bool(attempt.merges) and trailers.TRIES not in dict(attempt.trailers)
 
 
 def find_note(repo: Repo, attempt: OpenAttempt) -> str:
     """Return the note about the merge for each session of a landing attempt; empty for any other attempt.
 
     The body of the attempt's first checkpoints, before any session, holds the note; the last of them adds the gate's
-    result.
-    Later checkpoints hold a session's handoff note instead, so this reads the first ones from the history.
+    result. Later checkpoints hold a session's handoff note instead, so this reads the first ones from the history.
     """
     if not attempt.merges or attempt.last_wip is None:
         return ""

@@ -556,7 +556,7 @@ def _wrap(line: str) -> str:
 
 
 def _render_gate(run: GateRun) -> str:
-    """Return ``pass <digest>``, or ``none`` if it proved nothing or saw more than the commit; with numbers over 0.
+    """Return ``pass <digest>``, or ``none`` if the gate proved nothing or saw too much, and the numbers that are not 0.
 
     ``red-before`` counts commands that were red before the phase and still are; ``seen`` counts paths that the gate
     could see and the commit lacks.

@@ -247,7 +247,7 @@ class RejectedPlan:
 
 CheckedSubmission = Plan | RejectedPlan
 """The whole new plan, even if the submission was a part of it; or its rejection."""
-Measure = Callable[[Plan], tuple[PhaseSize, ...]]
+MeasurePhases = Callable[[Plan], tuple[PhaseSize, ...]]
 """Estimates each phase of a plan."""
 JudgeSubmission = Callable[[str, bool], CheckedSubmission]
 """Judges a submission, with or without sizes."""
@@ -299,7 +299,7 @@ def knowing_models(judge: JudgeSubmission, settings: Settings) -> JudgeSubmissio
     return judge_known
 
 
-def judge_split(text: str, measure: Measure | None, *, before: Plan, phase: Phase) -> CheckedSubmission:
+def judge_split(text: str, measure: MeasurePhases | None, *, before: Plan, phase: Phase) -> CheckedSubmission:
     """Judge phases that replace one phase; the faults name lines of the submission."""
     try:
         parse_plan(text)
@@ -315,7 +315,7 @@ def judge_split(text: str, measure: Measure | None, *, before: Plan, phase: Phas
     return RejectedPlan(violations=(*_describe_numbering(before, phase, text), *named))
 
 
-def judge_appended(text: str, measure: Measure | None, *, before: Plan) -> CheckedSubmission:
+def judge_appended(text: str, measure: MeasurePhases | None, *, before: Plan) -> CheckedSubmission:
     """Judge phases that follow all others; existing phases must stay the same."""
     result = judge_plan(f"{before.text.rstrip()}\n\n{text.strip(_BLANK)}\n", measure, before=before)
     if isinstance(result, RejectedPlan):
@@ -363,7 +363,7 @@ def _describe_numbering(before: Plan, phase: Phase, text: str) -> Iterator[Viola
         yield Violation(line=0, message=f"phases and items are named here as the whole plan will number them: {names}")
 
 
-def judge_plan(text: str, measure: Measure | None, *, before: Plan | None = None) -> CheckedSubmission:
+def judge_plan(text: str, measure: MeasurePhases | None, *, before: Plan | None = None) -> CheckedSubmission:
     """Judge a whole plan.
 
     Args:

@@ -143,7 +143,6 @@ MOST_BROUGHT_FILES = 1_000
 MOST_BROUGHT_BYTES = 20_000_000
 _DEEPEST_BROUGHT = 30
 _MOST_LOGIN_BYTES = 256 * 1024
-"""Most directories between a program and its package."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
