@@ -137,9 +137,9 @@ class Bench:
         self.time("relay status", lambda: self.relay("status"))
         self.time("git status", lambda: git(self.root, "status", "--porcelain"))
         with lock_worktree(self.repo):
-            session = self.do_session()
+            attempt = self.do_attempt()
         self.time("relay status, a phase open", lambda: self.relay("status"))
-        close_attempt(self.repo, session)
+        close_attempt(self.repo, attempt)
         git(self.root, "add", "-A")
         git(self.root, "commit", "-q", "-m", "what the session did")
         with lock_worktree(self.repo):
@@ -149,23 +149,23 @@ class Bench:
             self.time(f"git add -A, {number}", lambda: git(self.root, "add", "-A"))
             self.time(f"git commit, {number}", lambda: git(self.root, "commit", "-q", "-m", "by hand"))
 
-    def do_session(self) -> OpenAttempt:
-        """Open a session, save its work step by step, ask where it stands."""
+    def do_attempt(self) -> OpenAttempt:
+        """Open an attempt, save its work step by step, ask where it stands."""
         start = AttemptStart(session_id="5e551011", phase_id="1", plan_path="PLAN.md")
-        sessions: list[OpenAttempt] = []
-        self.time("session start", lambda: sessions.append(open_attempt(self.repo, start)))
-        sessions.append(
-            save_wip(self.repo, sessions[-1], WipRecord(spend=Spent()))
+        attempts: list[OpenAttempt] = []
+        self.time("attempt start", lambda: attempts.append(open_attempt(self.repo, start)))
+        attempts.append(
+            save_wip(self.repo, attempts[-1], WipRecord(spend=Spent()))
         )  # the first one is never path-limited
         for number in (1, MANY):
             for how in ("known", "unknown"):
                 paths = self.change(number)
                 record = WipRecord(spend=Spent(), paths=paths if how == "known" else None)
                 step = f"snapshot, {number} {how}"
-                self.time(step, functools.partial(self._save, sessions, record))
+                self.time(step, functools.partial(self._save, attempts, record))
         plan = parse_plan((self.root / "PLAN.md").read_text())
         self.time("resume decision", lambda: self._decide(plan))
-        return sessions[-1]
+        return attempts[-1]
 
     def _save(self, sessions: list[OpenAttempt], record: WipRecord) -> None:
         sessions.append(save_wip(self.repo, sessions[-1], record))
@@ -211,7 +211,7 @@ ROWS = (
     ("relay status", "git status"),
     ("relay status, a phase open", "git status"),
     ("resume decision", "git status"),
-    ("session start", "git status"),
+    ("attempt start", "git status"),
     ("snapshot, 1 known", "git add -A, 1"),
     ("snapshot, 1 unknown", "git add -A, 1"),
     (f"snapshot, {MANY} known", f"git add -A, {MANY}"),
