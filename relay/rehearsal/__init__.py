@@ -5,7 +5,7 @@ name ends in "(rehearsed)". Everything above the server is real: SDK, sockets, g
 
     script.py       reads a script: YAML a person can write; its docstring documents the format
     turns.py        a script as values: turns, conditions, faults, dialects of other endpoints
-    wire.py         the known models (`models.toml`); models and errors as the APIs write them
+    wire.py         the models that it knows; models and errors as the APIs write them
     prompt.py       a request as counted, hashed blocks; the prompt cache; signed thinking blocks
     checks.py       requests and message histories that the API refuses
     stage.py        which turn answers a request; the server's memory between requests

@@ -1,13 +1,12 @@
-"""The models that the rehearsal knows (`models.toml`); models and errors as the APIs write them."""
+"""The models that the rehearsal knows, relay's own table; models and errors as the APIs write them."""
 
 import json
-import tomllib
 from collections.abc import Mapping
 from dataclasses import field
-from pathlib import Path
 from typing import Any
 
 from relay.base.values import dataclass
+from relay.session.prices import list_limits, load_models
 
 ERROR_TYPES: Mapping[int, str] = {
     400: "invalid_request_error",
@@ -66,7 +65,7 @@ def dump(value: Any) -> str:
 
 EFFORTS = ("low", "medium", "high", "xhigh", "max")
 _EPOCH = "1970-01-01T00:00:00Z"
-"""The Models API's release date of a model without a known one."""
+"""The release date of every model: none is known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,18 +91,29 @@ class ModelCard:
     system_messages: bool = False
     """Whether ``system`` messages in mid-conversation are accepted."""
     aliases: tuple[str, ...] = ()
-    created_at: str = _EPOCH
 
 
-def _parse_card(model: str, table: Mapping[str, Any]) -> ModelCard:
-    sets = {name: frozenset(table[name]) for name in ("thinking",) if name in table}
-    tuples = {name: tuple(table[name]) for name in ("efforts", "aliases") if name in table}
-    return ModelCard(id=model, **{**table, **sets, **tuples})
+def _make_card(model: str, own: Mapping[str, Any]) -> ModelCard:
+    limits = list_limits()[model]
+    snapshot = own.get("snapshot", model)
+    _, family, *version = model.split("-")
+    return ModelCard(
+        id=snapshot,
+        name=f"Claude {family.title()} {'.'.join(version)}",
+        window_tokens=limits.window_tokens,
+        output_tokens=limits.max_output_tokens,
+        min_cache_tokens=limits.min_cacheable_tokens,
+        thinking=frozenset(own.get("thinking", ("adaptive", "disabled"))),
+        efforts=tuple(own.get("efforts", EFFORTS)),
+        default_effort=limits.default_effort or "high",
+        system_messages=limits.system_messages,
+        aliases=(model,) if snapshot != model else (),
+        **{name: own[name] for name in ("binds_thinking", "forced_tools", "prefill") if name in own},
+    )
 
 
 CATALOG: tuple[ModelCard, ...] = tuple(
-    _parse_card(model, table)
-    for model, table in tomllib.loads(Path(__file__).with_name("models.toml").read_text(encoding="utf-8")).items()
+    _make_card(model, table.get("rehearsal", {})) for model, table in load_models().items()
 )
 
 
@@ -118,7 +128,7 @@ def render_model_info(card: ModelCard) -> Mapping[str, Any]:
         "type": "model",
         "id": card.id,
         "display_name": f"{card.name} (rehearsed)",
-        "created_at": card.created_at,
+        "created_at": _EPOCH,
         "max_input_tokens": card.window_tokens,
         "max_tokens": card.output_tokens,
     }

@@ -61,7 +61,8 @@ class Price:
 
 
 @cache
-def _load_table() -> Mapping[str, Mapping[str, Any]]:
+def load_models() -> Mapping[str, Mapping[str, Any]]:
+    """Return the table of models, `models.toml`; it explains its fields."""
     return tomllib.loads(Path(__file__).with_name("models.toml").read_text(encoding="utf-8"))
 
 
@@ -81,7 +82,7 @@ def list_prices() -> tuple[Price, ...]:
             long_over_tokens=row.get("long_over"),
             long_rates=_parse_rates(row["long_usd"]) if "long_usd" in row else None,
         )
-        for model, table in _load_table().items()
+        for model, table in load_models().items()
         for row in table["prices"]
     )
 
@@ -298,7 +299,7 @@ def list_limits() -> Mapping[str, ModelLimits]:
             pictures=table.get("pictures", True),
             default_effort=table.get("effort"),
         )
-        for model, table in _load_table().items()
+        for model, table in load_models().items()
     }
 
 
