@@ -36,8 +36,8 @@ from relay.session.values import SessionKind
 from relay.setup.context import RunRequest
 from relay.setup.open import open_run
 
-STRATEGIES = ("reset", "none", "compact", "prune")
-COLOURS = {"reset": "#0b7a75", "none": "#b23a48", "compact": "#7a5195", "prune": "#d98e04"}
+STRATEGIES = ("reset", "none", "compact", "edit")
+COLOURS = {"reset": "#0b7a75", "none": "#b23a48", "compact": "#7a5195", "edit": "#d98e04"}
 RESULTS = Path(__file__).resolve().parent / "results"
 PRICE_DAY = date(2026, 11, 20)
 """Prices of this day are used, so that the figures do not change with the calendar."""
@@ -307,7 +307,7 @@ same tree, with one commit for each phase. Wall time on the machine that wrote t
 **The job.** Each phase reads {job.reads} files of {job.file_bytes:,} bytes (phase {job.heavy}: {job.heavy_reads}),
 writes {job.parts}, runs a check after each, ticks. A fresh session looks around first ({len(ORIENTATION)} requests, one
 file) and in phase {job.heavy} hands over and reads a third of its files again; a session that goes on does neither. No
-strategy is charged for reading again what it has cleared or summarised away; that favours `compact` and `prune`.
+strategy is charged for reading again what it has cleared or summarised away; that favours `compact` and `edit`.
 
 **What this shows and what it does not.** The model is a script: it answers the same whatever is in its context. So this
 is the *economics* of each strategy on one job: tokens, money, fill, cache. It says nothing about the *quality* of the
@@ -317,7 +317,7 @@ long session can be cheaper.
 **Measure quality on your own model.** The same switch runs real work. From one commit, with one plan:
 
 ```sh
-for s in reset none compact prune; do
+for s in reset none compact edit; do
   git worktree add -b try-$s ../try-$s && (cd ../try-$s && relay run --context $s --max-cost 10)
 done
 ```

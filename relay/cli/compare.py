@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from relay.git.repository import Repo
     from relay.session.records import LoggedEvent
 
-_DEARER = {"none": 2.3, "compact": 1.2, "prune": 1.8, "edit": 1.8}
-"""Cost against fresh sessions, as measured (`benchmarks/results/context.md`); `edit` is assumed to be like `prune`."""
+_DEARER = {"none": 2.3, "compact": 1.2, "edit": 4.1}
+"""Cost against fresh sessions, as measured on the rehearsal server (`benchmarks/results/context.md`)."""
 _REVIEW_REQUESTS = 32
 """Two reviews of two sessions with about eight requests each."""
 _MOST_REPEATS = 100
@@ -61,7 +61,7 @@ _MOST_REPEATS = 100
 def command(plan: str | None, *, show: str | None, resume: str | None, as_json: bool, **options: Any) -> int:
     """Work through a plan several times, in each of several ways, and compare the results.
 
-    An arm is a way: reset, none, compact, prune or edit (what happens when the context is full), with a reset line of
+    An arm is a way: reset, none, compact or edit (what happens when the context is full), with a reset line of
     its own as in reset@60k; model=ID, runner=NAME, effort=LEVEL, ablate=FEATURE; or several joined by +. The first arm
     is what the others are compared with.
 

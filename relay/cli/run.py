@@ -275,7 +275,7 @@ _SECTIONS = {
 @click.option("--not-before", metavar="TIME", help="Send nothing before TIME: 22:00 or 2026-11-23T22:00.")
 @click.option("--until", metavar="TIME", help="Hand over and stop at TIME: 07:00 or 2026-11-23T07:00.")
 @click.option("--max-sessions", metavar="N", help="Stop after N sessions of a phase; suggest a split.")
-@click.option("--context", metavar="STRATEGY", help="On a full context: reset, none, compact, prune or edit.")
+@click.option("--context", metavar="STRATEGY", help="On a full context: reset, none, compact or edit.")
 @click.option("--allow-dirty", is_flag=True, help="Start with uncommitted changes; no commit contains them.")
 @click.option(
     "--unchecked",

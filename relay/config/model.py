@@ -14,7 +14,7 @@ from relay.session.prices import Price, normalize_model
 
 OWN_LOOP = "api"
 """The runner that is relay's own loop; every other name is an agent's."""
-CONTEXTS = ("reset", "none", "compact", "prune", "edit")
+CONTEXTS = ("reset", "none", "compact", "edit")
 """Strategies for a full context; `relay.runners.messages.conversation` describes them."""
 COMMIT_HOOKS = ("pre-commit", "prepare-commit-msg", "commit-msg")
 """Hooks that can refuse a commit, in the order in which git runs them."""

@@ -27,7 +27,7 @@ def test_an_arm_is_a_strategy_with_a_line_a_setting_or_several():
 
 
 @pytest.mark.parametrize(
-    "text", ["reset", "reset,reset", "reset,", "reset,model=", "reset,jobs=3", "reset,none@", "reset,none+prune"]
+    "text", ["reset", "reset,reset", "reset,", "reset,model=", "reset,jobs=3", "reset,none@", "reset,none+compact"]
 )
 def test_what_is_no_list_of_arms_is_refused(text):
     with pytest.raises(ValueError, match=r"allowed|the same|twice"):

@@ -24,10 +24,10 @@ def check_strategies(tmp_path):
     run_quick("context.py", tmp_path)
 
     rows = json.loads((tmp_path / "context.json").read_text())
-    assert [row["strategy"] for row in rows] == ["reset", "none", "compact", "prune"]
+    assert [row["strategy"] for row in rows] == ["reset", "none", "compact", "edit"]
     assert all(len(row["fill_tokens"]) == row["requests"] for row in rows)
     assert any("compacted" in note for row in rows for note in row["notes"])
-    assert any("cleared" in note for row in rows for note in row["notes"])
+    assert any("left to the API" in note for row in rows for note in row["notes"])
     lines = ET.parse(tmp_path / "context.svg").findall(".//{http://www.w3.org/2000/svg}polyline")
     assert len(lines) == 4
     report = (tmp_path / "context.md").read_text()

@@ -1,4 +1,4 @@
-"""Compaction and pruning of any history: what comes out can be sent, and nothing that must stay is gone."""
+"""Compaction of any history: what comes out can be sent, and nothing that must stay is gone."""
 
 import copy
 
@@ -6,13 +6,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from relay.runners.messages.context_window import History
-from relay.runners.messages.conversation import CLEARED, clear_results, compact
-from relay.session.usage import estimate_tokens
+from relay.runners.messages.conversation import compact
 from relay.session.values import ToolResult
 from tests.message_rules import check_messages
 
-SMALL = estimate_tokens(CLEARED)
-"""A result of this size or less is not worth clearing."""
 TURNS = st.lists(
     st.tuples(st.integers(0, 4), st.integers(1, 9_000), st.booleans(), st.booleans()), min_size=1, max_size=12
 )
@@ -55,42 +52,3 @@ def test_a_compacted_history_can_be_sent_and_ends_as_the_old_one(turns, keep_tok
     assert list_blocks(now, "thinking") == []
     last = max(at for at, message in enumerate(before) if message["role"] == "assistant")
     assert now[-(len(before) - last - 1) :] == before[last + 1 :]
-
-
-@given(TURNS, st.integers(0, 20_000))
-def test_a_pruned_history_can_be_sent_and_keeps_its_newest_results(turns, keep_tokens):
-    """Cleared are the oldest, never those that the model has not seen; nothing else but thinking changes."""
-    history = make_history(turns)
-    before = copy.deepcopy(list(history.messages))
-
-    pruned, freed = clear_results(history.messages, keep_tokens=keep_tokens)
-
-    now = pruned.messages
-    assert check_messages(now) == ()
-    assert before == list(history.messages)
-    assert freed == history.estimate_tokens() - pruned.estimate_tokens() - drop_estimate(before, now)
-    contents = [block["content"] for block in list_blocks(now, "tool_result")]
-    large = [size for old in list_blocks(before, "tool_result") if (size := estimate_tokens(old["content"])) > SMALL]
-    cleared = [text == CLEARED for text in contents if text == CLEARED or estimate_tokens(text) > SMALL]
-    assert cleared == sorted(cleared, reverse=True)
-    assert len(cleared) == len(large)
-    last = max(at for at, message in enumerate(before) if message["role"] == "assistant")
-    assert now[last + 1 :] == before[last + 1 :]
-    assert not any(cleared) or sum(large) > keep_tokens
-
-
-def drop_estimate(before, now):
-    """What the thinking that was dropped was estimated at: it is no part of what clearing frees."""
-    gone = len(list_blocks(before, "thinking")) - len(list_blocks(now, "thinking"))
-    block = History([{"role": "assistant", "content": [{"type": "thinking", "thinking": "t", "signature": "s"}]}])
-    return gone * block.estimate_tokens()
-
-
-@given(TURNS, st.integers(0, 20_000))
-def test_pruning_again_changes_nothing(turns, keep_tokens):
-    """What was cleared is not cleared once more, and frees nothing."""
-    once, _ = clear_results(make_history(turns).messages, keep_tokens=keep_tokens)
-
-    again, freed = clear_results(once.messages, keep_tokens=keep_tokens)
-
-    assert (list(again.messages), freed) == (list(once.messages), 0)

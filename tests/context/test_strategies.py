@@ -1,4 +1,4 @@
-"""The five context strategies through the real SDK: same plan, gates and commits; only the conversation differs."""
+"""The four context strategies through the real SDK: same plan, gates and commits; only the conversation differs."""
 
 import importlib
 import json
@@ -131,18 +131,6 @@ def check_compact(letters):
     assert not any("replaced by a summary" in json.dumps(messages[:-1]) for messages in bodies)
 
 
-def check_prune(letters):
-    """What was cleared stays cleared, what the model has not seen yet is whole, and one batch frees a good part."""
-    reports = [t for t in texts(letters) if t.startswith("old tool results cleared")]
-    bodies = [r.body["messages"] for r in list_requests(letters)]
-    cleared = [json.dumps(messages).count("old tool result cleared") for messages in bodies]
-    assert cleared == sorted(cleared)
-    batches = [now - before for before, now in pairwise(cleared) if now > before]
-    assert len(batches) == len(reports) >= 1
-    assert "cleared" not in json.dumps([messages[-1] for messages in bodies])
-    assert count_conversations(letters) == 1 + len(reports)
-
-
 def check_edit(letters):
     """Requests hold the whole history, and the API shows the model less of it, from the line on."""
     bodies = [r.body for r in list_requests(letters)]
@@ -161,7 +149,6 @@ STRATEGIES = {
     "reset": ("12k", check_reset),
     "none": ("12k", check_none),
     "compact": (str(LINE), check_compact),
-    "prune": (str(LINE), check_prune),
     "edit": ("12k", check_edit),
 }
 """The line of each, and what it does with the conversation."""

@@ -121,7 +121,7 @@ def test_an_experiment_without_an_effect_seldom_speaks() -> None:
                 wall_s=dice.lognormvariate(5, 0.3),
             )
             for n in range(1, 5)
-            for arm in ("reset", "none", "prune", "edit")
+            for arm in ("reset", "none", "compact", "edit")
         ]
-        spoken += any(one.is_shown for one in compare_arms(results, ("reset", "none", "prune", "edit")).differences)
+        spoken += any(one.is_shown for one in compare_arms(results, ("reset", "none", "compact", "edit")).differences)
     assert spoken <= 10

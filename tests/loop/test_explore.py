@@ -368,7 +368,7 @@ def test_only_a_phase_of_many_files_is_offered_it(app, item, flags, is_offered):
     assert ("explore" in names) == is_offered
 
 
-@pytest.mark.parametrize("context", ["none", "compact", "prune"])
+@pytest.mark.parametrize("context", ["none", "compact", "edit"])
 def test_the_outer_conversation_goes_on_whatever_the_strategy(app, context):
     assert "greet makes" in run_asking(app, [LOOK, answer(CLAIM)], context=context)[0]
 

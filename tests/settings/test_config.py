@@ -446,8 +446,8 @@ def test_without_its_reset_relay_is_one_continuous_session() -> None:
     assert load().strategy == "reset"
     assert load(environ={"RELAY_ABLATE": "reset"}).strategy == "none"
     assert load(flags={"context": "compact"}).strategy == "compact"
-    assert "has no reset to switch off" in refuse(environ={"RELAY_ABLATE": "reset", "RELAY_CONTEXT": "prune"})
-    assert "allowed: reset, none, compact, prune" in refuse(flags={"context": "forget"})
+    assert "has no reset to switch off" in refuse(environ={"RELAY_ABLATE": "reset", "RELAY_CONTEXT": "compact"})
+    assert "allowed: reset, none, compact, edit" in refuse(flags={"context": "forget"})
 
 
 @pytest.mark.processor(10)

@@ -44,7 +44,7 @@ def test_what_breaks_a_rule_is_found(rule, broken):
     [
         (rules.find_git_starts, 'program.startswith("git")\nnames = ("a", "git")\n'),
         (rules.find_destroyers, 'repo.git.run("read-tree", head)'),
-        (rules.find_destroyers, 'CONTEXTS = ("reset", "prune")'),
+        (rules.find_destroyers, 'CONTEXTS = ("reset", "gc")'),
         (rules.find_timed_assertions, CLOCK + "    assert work() == 3\n"),
         (rules.find_sleeps, "def test_a():\n    assert run('time.sleep(1)', Interrupts(sleep=waits.append)) == 0\n"),
         (rules.find_timed_assertions, "def test_a():\n    assert clock.waits == [3.0]\n"),

@@ -38,7 +38,7 @@ LEAST_SCALE = 0.5
 """An estimate is at most so much too large: if less was added, thinking was taken out of the prompt."""
 FALL_SHARE = 0.25
 FALL_TOKENS = 10_000
-"""A prompt that is smaller than the context before it by both was compacted, pruned or cleared."""
+"""A prompt that is smaller than the context before it by both was compacted or cleared."""
 
 
 class TokenSource(StrEnum):
@@ -166,7 +166,7 @@ def add_sources(totals: dict[str, int], found: Mapping[str, int] | Iterable[tupl
 
 
 def has_fallen(before_tokens: int, prompt_tokens: int) -> bool:
-    """Return whether a context was compacted, pruned or cleared; relative, so that small windows count as well.
+    """Return whether a context was compacted or cleared; relative, so that small windows count as well.
 
     Source: an absolute fall of 50,000, as ContextSpectre has it, never fires in a window below 100,000.
     """

@@ -8,23 +8,21 @@ relay hands over at the reset line (`reset`). Other strategies go on with one co
 ``none``     Nothing is done about the context until the model's window is full.
 ``compact``  At the reset line the model writes a summary; a new conversation begins with the task, the summary and the
              last turns, kept whole.
-``prune``    At the reset line the results of old tool calls are cleared, in one large batch; the newest stay.
-``edit``     The API clears them itself (context editing, a beta): requests hold the whole history, and from the reset
-             line on the model is shown the newest results alone.
+``edit``     The API clears old tool results itself (context editing, a beta): requests hold the whole history, and from
+             the reset line on the model is shown the newest results alone.
 
 Plan, gates, ticks, commits and prompts are those of ``reset``. Where a strategy cannot go on (the window is full, the
 summary does not fit, nothing is left to clear), the session hands over to a fresh one, with the usual soft notice. A
 run that is resumed begins with a fresh conversation: git is the state here too, and holds no conversation.
 
 Models that preserve thinking refuse a history whose past has changed. They accept a history without thinking blocks
-(the provider's escape for this case). So compaction drops thinking from the turns it keeps, and pruning from every
-answer behind the first result it clears.
+(the provider's escape for this case). So compaction drops thinking from the turns it keeps.
 
-Sources of the strategies: what Claude Code, Codex, OpenCode and Cline do when a window fills; pruning in batches as
-Cline does, because each rewrite costs the cached prefix once. Other sources stand beside the constants.
+Sources of the strategies: what Claude Code, Codex, OpenCode and Cline do when a window fills. Other sources stand
+beside the constants.
 """
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import field, replace
 from typing import Any
@@ -56,7 +54,6 @@ from relay.runners.messages.context_window import (
 from relay.session.events import Noticed, RelaySpoke
 from relay.session.gauge import Zone, parse_reset_at
 from relay.session.pictures import MAX_PICTURES, MAX_SESSION_BYTES, Picture
-from relay.session.usage import estimate_tokens
 from relay.session.values import SessionEnd, SessionOutcome, ToolCall, ToolResult
 
 MAX_CUT_ANSWERS = 2
@@ -86,7 +83,7 @@ class ApiRunner:
     find_own: Callable[[str], ModelSettings] = lambda _: NOTHING_SET
     """The user's settings for a model; they take precedence over what the endpoint says."""
     strategy: str = "reset"
-    """``reset``; or ``none``, ``compact``, ``prune`` or ``edit``: one conversation goes on from session to session."""
+    """``reset``; or ``none``, ``compact`` or ``edit``: one conversation goes on from session to session."""
     known: dict[str, ModelInfo] = field(default_factory=dict)
     dialects: dict[Compat, EndpointDialect] = field(default_factory=dict)
     """The dialects of models that the user describes in another way than the first."""
@@ -123,7 +120,7 @@ class ApiRunner:
         return conversation
 
     def _open(self, spec: SessionSpec) -> "Conversation":
-        ways: dict[str, Shorten] = {"compact": _Compaction(), "prune": prune, "edit": leave_to_api}
+        ways: dict[str, Shorten] = {"compact": _Compaction(), "edit": leave_to_api}
         model = self.get_model(spec.model)
         edited = self.strategy == "edit"
         return Conversation(self._connect(spec.model), spec, model, shorten=ways.get(self.strategy), edited=edited)
@@ -408,30 +405,13 @@ class Conversation:
 
 KEPT_TURNS_SHARE = 0.2
 """Share of the reset line kept for the last turns behind a summary: Cline keeps 20k, Codex 20k of user text."""
-KEPT_RESULTS_SHARE = 0.4
-"""Share of the reset line kept for the newest tool results when old ones are cleared: OpenCode protects 40k."""
 SUMMARY_CHARS = 16_000
 """Longest summary that is kept; Cline's is 4,096 tokens."""
 SHORT_RESPITE = 3
 """So few requests between two compactions are too few; after as many such compactions in a row, relay gives up."""
-CLEARED = "[old tool result cleared to save context; call the tool again if you need it]"
-
-_CLEARED_TOKENS = estimate_tokens(CLEARED)
 _THINKING = frozenset({"thinking", "redacted_thinking"})
 _ENDED_WELL = frozenset({SessionEnd.FINISHED, SessionEnd.ENDED_BY_TOOL})
 _WHOLE_WINDOW = parse_reset_at("100%")
-
-
-def prune(context: ContextWindow) -> tuple[str, bool]:
-    """Clear old tool results if that frees enough to be worth a new cache."""
-    before = context.gauge
-    keep_tokens = int(KEPT_RESULTS_SHARE * before.soft_tokens)
-    history, freed = clear_results(context.history.messages, keep_tokens=keep_tokens)
-    if freed < LEAST_FREED_SHARE * before.soft_tokens:
-        return f"clearing old tool results would free about {freed:,} tokens only", False
-    context.begin(history)
-    context.gauge = before.release(freed)
-    return "old tool results cleared", True
 
 
 def leave_to_api(context: ContextWindow) -> tuple[str, bool]:
@@ -507,35 +487,6 @@ def compact(messages: Sequence[MessageDict], task_at: int, summary: str, *, keep
     words = f"relay: your summary of the conversation up to here, which it replaces:\n\n{summary}"
     begin: MessageDict = {"role": "user", "content": [messages[task_at]["content"][0], {"type": "text", "text": words}]}
     return History([begin, *map(_drop_thinking, messages[kept:])])
-
-
-def clear_results(messages: Sequence[MessageDict], *, keep_tokens: int) -> tuple[History, int]:
-    """Clear old tool results.
-
-    Args:
-        keep_tokens: How many tokens of the newest results stay, by estimate. Results the model has not seen yet always
-            stay.
-
-    Returns:
-        The conversation without them, and about how many tokens that saves.
-    """
-    answers = [at for at, message in enumerate(messages) if message["role"] == "assistant"]
-    old: dict[tuple[int, int], int] = {}
-    kept = 0
-    for at, message in reversed(list(enumerate(messages))):
-        for place, block in reversed(list(enumerate(message["content"]))):
-            saved = estimate_block(block) - _CLEARED_TOKENS if block.get("type") == "tool_result" else 0
-            kept += max(0, saved)
-            if saved > 0 and kept > keep_tokens and at < answers[-1]:
-                old[at, place] = saved
-    first = min((at for at, _ in old), default=len(messages))
-    behind = [_drop_thinking(_clear(messages[at], at, old)) for at in range(first, len(messages))]
-    return History([*messages[:first], *behind]), sum(old.values())
-
-
-def _clear(message: MessageDict, at: int, old: Collection[tuple[int, int]]) -> MessageDict:
-    blocks = enumerate(message["content"])
-    return {**message, "content": [b | {"content": CLEARED} if (at, place) in old else b for place, b in blocks]}
 
 
 def _drop_thinking(message: MessageDict) -> MessageDict:
