@@ -23,8 +23,6 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         "status": ("status", "Show phases, cost and the next step."),
         "watch": ("watch", "Watch a run live from another terminal."),
         "say": ("watch:say_command", "Send a message to the working session."),
-        "pause": ("watch:pause_command", "Pause the run before its next request."),
-        "resume": ("watch:resume_command", "Let a paused run go on."),
         "stop": ("watch:stop_command", "Stop the run after its current step, as Ctrl-C does."),
     },
     "Understand": {

@@ -1,4 +1,4 @@
-"""`relay watch`, `say`, `pause`, `resume` and `stop`: follow and steer a run from another terminal.
+"""`relay watch`, `say` and `stop`: follow and steer a run from another terminal.
 
 `watch` only reads the run's event log. The others reach the run of this work tree.
 """
@@ -27,7 +27,7 @@ from relay.insight.telemetry.log import LogTail, RunLogs, list_own_logs, list_ru
 from relay.session.events import RunEnded
 from relay.setup.place import Place, load_plan
 from relay.store.refs import has_jobs
-from relay.store.worktree_notes import MAX_CHARS, ask_for_pause, end_pause, leave_words
+from relay.store.worktree_notes import MAX_CHARS, leave_words
 
 if TYPE_CHECKING:
     from relay.fleet.landing import Job
@@ -185,28 +185,6 @@ def _require_open(place: Place, phase_id: str) -> None:
         raise PlanError(f"phase {phase_id} is done, no session will work on it", hint="say it without --phase")
 
 
-@click.command("pause")
-def pause_command() -> None:
-    """Pause the run that is at work here before its next request, until `relay resume`.
-
-    A running tool or verify command goes on to its end. A prompt cache of five minutes may expire meanwhile.
-    """
-    repo = note_place().repo
-    _require_run(repo)
-    for one in _list_runs(repo):
-        ask_for_pause(one)
-    say("the run waits before its next request; relay resume goes on, relay stop hands over")
-
-
-@click.command("resume")
-def resume_command() -> None:
-    """Let a paused run go on. After a stop or a kill use `relay run` instead."""
-    repo = note_place().repo
-    _require_run(repo)
-    ended = [end_pause(one) for one in _list_runs(repo)]
-    say("the run goes on" if any(ended) else "the run was not paused")
-
-
 @click.command("stop")
 @click.option("--now", is_flag=True, help="Stop at once, without waiting for the current step; no work is lost.")
 def stop_command(*, now: bool) -> None:
@@ -237,16 +215,8 @@ def find_working_jobs(repo: "Repo", plan_path: str) -> "tuple[Job, ...]":
     return tuple(job for job in find_jobs(repo, plan_path) if find_holder(job.repo) is not None)
 
 
-def _list_runs(repo: "Repo") -> "tuple[Repo, ...]":
-    """Return this work tree and those of the working jobs."""
-    return (repo, *(job.repo for job in find_working_jobs(repo, "")))
-
-
 def _require_run(repo: "Repo") -> int:
-    """Return the id of the process at work. If there is none, also remove the pause that a killed run left."""
     process = find_holder(repo)
     if process is None:
-        with contextlib.suppress(OSError):
-            end_pause(repo)
         raise RepoError("no relay is at work in this work tree", hint=RUN)
     return process

@@ -51,7 +51,7 @@ from relay.session.records import LoggedEvent
 from relay.setup.context import RunContext, RunEnd
 from relay.setup.session import make_meter
 from relay.store.plan_state import read_plan_cost
-from relay.store.worktree_notes import drop_words, end_pause, leave_words, read_words
+from relay.store.worktree_notes import drop_words, leave_words, read_words
 
 
 class Tell(Protocol):
@@ -85,7 +85,6 @@ def run_jobs(ctx: RunContext, order: Order, tell: Tell) -> RunEnd:
     Raises:
         RelayError: Something that the user has to change first.
     """
-    end_pause(ctx.repo)
     plan_state = settle(ctx)
     if plan_state.kept.attempt is not None:  # begun here by a run without jobs: it ends here
         selection = Selection(phase_id=plan_state.get_point().phase_id, all=False, unchecked=order.unchecked)

@@ -50,7 +50,6 @@ from relay.store.refs import list_beside
 from relay.store.resume import ResumeCase
 from relay.store.staleness import drop_settled
 from relay.store.trailers import ENDED
-from relay.store.worktree_notes import end_pause
 from relay.tools.claims import AttemptNotes, Record
 from relay.tools.toolbox import build_runner_tools, refuse_secrets
 
@@ -140,7 +139,6 @@ def run(ctx: RunContext, selection: Selection) -> RunEnd:
         RelayError: The user has to change something first.
     """
     ctx = replace(ctx, unchecked=selection.unchecked)
-    end_pause(ctx.repo)  # left by a killed run
     end_span(ctx.repo)
     branch = ctx.repo.branch
     while True:

@@ -40,7 +40,7 @@ from relay.store.branches import take_along
 from relay.store.checkpoints import repair_refs
 from relay.store.completion import finish_pending
 from relay.store.steering_files import begin_watch, end_watch
-from relay.store.worktree_notes import find_home, is_claim_over, is_paused
+from relay.store.worktree_notes import find_home, is_claim_over
 from relay.tools.workspace import Workspace
 
 
@@ -156,19 +156,17 @@ _LOOK_S = 0.5
 _CLAIM = (
     "the claim on this phase expired; the run goes on once the worker has renewed it, and ends if another worker has it"
 )
-_PAUSE = "relay resume goes on, relay stop hands over"
 
 
 def wait_while_paused(ctx: RunContext) -> None:
-    """Wait while the user pauses the run or the claim on its phase is expired, or until a stop is requested."""
-    for lasts, why in ((is_claim_over, _CLAIM), (is_paused, _PAUSE)):
-        if not lasts(ctx.repo):
-            continue
-        began = time.monotonic()
-        ctx.observe(RunPaused(reason=why))
-        while lasts(ctx.repo) and not ctx.interrupts.wait(_LOOK_S):
-            continue
-        ctx.observe(RunResumed(waited_s=time.monotonic() - began))
+    """Wait while the claim on the run's phase is expired, or until a stop is requested."""
+    if not is_claim_over(ctx.repo):
+        return
+    began = time.monotonic()
+    ctx.observe(RunPaused(reason=_CLAIM))
+    while is_claim_over(ctx.repo) and not ctx.interrupts.wait(_LOOK_S):
+        continue
+    ctx.observe(RunResumed(waited_s=time.monotonic() - began))
 
 
 @contextmanager

@@ -5,8 +5,8 @@ notes of that home, and of where the job may land, are in the job's git director
 brings.
 
 A person steers a run from another terminal by one file for each text in ``relay/said/`` of the work tree's git
-directory. The run takes the texts in the order they came, and removes each once a snapshot holds it. ``relay/pause``
-is there while the run is to wait. No session can write there (`relay.sandbox`), so relay believes these files.
+directory. The run takes the texts in the order they came, and removes each once a snapshot holds it. No session can
+write there (`relay.sandbox`), so relay believes these files.
 
 The notes on the last run and its last gate answer a person who comes back (`relay status --why`, `relay gate --last`).
 No run depends on them. They outlive `.relay/`, and no clone has them.
@@ -125,7 +125,6 @@ MAX_CHARS = 2_000
 _MAX_BYTES = 6 * MAX_CHARS + 1_000
 """Limit for a file: each character may be escaped."""
 _FOLDER = ("relay", "said")
-_PAUSE = "pause"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -183,30 +182,6 @@ def drop_words(repo: Repo, names: tuple[str, ...]) -> None:
         for name in names:
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(name, dir_fd=folder)
-
-
-def ask_for_pause(repo: Repo) -> None:
-    """Have the run wait at its next tool boundary.
-
-    Raises:
-        OSError: It cannot be written.
-    """
-    repo.make_relay_dir()
-    (repo.relay_dir / _PAUSE).touch()
-
-
-def end_pause(repo: Repo) -> bool:
-    """Let the run go on; return whether it was asked to pause."""
-    try:
-        (repo.relay_dir / _PAUSE).unlink()
-    except FileNotFoundError:
-        return False
-    return True
-
-
-def is_paused(repo: Repo) -> bool:
-    """Return whether the run is asked to pause."""
-    return os.path.lexists(repo.relay_dir / _PAUSE)
 
 
 _RUN, _GATE = "last-run", "last-gate"

@@ -7,13 +7,13 @@ import threading
 import pytest
 
 from relay.base.errors import ExitCode
-from relay.base.interrupts import Interrupts, Urgency
+from relay.base.interrupts import Interrupts
 from relay.git.notes import find_holder, lock_worktree, write_note
 from relay.git.repository import open_repo
 from relay.rehearsal.script import parse_script
 from relay.rehearsal.server import serve
-from relay.session.events import ResponseReceived, RunPaused, RunResumed, SessionStarted, WordsHeard
-from relay.store.worktree_notes import is_paused, leave_words, read_words
+from relay.session.events import ResponseReceived, RunPaused, SessionStarted, WordsHeard
+from relay.store.worktree_notes import leave_words, read_words
 
 HAND_OVER = """
 sessions:
@@ -207,30 +207,6 @@ sessions:
 """
 
 
-def test_a_paused_run_waits_and_takes_what_was_said_meanwhile(stage):
-    repo = open_repo(stage.root)
-
-    def go_on():
-        assert stage.seen(ResponseReceived)[-1].turn == 1
-        leave_words(repo, "go on")
-        assert "       paused: relay resume goes on, relay stop hands over, " in stage.relay("status").stdout
-        done = stage.relay("resume")
-        assert (done.returncode, done.stdout) == (0, "the run goes on\n")
-
-    stage.interrupts.close()
-    stage.interrupts = Interrupts(sleep=Patience(stage, 3, go_on))
-
-    def pause():
-        stage.on_tool = None
-        assert stage.relay("pause").returncode == 0
-
-    stage.on_tool = pause
-    ended = stage.run(ONE_CALL, all_=False)
-
-    assert (ended.exit_code, stage.server.errors) == (ExitCode.DONE, [])
-    assert len(stage.seen(RunPaused)) == len(stage.seen(RunResumed)) == 1
-
-
 def test_a_run_whose_claim_ran_out_asks_for_nothing_until_it_is_renewed(stage):
     """As when its worker was stopped, or slept with its machine: the phase may be another worker's by now."""
     repo = open_repo(stage.root)
@@ -254,28 +230,11 @@ def test_a_run_whose_claim_ran_out_asks_for_nothing_until_it_is_renewed(stage):
     assert [event.reason[:32] for event in stage.seen(RunPaused)] == ["the claim on this phase expired;"]
 
 
-def test_a_paused_run_can_be_stopped_and_the_next_one_is_not_paused(stage):
-    stage.interrupts.close()
-    stage.interrupts = Interrupts(sleep=Patience(stage, 2, lambda: stage.interrupts.request(Urgency.FINISH_TURN)))
-    stage.on_tool = lambda: stage.relay("pause")
-
-    ended = stage.run(ONE_CALL)
-
-    assert ended.exit_code == ExitCode.INTERRUPTED
-    assert is_paused(open_repo(stage.root))
-    stage.calm()
-    ended = stage.run("sessions: [{turns: [{tools: [{name: block, input: {reason: none}}]}]}]")
-    assert stage.seen(RunPaused) == []
-    assert not is_paused(open_repo(stage.root))
-
-
-@pytest.mark.parametrize("command", [["pause"], ["resume"], ["stop"]])
-def test_without_a_run_there_is_nothing_to_steer(stage, command):
-    done = stage.relay(*command)
+def test_without_a_run_there_is_nothing_to_stop(stage):
+    done = stage.relay("stop")
 
     assert done.returncode == ExitCode.USER
     assert "no relay is at work in this work tree" in done.stderr
-    assert not is_paused(open_repo(stage.root))
 
 
 @pytest.mark.parametrize(("words", "asked"), [([], [signal.SIGINT]), (["--now"], [signal.SIGTERM])])
