@@ -1,29 +1,44 @@
-"""`relay doctor`, `relay agents` and `relay notify`: check this machine, the agents on it, and notifications."""
+"""`relay doctor`: check this machine, or one thing on it: a model, the agents, notifications, the sandbox."""
 
+import dataclasses
 import os
-from collections.abc import Mapping
+import textwrap
+import time
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from relay.base.errors import ConfigError, ExitCode
 from relay.base.hints import AT_ROOT, Caller
+from relay.base.words import count
 from relay.cli.boundary import note_place
 from relay.cli.options import json_option, offer_models, offer_runners
 from relay.cli.screen import complain, say, say_document
+from relay.cli.sessions import make_request
+from relay.session.values import SessionKind
 from relay.setup.doctor import Report
 from relay.setup.place import find_settings
 from relay.setup.preconditions import Finding, State
 
 if TYPE_CHECKING:
     from relay.config import Settings
+    from relay.sandbox.visibility import Inventory
     from relay.setup.preconditions import Finding
     from relay.setup.trials import AgentFound
 
 
+DAYS = 30
+"""git keeps unreachable commits as long (gc.reflogExpireUnreachable)."""
+_DAY_S = 86_400
+_WIDTH = 80
 _MARKS = {State.OK: "ok", State.MISSING: "PROBLEM", State.WARNING: "warning", State.INFO: "-"}
 _STYLES = {State.OK: "green", State.MISSING: "bold red", State.WARNING: "yellow", State.INFO: ""}
+
+
+_SECTIONS = ("model", "agent", "notify", "sandbox", "gc")
+"""Options that show one thing in place of the whole report; only one of them can be typed."""
 
 
 @click.command("doctor")
@@ -33,20 +48,57 @@ _STYLES = {State.OK: "green", State.MISSING: "bold red", State.WARNING: "yellow"
     shell_complete=offer_models,
     help="Try this model instead, with two or three small paid requests.",
 )
+@click.option(
+    "--agent",
+    metavar="[NAME|all]",
+    is_flag=False,
+    flag_value="",
+    shell_complete=offer_runners,
+    help="List the agents that can run sessions; with a name, try that one in a sandboxed session; free.",
+)
+@click.option("--notify", is_flag=True, help="Send a message to each recipient of notifications, and show the answers.")
+@click.option("--sandbox", is_flag=True, help="List what a session's commands can see, write and reach.")
+@click.option(
+    "--gc",
+    metavar="[DAYS]",
+    is_flag=False,
+    flag_value=DAYS,
+    type=click.IntRange(0, 36_500),
+    help=f"Delete checkpoints of committed work that are older than DAYS, {DAYS} by default.",
+)
 @click.option("--runner", metavar="NAME", shell_complete=offer_runners, help="Check for this runner of sessions.")
 @click.option("--settings", "with_settings", is_flag=True, help="Also show each setting and where it comes from.")
 @json_option
-def command(*, model: str | None, runner: str | None, with_settings: bool, as_json: bool) -> int:
+def command(*, runner: str | None, with_settings: bool, as_json: bool, **sections: Any) -> int:
     """Check what relay needs: git, identity, key, model, sandbox, rules.
 
     Missing things come first, then warnings, then the rest. To check the sandbox, relay tries acts that it must refuse
     and acts that it must allow. It never shows the key. Exit status 1 if something that `relay run` needs is missing.
 
     With --model relay tries that model on its endpoint: whether it streams, calls tools, thinks, uses the cache and
-    reports usage. It names the price first, and prints the model's table for your settings.
+    reports usage. It names the price first, and prints the model's table for your settings. With --agent NAME relay
+    runs that agent in its sandbox on a scripted model; exit status 1 if the agent, or each of `all`, fails here.
+
+    --gc deletes checkpoints (refs/relay/wip/) of sessions whose work a branch has in a commit. relay keeps those of
+    open phases and of work that no branch has committed, and all other refs under refs/relay/, which record spending
+    and rewound work. git frees the space at its next `git gc`.
     """
+    typed = [name for name in _SECTIONS if sections[name] not in {None, False}]
+    if len(typed) > 1:
+        raise click.UsageError(f"type only one of --{' and --'.join(typed)}")
+    if as_json and typed in (["notify"], ["gc"]):
+        raise click.UsageError(f"--{typed[0]} prints no JSON")
+    model, agent, days = (sections[name] for name in ("model", "agent", "gc"))
     if model is not None:
         return _try_model({"model": model, "runner": runner}, as_json=as_json)
+    if agent is not None:
+        return _check_agents(agent, as_json=as_json)
+    if sections["notify"]:
+        return _notify()
+    if sections["sandbox"]:
+        return _show_inventory(as_json=as_json)
+    if days is not None:
+        return _drop_checkpoints(days)
     from relay.setup.doctor import examine
 
     report = examine(Path.cwd(), os.environ, {"runner": runner})
@@ -131,30 +183,16 @@ _SHOWN = ("name", "title", "found", "tested", "usage", "steering", "tools", "log
 _COLUMNS = "{:<10}{:<15}{:<11}{:<10}{:<9}{:<10}{:<11}{}"
 
 
-@click.command("agents")
-@click.option(
-    "--try",
-    "tried",
-    metavar="[NAME]",
-    is_flag=False,
-    flag_value=_ALL,
-    help="Try one agent, or all that are installed, in a sandboxed session with a scripted model; free.",
-)
-@json_option
-def agents_command(*, tried: str | None, as_json: bool) -> int:
-    """List the agents that can run sessions (--runner NAME): whether they are here, tested version, abilities.
-
-    Each agent runs inside relay's sandbox and never sees the key. Exit status 1 if no agent is installed; with --try,
-    if the named agent, or every agent, fails here.
-    """
-    from relay.setup.place import find_settings, get_place
+def _check_agents(name: str, *, as_json: bool) -> int:
+    """List the agents, or try one of them or all; each runs inside relay's sandbox and never sees the key."""
+    from relay.setup.place import get_place
     from relay.setup.trials import examine_agents
 
     place = get_place(plan=None, environ=os.environ, needs_repo=False)
     settings = find_settings({}, os.environ, place.root, plan=None)
     found = examine_agents(settings, os.environ)
-    if tried is not None:
-        return _try(found, tried, settings, as_json=as_json)
+    if name:
+        return _try(found, name, settings, as_json=as_json)
     if as_json:
         say_document({"agents": [_render(agent) for agent in found]})
     else:
@@ -187,13 +225,14 @@ def _show(found: "tuple[AgentFound, ...]") -> None:
         if agent.missing:
             say(f"{'':<10}{agent.missing}: {row['install'] or agent.profile.installation}", style="dim")
     say()
-    say("usage: exact, counted by relay's gateway; ~ as the agent reports it. `relay agents --try NAME` is free.")
+    say("usage: exact, counted by relay's gateway; ~ as the agent reports it. `relay doctor --agent NAME` is free.")
 
 
 def _try(found: "tuple[AgentFound, ...]", name: str, settings: "Settings", *, as_json: bool) -> int:
     chosen = [agent for agent in found if name in {agent.profile.name, _ALL}]
     if not chosen:
-        raise click.UsageError(f"--try: found {name!r}; allowed: {', '.join(agent.profile.name for agent in found)}")
+        names = ", ".join(agent.profile.name for agent in found)
+        raise click.UsageError(f"--agent: found {name!r}; allowed: {names}, {_ALL}")
     works, rows = False, []
     for agent in chosen:
         findings = _run_trial(agent, settings)
@@ -241,14 +280,8 @@ def _show_trial(agent: "AgentFound", findings: "tuple[Finding, ...]", *, ready: 
 _WAIT_S = 20.0
 
 
-@click.command("notify")
-@click.option("--test", "is_test", is_flag=True, help="Send a message to each recipient and show the answers.")
-def notify_command(*, is_test: bool) -> int:
-    """Show whom a run notifies and of which events, by the `notify` setting in your own file.
-
-    With --test relay sends each recipient a message, whatever events it wants, and shows the answers. Exit status 1 if
-    a recipient cannot be reached.
-    """
+def _notify() -> int:
+    """Send each recipient a message, whatever events it wants, and show the answers."""
     from relay.news.notifier import TRIAL, Notifier, Sender
 
     place = note_place(needs_repo=False)
@@ -258,11 +291,8 @@ def notify_command(*, is_test: bool) -> int:
     sender = Sender()
     notifier = Notifier(channels, os.environ, str, sender)
     for channel in channels:
-        if is_test:
-            notifier.tell(channel, TRIAL)
-        else:
-            say(channel.text)
-            notifier.check(channel)
+        say(channel.text)
+        notifier.tell(channel, TRIAL)
     sender.close(_WAIT_S)
     answers = sender.take_ends()
     for answer in answers:
@@ -271,3 +301,61 @@ def notify_command(*, is_test: bool) -> int:
     for event in odd:
         say(event.text, style="red")
     return ExitCode.USER if odd or not all(answer.reached for answer in answers) else ExitCode.DONE
+
+
+def _show_inventory(*, as_json: bool) -> int:
+    """Print the resources that a command of a run sees."""
+    from relay.sandbox.process import prepare_process
+    from relay.sandbox.visibility import take_inventory
+    from relay.setup.workspace import open_own_workspace
+
+    request, _ = make_request(SessionKind.RUN, {"plan": None}, needs_plan=False)
+    prepare_process()
+    with open_own_workspace(request) as workspace:
+        found = take_inventory(workspace.sandbox)
+    if as_json:
+        say_document(dataclasses.asdict(found))
+        return 0
+    say(f"{found.mechanism}, {found.level}: resources of a command in `relay run`", style="bold")
+    for head, entries in _describe(found):
+        say()
+        say(head, style="cyan")
+        for entry in entries:
+            text = textwrap.wrap(entry, _WIDTH - 2, break_long_words=False, break_on_hyphens=False)
+            say("\n".join(f"  {line}" for line in text))
+    return 0
+
+
+def _describe(found: "Inventory") -> Iterable[tuple[str, Sequence[str]]]:
+    """Return each group with its entries, without empty groups."""
+    scratch = (f"{found.tmp} (TMPDIR; private, kept between commands)", f"{found.home} (HOME; new for each command)")
+    groups = (
+        ("can write", (*found.writable, *scratch)),
+        ("can write, but loses it when the command ends", found.lost),
+        ("can only read, inside the above", found.protected),
+        ("sees as empty", found.hidden),
+        ("can read, inside the empty ones", found.shown),
+        ("cannot read", found.masked),
+        ("cannot reach these sockets", found.sockets),
+        ("everything else", ("read only",)),
+        ("network", found.opened or ("only its own loopback: no host, no service of this machine",)),
+        ("variables passed on", (" ".join(found.passed),)),
+        ("variables dropped (the setting `env` passes them on)", (" ".join(found.dropped),)),
+        ("variables never passed on", (" ".join(found.refused),)),
+        ("not protected here", found.gaps),
+    )
+    return ((head, entries) for head, entries in groups if any(entries))
+
+
+def _drop_checkpoints(days: int) -> int:
+    from relay.git.notes import lock_worktree
+    from relay.store.checkpoints import drop_snapshots, sort_snapshots
+
+    place = note_place()
+    with lock_worktree(place.repo):
+        found = sort_snapshots(place.repo, before=time.time() - days * _DAY_S)
+        went = drop_snapshots(place.repo, found.old)
+    say(f"removed: the checkpoints of {count(went, 'session')}, older than {count(days, 'day')}")
+    for reason, number in sorted(found.kept.items()):
+        say(f"kept: {number:,} {reason.value}", style="dim")
+    return ExitCode.DONE

@@ -41,11 +41,7 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
     "Set up": {
         "init": ("init", "Create AGENTS.md, PLAN.md and relay.toml here."),
         "doctor": ("doctor", "Check this machine and say what is missing."),
-        "agents": ("doctor:agents_command", "List the agents that can run sessions, or try them."),
-        "sandbox": ("sandbox", "Open a shell in a session's sandbox, or show what it sees."),
-        "notify": ("doctor:notify_command", "Show whom a run notifies, or send a test message."),
-        "completion": ("options:completion_command", "Print the completion script for your shell."),
-        "gc": ("rewind:gc_command", "Delete old checkpoints of committed work."),
+        "shell": ("shell", "Open a shell in a session's sandbox, or run a command there."),
     },
     "Try without a model": {
         "demo": ("rehearsal:demo_command", "Watch relay plan and build a feature; no key, no network."),
@@ -55,6 +51,16 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
 """Commands by group. The values: the module in `relay.cli` (``module:name`` if it is not ``command`` there), and the
 line in `relay --help`, which imports no command."""
 COMMANDS = {name: place for group in GROUPS.values() for name, place in group.items()}
+GONE = {
+    "agents": "relay doctor --agent",
+    "completion": "the package installs it; from a checkout: _RELAY_COMPLETE=bash_source relay",
+    "gc": "relay doctor --gc",
+    "notify": "relay doctor --notify",
+    "pause": "relay stop, which loses nothing; relay run goes on",
+    "resume": "relay run",
+    "sandbox": "relay shell; relay doctor --sandbox lists what it sees",
+}
+"""What to type in place of a command that went."""
 
 
 class LazyGroup(click.Group):
@@ -94,6 +100,8 @@ class LazyGroup(click.Group):
             return super().resolve_command(ctx, args)
         except click.exceptions.NoSuchCommand as error:
             name = error.command_name
+            if name in GONE:
+                raise click.UsageError(f"{name} is no command any more: {GONE[name]}", ctx=ctx) from None
             raise click.exceptions.NoSuchCommand(name, possibilities=self.list_commands(ctx), ctx=ctx) from None
 
 

@@ -13,15 +13,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from relay.base.tree import read_start
-from relay.cli.screen import say
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
-SHELLS = ("bash", "zsh", "fish")
 _PHASE = re.compile(rb"^#{2,4}\s+(?:Phase|Task)\s+([\w.]{1,20})\b[^\n]*", re.MULTILINE)
 _MAX_BYTES = 1024 * 1024
-_VARIABLE = "_RELAY_COMPLETE"
 
 
 def offer_plans(_ctx: click.Context, _: click.Parameter, incomplete: str) -> "list[CompletionItem]":
@@ -116,7 +113,7 @@ _OPTIONS = (
         "--runner",
         metavar="NAME",
         shell_complete=offer_runners,
-        help="Runner of the sessions: api or an agent (relay agents).",
+        help="Runner of the sessions: api or an agent (relay doctor --agent).",
     ),
     click.option("--model", metavar="ID", shell_complete=offer_models, help="Model; any ID that the endpoint knows."),
     click.option("--reset-at", metavar="LINE", help="Hand over at this context size: 45%, 80k, 100000, min(45%,100k)."),
@@ -180,29 +177,3 @@ def session_options(function: Callable[..., Any]) -> Callable[..., Any]:
 def find_flags(options: Mapping[str, Any]) -> dict[str, Any]:
     """Return the settings among a command's options by key; None was not typed."""
     return {key: options.get(key) for key in _SETTINGS}
-
-
-COMPLETION_HELP = """Print a script that completes relay's commands, options and values in your shell.
-
-Values are plan files, phases, models and runners. How to install the script:
-
-\b
-bash  eval "$(relay completion bash)"                             in ~/.bashrc
-zsh   eval "$(relay completion zsh)"                              in ~/.zshrc
-fish  relay completion fish > ~/.config/fish/completions/relay.fish
-"""
-
-
-@click.command("completion", help=COMPLETION_HELP)
-@click.argument("shell", type=click.Choice(SHELLS), help="Your shell.")
-def completion_command(shell: str) -> None:
-    """Print the completion script of a shell."""
-    from click.shell_completion import get_completion_class
-
-    from relay.cli.main import relay
-
-    kind = get_completion_class(shell)
-    if kind is not None:
-        # Filled in here: click's own `source` starts a bash to ask for its version.
-        completion = kind(relay, {}, "relay", _VARIABLE)
-        say(completion.source_template % completion.source_vars(), exact=True)

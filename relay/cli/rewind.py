@@ -1,4 +1,4 @@
-"""`relay rewind`: go back to the green tree before a phase. `relay gc`: delete old checkpoints."""
+"""`relay rewind`: go back to the green tree before a phase."""
 
 import shlex
 import time
@@ -8,8 +8,7 @@ import click
 
 from relay.base.errors import RelayError, RepoError
 from relay.base.hints import RUN, Command
-from relay.base.words import count
-from relay.cli.boundary import note_place, note_plan
+from relay.cli.boundary import note_plan
 from relay.cli.options import offer_phases, plan_option
 from relay.cli.screen import say
 
@@ -77,46 +76,3 @@ def _show(rewind: "Rewind") -> None:
 def _say_left(left: tuple[str, ...]) -> None:
     for words in left:
         say(words, style="yellow")
-
-
-DAYS = 30
-"""git keeps unreachable commits as long (gc.reflogExpireUnreachable)."""
-_DAY_S = 86_400
-
-
-@click.command("gc")
-@click.option("--dry-run", is_flag=True, help="List what would be deleted; delete nothing.")
-@click.option(
-    "--older-than",
-    "days",
-    type=click.IntRange(0, 36_500),
-    default=DAYS,
-    show_default=True,
-    metavar="DAYS",
-    help="Minimum age of a session's newest checkpoint.",
-)
-def gc_command(*, dry_run: bool, days: int) -> None:
-    """Delete old checkpoints (refs/relay/wip/) of sessions whose work a branch has in a commit.
-
-    Checkpoints hold the files between two steps of a session, and what you saved meanwhile. relay keeps checkpoints of
-    open phases and of work that no branch has committed, and all other refs under refs/relay/, which record spending
-    and rewound work. git frees the space at its next `git gc`.
-    """
-    from relay.git.notes import lock_worktree
-    from relay.store.checkpoints import drop_snapshots, sort_snapshots
-
-    place = note_place()
-    before = time.time() - days * _DAY_S
-    if dry_run:
-        found = sort_snapshots(place.repo, before=before)
-        went = len(found.old)
-        for snapshot in found.old:
-            say(f"  {snapshot.ref}  {snapshot.commit[:8]}  {time.strftime('%Y-%m-%d', time.gmtime(snapshot.time))}")
-    else:
-        with lock_worktree(place.repo):
-            found = sort_snapshots(place.repo, before=before)
-            went = drop_snapshots(place.repo, found.old)
-    words = "would go" if dry_run else "removed"
-    say(f"{words}: the checkpoints of {count(went, 'session')}, older than {count(days, 'day')}")
-    for reason, number in sorted(found.kept.items()):
-        say(f"kept: {number:,} {reason.value}", style="dim")

@@ -113,7 +113,7 @@ class Settings:
     reach; ``none``: the run stops."""
     runner: str = OWN_LOOP
     """The runner of the sessions: ``api`` is relay's own loop on the Messages API, other names are agents (`relay
-    agents`). A phase may name its own runner: ``Runner: claude``."""
+    doctor --agent`). A phase may name its own runner: ``Runner: claude``."""
     provider: str = PROVIDERS[0]
     """Who serves Claude, to relay's own loop and to agents that speak the Messages API: ``anthropic`` (or the address
     in ``ANTHROPIC_BASE_URL``), Amazon ``bedrock``, Google's ``vertex``, Microsoft ``foundry``, or Claude on ``aws``.

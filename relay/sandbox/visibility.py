@@ -1,6 +1,6 @@
 """Describes what commands of a sandbox see of the machine, and what is kept from them.
 
-`take_inventory` reads mounts, variables and ways out off a real launch, for `relay sandbox --show`.
+`take_inventory` reads mounts, variables and ways out off a real launch, for `relay doctor --sandbox`.
 `find_restrictions` answers why a failed command did not find something that is on this machine.
 """
 

@@ -453,7 +453,7 @@ def _list_kinds(request: RunRequest, known: Mapping[str, RunnerKind]) -> tuple[R
     """
     with within(request.plan_path):
         for found in check_runners(request.phases, request.settings, known):
-            hint = "relay agents shows which runners are installed"
+            hint = "relay doctor --agent shows which runners are installed"
             raise PlanError(found.message, line=found.line, hint=hint)
         for found in check_models(request.phases, request.settings):
             raise PlanError(found.message, line=found.line)

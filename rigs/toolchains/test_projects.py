@@ -174,5 +174,5 @@ def test_without_a_network_a_new_dependency_fails_at_once(project: Project, comm
     project.write("package.json", PACKAGE)
     project.write("pyproject.toml", pep621("hatchling.build", "hatchling"))
     project.commit()
-    done = project.relay("sandbox", "--", "timeout", "15", *command.split())
+    done = project.relay("shell", "--", "timeout", "15", *command.split())
     assert done.returncode not in {0, 124}, done

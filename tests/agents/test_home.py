@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from relay.base.errors import RunnerError
-from relay.cli.doctor import agents_command
+from relay.cli.doctor import command
 from relay.config import Settings
 from relay.config.agents import AgentSettings
 from relay.runners.agents.profiles import (
@@ -144,15 +144,15 @@ def test_the_endpoint_is_that_whose_key_is_there_and_the_models_own_where_severa
         find({}, "gpt-9")
 
 
-def test_relay_agents_shows_what_is_there_and_what_is_missing(tmp_path, monkeypatch):
+def test_the_doctor_shows_what_is_there_and_what_is_missing(tmp_path, monkeypatch):
     monkeypatch.setitem(os.environ, "PATH", str(install(tmp_path, "opencode")))
-    shown = CliRunner().invoke(agents_command, [], standalone_mode=False)
+    shown = CliRunner().invoke(command, ["--agent"], standalone_mode=False)
     assert shown.return_value == 0
     assert "Claude Code is not installed: there is no claude-agent-acp on PATH: npm install -g @agentc" in shown.output
     assert "opencode  OpenCode       yes        1.18.33" in shown.output
 
     monkeypatch.setitem(os.environ, "PATH", str(tmp_path / "nothing"))
-    shown = CliRunner().invoke(agents_command, ["--json"], standalone_mode=False)
+    shown = CliRunner().invoke(command, ["--agent", "--json"], standalone_mode=False)
     assert shown.return_value == 1
     assert [row["name"] for row in json.loads(shown.output)["agents"]] == list(PROFILES)
 

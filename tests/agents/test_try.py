@@ -1,4 +1,4 @@
-"""`relay agents --try`: what is missing on this machine, said to somebody who has never used it."""
+"""`relay doctor --agent NAME`: what is missing on this machine, said to somebody who has never used it."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -83,26 +83,26 @@ def test_the_model_is_the_one_that_is_set(attempt):
 
 
 def test_on_a_bare_machine_every_agent_is_named_with_what_installs_it(stage):
-    ran = stage.relay("agents", "--try", path="/usr/bin:/bin")
+    ran = stage.relay("doctor", "--agent", "all", path="/usr/bin:/bin")
     assert ran.returncode == ExitCode.USER
     assert "PROBLEM  installed   Claude Code is not installed: there is no claude-agent-acp on PATH" in ran.stdout
     assert "do: npm install -g @agentclientprotocol/claude-agent-acp@0.100.0\n" in ran.stdout
     assert "relay run --runner opencode cannot work here yet" in ran.stdout
 
-    ran = stage.relay("agents", path="/usr/bin:/bin")
+    ran = stage.relay("doctor", "--agent", path="/usr/bin:/bin")
     assert ran.returncode == ExitCode.USER
     columns = ["name", "agent", "found", "tested", "usage", "steering", "tools", "login"]
     assert ran.stdout.splitlines()[0].split() == columns
     [row] = read_document(
-        "relay agents --try", stage.relay("agents", "--try", "claude", "--json", path="/usr/bin:/bin").stdout
+        "relay doctor --agent NAME", stage.relay("doctor", "--agent", "claude", "--json", path="/usr/bin:/bin").stdout
     )["trials"]
     assert (row["name"], row["ready"]) == ("claude", False)
 
 
 def test_a_name_that_no_agent_has_is_refused(stage):
-    ran = stage.relay("agents", "--try", "magic")
+    ran = stage.relay("doctor", "--agent", "magic")
     assert ran.returncode == ExitCode.USAGE
-    assert "--try: found 'magic'; allowed: claude" in ran.stderr
+    assert "--agent: found 'magic'; allowed: claude" in ran.stderr
 
 
 def test_one_with_a_login_is_not_asked_for_a_session(stage, tmp_path):
@@ -111,8 +111,8 @@ def test_one_with_a_login_is_not_asked_for_a_session(stage, tmp_path):
     (tmp_path / "config/relay/config.toml").write_text('[agents.claude]\nlogin = "tunnel"\n')
     environ = {"XDG_CONFIG_HOME": str(tmp_path / "config")}
     [row] = read_document(
-        "relay agents --try",
-        stage.relay("agents", "--try", "claude", "--json", path="/usr/bin:/bin", environ=environ).stdout,
+        "relay doctor --agent NAME",
+        stage.relay("doctor", "--agent", "claude", "--json", path="/usr/bin:/bin", environ=environ).stdout,
     )["trials"]
     states = {finding["name"]: finding["state"] for finding in row["findings"]}
     assert states == {"installed": "missing", "session": "info", "key": "missing"}

@@ -22,7 +22,7 @@ WAYS = {
     "run": ("run",),
     "plan": ("plan", "feature", "--force"),
     "gate": ("gate", "4"),
-    "sandbox": ("sandbox", "--", PEEK),
+    "sandbox": ("shell", "--", PEEK),
 }
 
 

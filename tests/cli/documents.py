@@ -562,8 +562,8 @@ DOCUMENTS: dict[str, Any] = {
     "relay check": CheckDocument,
     "relay doctor": DoctorDocument,
     "relay doctor --model ID": TriedModelDocument,
-    "relay agents": AgentsDocument,
-    "relay agents --try": TriedAgentsDocument,
+    "relay doctor --agent": AgentsDocument,
+    "relay doctor --agent NAME": TriedAgentsDocument,
     "relay gate --last": LastGateDocument,
     "relay ledger list": LedgerListDocument,
     "relay ledger show": LedgerShowDocument,
@@ -576,7 +576,7 @@ DOCUMENTS: dict[str, Any] = {
     "relay replay": ReplayDocument,
     "relay stats": StatsDocument,
     "relay replay --list": ReplayListDocument,
-    "relay sandbox --show": Inventory,
+    "relay doctor --sandbox": Inventory,
     "any command that ends with 1": ErrorDocument,
 }
 """The documents by command."""

@@ -14,7 +14,6 @@ from click.shell_completion import get_completion_class
 from relay import __version__
 from relay.base.errors import ExitCode
 from relay.cli.main import relay
-from relay.cli.options import SHELLS
 from relay.config.keys import KEYS
 
 SHARE = Path(__file__).parents[2] / "share"
@@ -164,7 +163,7 @@ def write_completion(shell: str, name: str) -> str:
 def render() -> dict[str, str]:
     """Return each file below share/ with its text."""
     manuals = {"man/man1/relay.1": write_manual(), "man/man1/relay-build.1": ".so man1/relay.1\n"}
-    shells = {PLACES[shell].format(name): write_completion(shell, name) for shell in SHELLS for name in NAMES}
+    shells = {PLACES[shell].format(name): write_completion(shell, name) for shell in PLACES for name in NAMES}
     return manuals | shells
 
 

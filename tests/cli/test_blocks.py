@@ -113,7 +113,7 @@ FORGE = r"""case "$*" in "pr view"*number*) echo "{\"number\":7,\"state\":\"OPEN
 STORIES = {
     "README.md": Story(plan=""),
     "docs/tutorial.md": Story(plan="", sessions=({"turns": [act("submit_plan", markdown=PLAN)]}, HELLO, WORLD)),
-    "docs/how-to/agents.md": Story(codes={"relay agents": (ExitCode.USER,)}),  # there is none
+    "docs/how-to/agents.md": Story(codes={"relay doctor --agent": (ExitCode.USER,)}),  # there is none
     "docs/how-to/ci.md": Story(),
     "docs/how-to/compare.md": Story(
         before="mkdir ~/held-out",

@@ -1,13 +1,11 @@
-"""What a shell is told, what it offers, and the help where one looks for it."""
+"""What a shell is offered, and the help where one looks for it."""
 
 import os
 import re
-import shutil
-import subprocess
 
 import pytest
 
-from relay.cli.main import COMMANDS, GROUPS
+from relay.cli.main import COMMANDS, GONE, GROUPS
 
 PLAN = "# P\n\n## Phase 1 — One\n- [ ] a\n\n## Phase 2.5 - Two\n- [ ] b\n\n### Task 12: Three\n- [ ] c\n"
 
@@ -49,13 +47,10 @@ def test_a_file_that_cannot_be_read_offers_nothing(offer, project, hostile):
     assert "claude-opus-5-5" in offer("relay", "run", "--model", "")
 
 
-@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_what_is_printed_is_of_that_shell(relay, shell):
-    ran = relay("completion", shell)
-    assert (ran.code, ran.err) == (0, "")
-    assert f"_RELAY_COMPLETE={shell}_complete" in ran.out
-    if shutil.which(shell):
-        subprocess.run([shell, "-n"], input=ran.out, text=True, check=True)
+def test_a_command_that_went_says_what_took_its_place(relay):
+    for name, instead in GONE.items():
+        ran = relay(name)
+        assert (ran.code, f"Error: {name} is no command any more: {instead}" in " ".join(ran.err.split())) == (2, True)
 
 
 def test_help_and_version_are_where_one_looks_for_them(relay):

@@ -88,9 +88,9 @@ def test_what_commands_print_is_documented(relay, project, commit, doctor):
     read("relay ledger add, retract, confirm, nogood", "ledger", "add", "more", "--because", "so")
     read("relay ledger check", "ledger", "check")
     read("relay tune", "tune")
-    read("relay agents", "agents", code=ExitCode.USER)
+    read("relay doctor --agent", "doctor", "--agent", code=ExitCode.USER)
     read("relay doctor", at=doctor, code=ExitCode.USER)
-    read("relay sandbox --show", "sandbox", "--show")
+    read("relay doctor --sandbox", "doctor", "--sandbox")
     session = stands["last_run"] and relay("replay", "--list").out.split()[0]
     read("relay replay", "replay", session)
     assert read("relay replay --list", "replay", "--list")["sessions"][0]["session"] == session

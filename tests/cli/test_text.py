@@ -124,9 +124,10 @@ def test_an_error_breaks_between_words_and_no_part_of_it_poses_as_a_hint(stage):
 
 
 def test_a_long_line_breaks_between_words_and_one_that_is_to_be_copied_does_not(stage):
-    shown, code = show(stage, 30, "gc", "--dry-run")
+    shown, code = show(stage, 30, "doctor", "--gc")
     assert (code, max(map(len, shown.splitlines())) <= 30) == (0, True)
-    assert stage.relay("gc", "--dry-run").stdout.split() == shown.split()
-    assert (
-        show(stage, 30, "completion", "bash")[0].splitlines() == stage.relay("completion", "bash").stdout.splitlines()
-    )
+    assert stage.relay("doctor", "--gc").stdout.split() == shown.split()
+    told = "init", "--provider", "openrouter"
+    first = stage.relay(*told).stdout.splitlines()[0]
+    assert len(first) > 30
+    assert show(stage, 30, *told)[0].splitlines()[0] == first

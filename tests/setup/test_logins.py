@@ -44,14 +44,14 @@ def test_a_subscriber_is_told_by_every_command_that_looks(stage, home):
     ran = stage.relay("run", **told)
     assert (ran.returncode, ran.stderr) == (ExitCode.USER, WAY)
 
-    commands = (("doctor",), ("doctor", "--runner", "claude"), ("agents", "--try", "claude"))
+    commands = (("doctor",), ("doctor", "--runner", "claude"), ("doctor", "--agent", "claude"))
     told_by = {command: stage.relay(*command, **told).stdout for command in commands}
     for command, shown in told_by.items():
         assert "you are logged in with Claude Code (~/.claude/.credentials.json)" in shown, command
         assert 'agents.claude.login = "tunnel"\n' in shown
         assert ('runner = "claude"\n' in shown) is (command == ("doctor",))
     assert "claude is here, but the adapter by which relay speaks with it is not" in told_by[commands[-1]]
-    assert "no key; a login (.claude/.credentials.json)" in stage.relay("agents", **told).stdout
+    assert "no key; a login (.claude/.credentials.json)" in stage.relay("doctor", "--agent", **told).stdout
 
 
 def test_the_lines_are_all_that_it_takes(stage, home):

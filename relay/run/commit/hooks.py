@@ -63,7 +63,7 @@ _CAUSES = (
             re.MULTILINE,
         ),
         "a program of it is missing here, or hidden from it",
-        "readable_dirs in your own settings shows it a directory, relay sandbox --show lists visible directories; ",
+        "readable_dirs in your own settings shows it a directory, relay doctor --sandbox lists visible directories; ",
     ),
     (
         re.compile(r"exited with (?:137|143)$|No space left on device", re.MULTILINE),

@@ -1,11 +1,10 @@
-"""`relay sandbox`: run a shell or a command in a session's sandbox, or list the resources that it sees.
+"""`relay shell`: run a shell or a command in a session's sandbox.
 
 The command gets its own terminal, and relay copies input and output: a command on the user's terminal could insert
 input that the user's shell would run.
 """
 
 import contextlib
-import dataclasses
 import fcntl
 import math
 import os
@@ -14,10 +13,9 @@ import select
 import signal
 import sys
 import termios
-import textwrap
 import threading
 import tty
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -25,13 +23,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from relay.cli.options import network_option, plan_option, sandbox_option
-from relay.cli.screen import complain, say, say_document
+from relay.cli.screen import complain
 from relay.cli.sessions import make_request
 from relay.session.values import SessionKind
 
 if TYPE_CHECKING:
     from relay.sandbox.command import CommandResult
-    from relay.sandbox.visibility import Inventory
     from relay.tools.workspace import Workspace
 
 
@@ -103,37 +100,27 @@ def _write_all(fd: int, data: bytes) -> None:
 
 
 _KILLED = 128 + 9
-_WIDTH = 80
 _PROMPT = {"PS1": r"[relay sandbox] \w\$ "}
 
 
-@click.command(
-    "sandbox",
-    context_settings={"allow_interspersed_args": False},
-)
+@click.command("shell", context_settings={"allow_interspersed_args": False})
 @click.argument("words", nargs=-1, metavar="[-- COMMAND ...]", help="Command to run; default: a shell.")
-@click.option("--show", is_flag=True, help="Run nothing; list what commands can see, write and reach.")
-@click.option("--json", "as_json", is_flag=True, help="Print that list as one JSON document.")
 @click.option("--read-only", is_flag=True, help="Forbid writing to the repository, as `relay plan` does.")
 @plan_option
 @network_option
 @sandbox_option
-def command(words: tuple[str, ...], *, show: bool, as_json: bool, read_only: bool, **options: Any) -> int:
+def command(words: tuple[str, ...], *, read_only: bool, **options: Any) -> int:
     """Run a shell, or COMMAND, in the sandbox of a session: the same files, variables, network and limits.
 
     It works on your real files, starts at the root of the repository and has no time limit. bash runs a COMMAND of one
-    word, as it runs a session's commands: relay sandbox -- 'make test | tail'. The exit status is the command's.
+    word, as it runs a session's commands: relay shell -- 'make test | tail'. The exit status is the command's.
     """
     from relay.sandbox.process import prepare_process
     from relay.setup.workspace import open_own_workspace
 
-    if words and (show or as_json):
-        raise click.UsageError("--show runs nothing; leave out the command")
     request, _ = make_request(SessionKind.PLAN if read_only else SessionKind.RUN, options, needs_plan=False)
     prepare_process()
     with open_own_workspace(request) as workspace:
-        if show or as_json:
-            return show_inventory(workspace, as_json=as_json)
         return run_words(workspace, words)
 
 
@@ -167,50 +154,3 @@ def _tell(result: "CommandResult") -> int:
         if words:
             complain(words)
     return _KILLED if result.exit_code is None else result.exit_code
-
-
-def show_inventory(workspace: "Workspace", *, as_json: bool) -> int:
-    """Print the resources that a command sees."""
-    from relay.sandbox.visibility import take_inventory
-
-    found = take_inventory(workspace.sandbox)
-    if as_json:
-        say_document(dataclasses.asdict(found))
-        return 0
-    say(f"{found.mechanism}, {found.level}: resources of a command in `relay {_name(found)}`", style="bold")
-    for head, words in _describe(found):
-        _show(head, words)
-    return 0
-
-
-def _name(found: "Inventory") -> str:
-    return "plan" if found.level == "read-only" else "run"
-
-
-def _describe(found: "Inventory") -> Iterable[tuple[str, Sequence[str]]]:
-    """Return each group with its entries, without empty groups."""
-    scratch = (f"{found.tmp} (TMPDIR; private, kept between commands)", f"{found.home} (HOME; new for each command)")
-    groups = (
-        ("can write", (*found.writable, *scratch)),
-        ("can write, but loses it when the command ends", found.lost),
-        ("can only read, inside the above", found.protected),
-        ("sees as empty", found.hidden),
-        ("can read, inside the empty ones", found.shown),
-        ("cannot read", found.masked),
-        ("cannot reach these sockets", found.sockets),
-        ("everything else", ("read only",)),
-        ("network", found.opened or ("only its own loopback: no host, no service of this machine",)),
-        ("variables passed on", (" ".join(found.passed),)),
-        ("variables dropped (the setting `env` passes them on)", (" ".join(found.dropped),)),
-        ("variables never passed on", (" ".join(found.refused),)),
-        ("not protected here", found.gaps),
-    )
-    return ((head, entries) for head, entries in groups if any(entries))
-
-
-def _show(head: str, entries: Sequence[str]) -> None:
-    say()
-    say(head, style="cyan")
-    for entry in entries:
-        text = textwrap.wrap(entry, _WIDTH - 2, break_long_words=False, break_on_hyphens=False)
-        say("\n".join(f"  {line}" for line in text))

@@ -1,4 +1,4 @@
-"""`relay sandbox` from outside: what it runs is what a session would run, and what it shows is so."""
+"""`relay shell` from outside: what it runs is what a session would run, and what it shows is so."""
 
 import json
 import os
@@ -42,7 +42,7 @@ def lay_out(project, environ):
 def test_what_is_shown_is_so(relay, program, project, environ):
     """Each line of the list is tried by a command in the same sandbox; a plan that can be read is not needed."""
     lay_out(project, environ)
-    ran = relay("sandbox", "--json")
+    ran = relay("doctor", "--sandbox", "--json")
     found = json.loads(ran.out)
     assert (ran.code, ran.err, found["mechanism"], found["level"]) == (0, "", "bwrap", "workspace-write")
     assert str(project) in found["writable"]
@@ -52,7 +52,7 @@ def test_what_is_shown_is_so(relay, program, project, environ):
     assert "DATABASE_URL" in found["dropped"]
     assert {"NODE_OPTIONS", "PYTHONPATH"} <= set(found["refused"])
 
-    argv = (*program, "sandbox", "--", sys.executable, "-I", "-c", PROBE)
+    argv = (*program, "shell", "--", sys.executable, "-I", "-c", PROBE)
     tried = subprocess.run(argv, cwd=project, env=environ, input=ran.out.encode(), capture_output=True, check=True)
     said = json.loads(tried.stdout)
     assert set(said.pop("variables")) - OWN == set(found["passed"])
@@ -67,10 +67,10 @@ def test_what_is_shown_is_so(relay, program, project, environ):
 
 def test_what_is_shown_for_people(relay, project, environ):
     lay_out(project, environ)
-    ran = relay("sandbox", "--show", "--read-only", "--network")
+    ran = relay("doctor", "--sandbox", env={**environ, "RELAY_NETWORK": "true"})
     assert (ran.code, ran.err) == (0, "")
     lines = ran.out.splitlines()
-    assert lines[0] == "bwrap, read-only: resources of a command in `relay plan`"
+    assert lines[0] == "bwrap, workspace-write: resources of a command in `relay run`"
     assert f"  {project}/.env" in lines[lines.index("cannot read") :]
     network = lines[lines.index("network") + 1 : lines.index("variables passed on") - 1]
     assert " ".join(map(str.strip, network)) == (
@@ -82,19 +82,18 @@ def test_what_is_shown_for_people(relay, project, environ):
 def test_a_command_has_what_a_session_has(relay, project, environ):
     """Its streams are relay's and apart, its exit status is the command's; `.env` is not read."""
     lay_out(project, environ)
-    ran = relay("sandbox", "--", "cat .env; echo made > made; echo out; echo err >&2; exit 7")
+    ran = relay("shell", "--", "cat .env; echo made > made; echo out; echo err >&2; exit 7")
     assert (ran.code, ran.out) == (7, "out\n")
     assert ran.err.splitlines() == ["cat: .env: Permission denied", "err"]
     assert (project / "made").read_text() == "made\n"
-    assert relay("sandbox", "--read-only", "--", "touch", "planned").code == 1
+    assert relay("shell", "--read-only", "--", "touch", "planned").code == 1
     assert not (project / "planned").exists()
-    absent = relay("sandbox", "no-such-program", "--version")
+    absent = relay("shell", "no-such-program", "--version")
     assert (absent.code, absent.err) == (127, "relay: no-such-program: command not found\n")
-    assert relay("sandbox", "--show", "--", "true").code == 2
 
 
 def test_a_killed_command_exits_with_its_signal(relay):
-    assert relay("sandbox", "--", "kill -9 $$").code == 137
+    assert relay("shell", "--", "kill -9 $$").code == 137
 
 
 def talk(program, project, environ, lines):
@@ -102,7 +101,7 @@ def talk(program, project, environ, lines):
     pid, fd = pty.fork()
     if pid == 0:
         os.chdir(project)
-        os.execve(program[0], [*program, "sandbox"], {**environ, "TERM": "dumb"})
+        os.execve(program[0], [*program, "shell"], {**environ, "TERM": "dumb"})
     shown = b""
     waiting = list(lines)
     while True:
