@@ -6,9 +6,8 @@ from dataclasses import fields
 
 from hypothesis import strategies as st
 
-from relay.session.records import MOST_NUMBER
 from relay.session.usage import Usage
-from relay.session.values import Shown
+from relay.session.values import MOST_NUMBER, Shown
 
 _COUNTS = st.integers(0, 10**9) | st.just(MOST_NUMBER)
 _PLAIN = {
@@ -28,6 +27,8 @@ def _any_value(kind: typing.Any) -> st.SearchStrategy[typing.Any]:
     origin, args = typing.get_origin(kind), typing.get_args(kind)
     if origin in {typing.Union, types.UnionType}:
         return st.one_of(*(st.none() if arg is type(None) else _any_value(arg) for arg in args))
+    if origin is typing.Annotated:
+        return _any_value(args[0])
     if origin in {tuple, list}:
         return st.lists(_any_value(args[0]), max_size=3).map(origin)
     if origin is typing.Literal:

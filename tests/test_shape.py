@@ -55,10 +55,7 @@ def test_what_nobody_uses_goes():
     uses = frozenset[str]().union(*(rules.list_uses(path.read_text()) for path in SOURCES))
     called_by_libraries = {"do_GET", "get_backoff_time", "handle_error", "log_message", "main_loop", "redirect_request"}
     called_by_libraries |= {"format_commands", "format_options", "service_actions"}
-    shown = {
-        "PLANNER_SPECS",
-        "list_values",
-    }  # what a planner is told, measured; the page of events, made by `make docs`
+    shown = {"PLANNER_SPECS"}  # what a planner is told, measured
     inner = [path for path in SOURCES if path.name != "api.py" or path.parent.name != "relay"]  # for others to call
     idle = {name_of(path): {*rules.list_names(path.read_text())} - uses for path in inner}
 
@@ -188,7 +185,7 @@ def test_status_does_not_import_the_sdk(tmp_path):
         "try: main()\n"
         "except SystemExit as end: assert not end.code, end.code\n"
         "left_out = {'anthropic', 'httpx2', 'uvicorn', 'rich', 'asyncio', 'yaml', 'json', 'socket', 'tempfile'}\n"
-        "left_out |= {'shutil', 'relay.session.values', 'relay.session.events', 'relay.config'}\n"
+        "left_out |= {'msgspec', 'shutil', 'relay.session.values', 'relay.session.events', 'relay.config'}\n"
         "left_out |= {'relay.store.commit', 'relay.store.attempts'}\n"
         "print(sorted(left_out & set(sys.modules)))"
     )

@@ -2,7 +2,8 @@
 
 Events are facts in order. The view draws them, telemetry writes them, figures are computed from them; no reader can
 change the run. Texts may hold anything a model or a command printed: whoever shows one makes it safe and keeps it from
-markup. The parts of an event that JSON has as objects are typed dicts; a reader checks each.
+markup. The parts of an event that JSON has as objects are typed dicts. A reader of a log checks each line by the
+annotations, and the log's JSON Schema is made from them.
 """
 
 from collections.abc import Callable
@@ -10,7 +11,7 @@ from typing import Literal, NotRequired, TypedDict
 
 from relay.base.values import dataclass
 from relay.session.usage import Usage
-from relay.session.values import SessionEnd, Shown
+from relay.session.values import Number, SessionEnd, Shown, Whole
 
 BoxState = Literal["open", "optional", "claimed", "done"]
 
@@ -39,13 +40,13 @@ class SizedPart(TypedDict):
     source: str
     """``system``, ``tools``, ``rules``, ``plan``, ``handoff_note``, ``ledger``, ``preload``, ``environment``,
     ``skills`` or their like."""
-    bytes: int
+    bytes: Whole
     """Size as UTF-8."""
-    tokens: int
+    tokens: Whole
     """An estimate."""
-    cut_tokens: NotRequired[int]
+    cut_tokens: NotRequired[Whole]
     """An estimate of what was left out of it; missing for nothing."""
-    most_tokens: NotRequired[int]
+    most_tokens: NotRequired[Whole]
     """The most that the settings allow; missing where its layer says it."""
 
 
@@ -60,7 +61,7 @@ class ShownClaim(TypedDict):
     """A claim of the ledger in a first prompt."""
 
     id: str
-    tokens: int
+    tokens: Whole
     """Estimated size of its line."""
     paths: list[str]
     """The files that it cites."""
@@ -71,9 +72,9 @@ class CheckResult(TypedDict):
 
     command: str
     status: str
-    exit_code: int | None
+    exit_code: Whole | None
     """None if relay killed it."""
-    duration_s: float
+    duration_s: Number
     output: str
     """Its last lines."""
     output_sha256: NotRequired[str]
@@ -86,7 +87,7 @@ class LeftFile(TypedDict):
     """A file that a gate left."""
 
     name: str
-    size_bytes: int
+    size_bytes: Whole
     sha256: str
     """The name of the file that keeps it for a week, below ``.relay/outputs/evidence/``; empty if it is not kept."""
     why: NotRequired[str]
@@ -97,16 +98,16 @@ class ChangedFile(TypedDict):
     """What a commit did to a file."""
 
     path: str
-    added: int | None
+    added: Whole | None
     """Lines; None for a binary file."""
-    deleted: int | None
+    deleted: Whole | None
 
 
 class ShownFinding(TypedDict):
     """What a reviewer says is wrong."""
 
     file: str
-    line: int
+    line: Whole
     """1-based; 0 if it is about the whole file."""
     summary: str
     failure_scenario: str
@@ -129,9 +130,9 @@ class RunStarted:
     plan_path: str
     branch: str
     sandbox: str
-    cap_usd: float | None
+    cap_usd: Number | None
     """None if no cap is set."""
-    spent_usd: float | None
+    spent_usd: Number | None
     """What the plan cost before this run; None if unknown."""
     estimated: bool = False
     """Whether `spent_usd` is an upper bound, because some of it was never reported."""
@@ -176,11 +177,11 @@ class SessionStarted:
     session_id: str
     phase_id: str
     title: str
-    number: int
+    number: Whole
     """1 for the first session of the phase; one that was cut off does not count."""
     reason: str
     """Why this session starts here, in the words of `relay status --why`."""
-    tries: int = 1
+    tries: Whole = 1
     """As `number`, but with every session counted, also those that were cut off."""
     runner: str = ""
     """Its runner, as in the settings."""
@@ -206,7 +207,7 @@ class SessionStarted:
 class RequestStarted:
     """A request is about to be sent, or sent again."""
 
-    turn: int
+    turn: Whole
     """1-based within the session; the same for every try of a request."""
 
 
@@ -214,19 +215,19 @@ class RequestStarted:
 class ResponseReceived:
     """A request was answered, wholly or in part, or may have been; recorded before any content is looked at."""
 
-    turn: int
+    turn: Whole
     """0 for a request that an agent makes beside the session's conversation, such as for a title."""
     model: str
     usage: Usage | None
     """None if the log of another program does not say; unknown is not zero."""
-    cost_usd: float | None
+    cost_usd: Number | None
     """None if the price of the model is unknown."""
-    fill_tokens: int | None
-    soft_tokens: int
-    hard_tokens: int
-    window_tokens: int
+    fill_tokens: Whole | None
+    soft_tokens: Whole
+    hard_tokens: Whole
+    window_tokens: Whole
     stop_reason: str
-    duration_s: float
+    duration_s: Number
     estimated: bool = False
     """Whether some of the usage is an upper bound, because the endpoint did not report it, or not plausibly."""
     streamed: bool = True
@@ -239,26 +240,26 @@ class ResponseReceived:
 class ContextMeasured:
     """The state of a session's context at an answer, as `relay.insight.figures.decay` defines it. None is unknown."""
 
-    turn: int
-    turns_left: int | None
+    turn: Whole
+    turns_left: Whole | None
     """Turns until the reset line, at the growth so far."""
-    growth_tokens: float | None
+    growth_tokens: Number | None
     """Per turn."""
-    history_tokens: int | None
+    history_tokens: Whole | None
     """Everything behind the first message."""
-    history_share: float | None
+    history_share: Number | None
     """The part that history fills of its room, from the first prompt to the reset line."""
-    distance_tokens: int | None
+    distance_tokens: Whole | None
     """From the end of role, tools and rules to the newest turn."""
-    superseded_tokens: int
+    superseded_tokens: Whole
     """Of results that later ones replace."""
-    unused_tokens: int
+    unused_tokens: Whole
     """Of large results of which no later call names a path or a line."""
-    turns_to_go: int | None
+    turns_to_go: Whole | None
     """Turns until the phase's likely end."""
-    go_on_usd: float | None
+    go_on_usd: Number | None
     """Cost of those turns in this context."""
-    hand_over_usd: float | None
+    hand_over_usd: Number | None
     """Cost of those turns in a fresh session, with the restart."""
 
 
@@ -266,7 +267,7 @@ class ContextMeasured:
 class RelaySpoke:
     """relay sent the model a message in mid-session: a reminder, a notice, the report of a red gate."""
 
-    size_bytes: int
+    size_bytes: Whole
     """Size as UTF-8."""
 
 
@@ -297,10 +298,10 @@ class ToolFinished:
     is_error: bool
     result_sha256: str
     """Of the result's UTF-8 and its picture: the same part of a file, shown twice, has the same hash."""
-    duration_s: float
+    duration_s: Number
     changed_paths: tuple[str, ...] | None
     """None if unknown (a shell command)."""
-    result_bytes: int
+    result_bytes: Whole
     """Size of the result as UTF-8, a picture as 4 bytes a token."""
     shown: Shown | None = None
     """The part of a file that the result shows; None for other results."""
@@ -308,7 +309,7 @@ class ToolFinished:
     """The first line of an error, shortened; empty for other results."""
     call_sha256: str
     """Of the tool's name and input: the same call has the same hash."""
-    cut_bytes: int | None = None
+    cut_bytes: Whole | None = None
     """Size of the output that the cap kept from the model; None if unknown: an agent's own tool."""
     uses: tuple[str, ...] = ()
     """What its input names a path or line of, for the first time: an earlier call by its id, or ``preload PATH``."""
@@ -336,17 +337,17 @@ class GaugeCrossed:
 
     line: str
     """``soft`` or ``hard``; ``consolidate``: the session was told to finish and to record what is done."""
-    fill_tokens: int
-    line_tokens: int
+    fill_tokens: Whole
+    line_tokens: Whole
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetryScheduled:
     """A request failed and will be sent again, or the run waits for a time of day."""
 
-    attempt: int
+    attempt: Whole
     """0 if nothing failed: relay was asked to wait, or waits for a limit that an earlier run met."""
-    wait_s: float
+    wait_s: Number
     """0 if an agent has sent it again already."""
     reason: str
 
@@ -357,8 +358,8 @@ class CacheBroken:
 
     changed: str
     """The part that changed: ``system``, ``tool <name>``, ``model``, ``messages`` or ``unknown``."""
-    expected_tokens: int
-    read_tokens: int
+    expected_tokens: Whole
+    read_tokens: Whole
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -385,9 +386,9 @@ class SetupFinished:
     """A setup command ran."""
 
     command: str
-    exit_code: int | None
+    exit_code: Whole | None
     """None if relay killed it."""
-    duration_s: float
+    duration_s: Number
     output: str
     """The end of its output."""
 
@@ -409,7 +410,7 @@ class GateFinished:
     baseline: bool
     passed: bool
     summary: str
-    duration_s: float
+    duration_s: Number
     expected: str = ""
     """Why a red gate is expected here; empty if it is a real failure."""
     checks: tuple[CheckResult, ...] = ()
@@ -450,7 +451,7 @@ class SessionEnded:
     """``done``, ``handoff``, ``blocked``, ``failed`` or ``interrupted``."""
     detail: str
     usage: Usage
-    cost_usd: float | None
+    cost_usd: Number | None
     estimated: bool = False
     """Whether usage and cost are upper bounds: not all was reported."""
 
@@ -469,10 +470,10 @@ class ReviewFinished:
 
     phase_id: str
     """Empty if the change belongs to no phase."""
-    round: int
+    round: Whole
     """1 for the first review of the phase."""
     findings: tuple[ShownFinding, ...]
-    confirmed: int
+    confirmed: Whole
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -508,7 +509,7 @@ class RunPaused:
 class RunResumed:
     """The run goes on after a pause."""
 
-    waited_s: float
+    waited_s: Number
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -526,22 +527,22 @@ class JobMoved:
 class RunEnded:
     """The command is over."""
 
-    exit_code: int
+    exit_code: Whole
     reason: str
     """One line: what was done, or why it stopped."""
     next_command: str
     """What to type next; empty if nothing is left."""
-    spent_usd: float | None
+    spent_usd: Number | None
     estimated: bool = False
     """Whether `spent_usd` is an upper bound."""
     waits_for: str = ""
     """The phase that waits for approval (``run --approve``); empty if none does."""
     questions: tuple[str, ...] = ()
     """Open questions of the plan's sessions, of this run or earlier ones, with what they assumed."""
-    unsent_usd: float | None = None
+    unsent_usd: Number | None = None
     """The most that the request held back by a cap of the run can cost; null without such a request, or if its price is
     unknown."""
-    unsent_tokens: int | None = None
+    unsent_tokens: Whole | None = None
     """The most tokens that this request can use."""
 
 

@@ -4,22 +4,22 @@ Each line has the ids of run, session, phase and turn.
 """
 
 import json
-import types
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import asdict, field, fields, replace
-from enum import StrEnum
-from functools import cache
-from typing import Any, Literal, Union, get_args, get_origin, get_type_hints, is_typeddict
+from operator import attrgetter
+from typing import Annotated, Any, get_args
+
+from msgspec import Meta, convert
 
 from relay.base.values import dataclass
 from relay.session.events import Event, ResponseReceived, RunEnded, RunStarted, SessionEnded, SessionStarted
 from relay.session.usage import Usage
+from relay.session.values import MOST_NUMBER, Whole
 
 SCHEMA_VERSION = 2
-MOST_NUMBER = 2**53
-"""A line with a larger number, or a smaller one below 0, is not relay's: JSON keeps no larger one for sure."""
 MOST_AT = 2**37
 """Seconds since the epoch that calendars know in every zone."""
+_MOMENT = Annotated[float, Meta(ge=0, le=MOST_AT)]
 _CLASSES: dict[str, type[Any]] = {cls.__name__: cls for cls in get_args(Event)}
 
 
@@ -33,7 +33,7 @@ class Scope:
     """Empty outside of a session."""
     phase_id: str = ""
     """The one that is worked on or was last; empty before the first, and for what concerns the whole plan."""
-    turn: int = 0
+    turn: Whole = 0
     """1-based within the session; 0 before its first request and outside of one."""
 
 
@@ -94,14 +94,11 @@ def render_record(record: LoggedEvent) -> str:
     return json.dumps(body, ensure_ascii=False, separators=(",", ":"))
 
 
-_Take = Callable[[Any], Any]
-"""Returns a value of a field as its type wants it, given what JSON kept of it; raises ValueError for any other."""
-
-
 def parse_record(line: str | bytes) -> LoggedEvent | None:
     """Read what `render_record` wrote.
 
-    A log may come from anywhere: what is read has the types that the event's fields have, and numbers of a usual size.
+    A log may come from anywhere: what is read has the types and limits of the event's annotations. Other fields are
+    passed over.
 
     Args:
         line: One line of a log, in UTF-8 where it is bytes.
@@ -110,102 +107,21 @@ def parse_record(line: str | bytes) -> LoggedEvent | None:
         None for a torn line, another version or an unknown event.
     """
     try:
-        body = json.loads(line)
-        at, take = _take_number(body["at"]), _make_event_reader(body["event"])
-        if body["v"] != SCHEMA_VERSION or not 0 <= at <= MOST_AT:
+        body = json.loads(line)  # msgspec's own reader refuses the lone surrogates of a file's name
+        event = convert(body, _CLASSES[body["event"]])
+        if body["v"] != SCHEMA_VERSION or any(not 0 <= n <= MOST_NUMBER for n in _list_counts(event)):
             return None
-        return LoggedEvent(at=at, scope=_take_scope(body), event=take(body), size_bytes=len(line))
+        at, scope = convert(body["at"], _MOMENT), convert(body, Scope)
+        return LoggedEvent(at=at, scope=scope, event=event, size_bytes=len(line))
     except (ValueError, KeyError, TypeError, RecursionError):
         return None
 
 
-@cache
-def _make_event_reader(name: str) -> _Take:
-    return _take_fields(_CLASSES[name])
+def _list_counts(event: Event) -> tuple[int, ...]:
+    """Return the tokens that an event tells of; `relay status` needs `Usage`, and must not wait for its limits."""
+    usage = getattr(event, "usage", None)
+    return _COUNTS(usage) if usage else ()
 
 
-def _take_fields(cls: type[Any]) -> _Take:
-    """Return what makes a value of its fields, of which none may be missing."""
-    find = _find_take if cls is not Usage else lambda _: _take_count
-    return _take_names(cls, [(f.name, find(f.type), False) for f in fields(cls)])
-
-
-def _take_keys(cls: type[Any]) -> _Take:
-    """Return what makes a mapping of the names that its type has."""
-    hints, needed = get_type_hints(cls), cls.__required_keys__
-    return _take_names(dict, [(name, _find_take(kind), name not in needed) for name, kind in hints.items()])
-
-
-def _take_names(make: Callable[..., Any], known: list[tuple[str, _Take, bool]]) -> _Take:
-    def take(body: Any) -> Any:
-        if type(body) is not dict:
-            raise ValueError(body)
-        return make(**{name: check(body[name]) for name, check, may_miss in known if not may_miss or name in body})
-
-    return take
-
-
-def _find_take(kind: Any) -> _Take:
-    """Return what reads values of a type."""
-    origin, args = get_origin(kind), get_args(kind)
-    if origin in {Union, types.UnionType}:
-        inner = _find_take(next(arg for arg in args if arg is not types.NoneType))
-        return lambda value: None if value is None else inner(value)
-    if origin in {tuple, list}:
-        return _take_list(origin, _find_take(args[0]))
-    if origin is Literal:
-        return _take_one_of(args)
-    if is_typeddict(kind):
-        return _take_keys(kind)
-    if kind in _PLAIN:
-        return _PLAIN[kind]
-    return kind if issubclass(kind, StrEnum) else _take_fields(kind)
-
-
-def _take_list(kind: type[Any], inner: _Take) -> _Take:
-    def take(value: Any) -> Any:
-        if type(value) is not list:
-            raise ValueError(value)
-        return kind(map(inner, value))
-
-    return take
-
-
-def _take_one_of(known: tuple[Any, ...]) -> _Take:
-    return lambda value: known[known.index(value)]
-
-
-def _take_text(value: Any) -> Any:
-    if type(value) is not str:
-        raise ValueError(value)
-    return value
-
-
-def _take_whole(value: Any) -> Any:
-    if type(value) is not int:
-        raise ValueError(value)
-    return _take_number(value)
-
-
-def _take_count(value: Any) -> Any:
-    if _take_whole(value) < 0:
-        raise ValueError(value)
-    return value
-
-
-def _take_number(value: Any) -> Any:
-    # Also false for what is not a number (NaN).
-    if type(value) not in {int, float} or not -MOST_NUMBER <= value <= MOST_NUMBER:
-        raise ValueError(value)
-    return value
-
-
-def _take_flag(value: Any) -> Any:
-    if type(value) is not bool:
-        raise ValueError(value)
-    return value
-
-
-_PLAIN: Mapping[Any, _Take] = {str: _take_text, int: _take_whole, float: _take_number, bool: _take_flag}
+_COUNTS = attrgetter(*(f.name for f in fields(Usage)))
 _SCOPE = tuple(f.name for f in fields(Scope))
-_take_scope = _take_fields(Scope)

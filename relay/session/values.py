@@ -5,10 +5,17 @@ A *handoff note* is what a session leaves for the next session of its phase. Not
 
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import Any
+from typing import Annotated, Any
+
+from msgspec import Meta
 
 from relay.base.values import dataclass
 from relay.session.pictures import Picture
+
+MOST_NUMBER = 2**53
+"""JSON keeps no larger number for sure."""
+Whole = Annotated[int, Meta(ge=-MOST_NUMBER, le=MOST_NUMBER)]
+Number = Annotated[float, Meta(ge=-MOST_NUMBER, le=MOST_NUMBER)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,9 +43,9 @@ class Shown:
 
     path: str
     """Relative to the repository's root, links followed."""
-    first_line: int
+    first_line: Whole
     """1-based."""
-    last_line: int
+    last_line: Whole
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,9 +6,10 @@ A field is in every document of its kind unless it is marked as one that may be 
 import json
 from collections.abc import Mapping
 from dataclasses import is_dataclass
-from enum import StrEnum
-from types import UnionType
-from typing import Any, Literal, TypedDict, Union, get_args, get_origin, get_type_hints, is_typeddict
+from typing import Any, TypedDict
+
+from msgspec import ValidationError, convert
+from msgspec.json import encode
 
 from relay.base.errors import ErrorKind
 from relay.cli.screen import JSON_VERSION
@@ -582,44 +583,20 @@ DOCUMENTS: dict[str, Any] = {
 """The documents by command."""
 
 
-def find_faults(kind: Any, value: Any, where: str = "") -> list[str]:
-    """Return where a value has the wrong kind: a field too many or too few, or another type."""
-    if get_origin(kind) in {Union, UnionType}:
-        found = [find_faults(one, value, where) for one in get_args(kind)]
-        return [] if [] in found else [faults for faults in found if faults][-1]
-    if get_origin(kind) is Literal:
-        return [] if value in get_args(kind) else [f"{where}: {value!r}"]
-    if get_origin(kind) in {list, tuple}:
-        inner = get_args(kind)[0]
-        return [fault for at, one in enumerate(value) for fault in find_faults(inner, one, f"{where}[{at}]")]
-    if get_origin(kind) is not None:  # a mapping
-        return [fault for key, one in value.items() for fault in find_faults(get_args(kind)[1], one, f"{where}.{key}")]
-    if is_typeddict(kind) or is_dataclass(kind):
-        return _find_field_faults(kind, value, where)
-    if isinstance(kind, type) and issubclass(kind, StrEnum):
-        return [] if value in list(kind) else [f"{where}: {value!r}"]
-    wanted = (int, float) if kind is float else kind
-    return [] if isinstance(value, wanted) and isinstance(value, bool) == (kind is bool) else [f"{where}: {value!r}"]
-
-
-def _find_field_faults(kind: Any, value: Any, where: str) -> list[str]:
-    if not isinstance(value, dict):
-        return [f"{where}: {value!r}"]
-    hints = get_type_hints(kind)
-    needed = kind.__required_keys__ if is_typeddict(kind) else hints.keys()
-    wrong = [f"{where}.{name} is missing" for name in sorted(needed - value.keys())]
-    wrong += [f"{where}.{name} is not documented" for name in sorted(value.keys() - hints.keys() - {"version"})]
-    return wrong + [
-        fault
-        for name, one in value.items()
-        if name in hints
-        for fault in find_faults(hints[name], one, f"{where}.{name}")
-    ]
+def find_fault(kind: Any, value: Any) -> str:
+    """Return where a value has the wrong type, or which part of it is not documented or missing; empty if all fits."""
+    try:
+        known = json.loads(encode(convert(value, kind)))
+    except ValidationError as error:
+        return str(error)
+    return "" if known == value else f"documented is {known}, found {value}"
 
 
 def read_document(command: str, text: str) -> Any:
     """Return a command's output, after checking it against its documented form."""
     body = json.loads(text)
     assert body["version"] == JSON_VERSION
-    assert find_faults(DOCUMENTS[command], body) == []
+    kind = DOCUMENTS[command]
+    versioned = {} if is_dataclass(kind) else {"version": JSON_VERSION}
+    assert not find_fault(kind, {name: value for name, value in body.items() if name != "version"} | versioned)
     return body

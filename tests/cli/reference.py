@@ -1,14 +1,12 @@
 """Write docs/json.md from what commands print with --json: `python -m tests.cli.reference > docs/json.md`."""
 
 import sys
-from collections.abc import Iterator
 from dataclasses import is_dataclass
-from typing import Any, get_args, get_type_hints, is_typeddict
 
 from relay.cli.screen import JSON_VERSION
-from relay.insight.telemetry.schema import list_fields
+from relay.config.schema import render_types
 from tests.cli.documents import DOCUMENTS
-from tests.sessions.reference import render_field
+from tests.sessions.reference import render_fields, render_sections
 
 HEAD = f"""\
 # JSON of commands
@@ -27,30 +25,13 @@ figures, and may change with the page.
 
 def render() -> str:
     """Return the page."""
-    parts = [HEAD]
-    seen: dict[str, Any] = {}
+    parts, known = [HEAD], render_types(DOCUMENTS.values())
     for command, kind in DOCUMENTS.items():
-        parts.append(f"\n## `{command}`\n\n{_say(kind)}\n\n")
-        parts += [render_field(entry) for entry in list_fields(kind)]
+        top = known.pop(kind.__name__)
+        parts.append(f"\n## `{command}`\n\n{top['description']}\n{render_fields(top, known)}")
         if is_dataclass(kind):
             parts.append("- `version` (integer)\n")
-        seen |= {inner.__name__: inner for inner in _find_kinds(kind)}
-    for name, kind in seen.items():
-        parts.append(f"\n## `{name}`\n\n{_say(kind)}\n\n")
-        parts += [render_field(entry) for entry in list_fields(kind)]
-    return "".join(parts).replace("\n\n\n", "\n\n").rstrip("\n") + "\n"
-
-
-def _say(kind: Any) -> str:
-    return " ".join((kind.__doc__ or "").split()).replace("``", "`")
-
-
-def _find_kinds(kind: Any) -> Iterator[Any]:
-    """Yield the kinds of objects inside of one, each behind what holds it."""
-    for hint in get_type_hints(kind).values() if is_typeddict(kind) or is_dataclass(kind) else get_args(kind):
-        if is_typeddict(hint) or is_dataclass(hint):
-            yield hint
-        yield from _find_kinds(hint)
+    return "".join([*parts, render_sections((), known)])
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ import pytest
 from relay.base.errors import ExitCode
 from relay.cli.views.job_lines import render_claims
 from relay.fleet.claims import ClaimState, PhaseClaim
-from tests.cli.documents import DOCUMENTS, PlanItem, StatusClaim, find_faults, read_document
+from tests.cli.documents import DOCUMENTS, PlanItem, StatusClaim, find_fault, read_document
 from tests.cli.reference import render
 from tests.scripts import serving
 
@@ -48,15 +48,15 @@ def test_the_page_is_what_the_code_says():
 @pytest.mark.parametrize(
     ("value", "fault"),
     [
-        ({"id": "1", "text": "x", "done": 1, "line": 1, "paths": []}, ".done: 1"),
-        ({"id": "1", "text": "x", "done": True, "line": True, "paths": []}, ".line: True"),
-        ({"id": "1", "text": "x", "done": True, "line": 1, "paths": [2]}, ".paths[0]: 2"),
-        ({"id": "1", "text": "x", "done": True, "line": 1}, ".paths is missing"),
-        ({"id": "1", "text": "x", "done": True, "line": 1, "paths": [], "new": 1}, ".new is not documented"),
+        ({"id": "1", "text": "x", "done": 1, "line": 1, "paths": []}, "got `int` - at `$.done`"),
+        ({"id": "1", "text": "x", "done": True, "line": True, "paths": []}, "got `bool` - at `$.line`"),
+        ({"id": "1", "text": "x", "done": True, "line": 1, "paths": [2]}, "got `int` - at `$.paths[0]`"),
+        ({"id": "1", "text": "x", "done": True, "line": 1}, "Object missing required field `paths`"),
+        ({"id": "1", "text": "x", "done": True, "line": 1, "paths": [], "new": 1}, "documented is"),
     ],
 )
 def test_what_is_not_documented_is_found(value, fault):
-    assert find_faults(PlanItem, value) == [fault]
+    assert fault in find_fault(PlanItem, value)
 
 
 def test_what_commands_print_is_documented(relay, project, commit, doctor):
@@ -100,7 +100,7 @@ def test_what_other_machines_claim_is_documented():
     claim = PhaseClaim(
         phase_id="1", worker="w", attempt=1, state=ClaimState.WAITS, expires_s=7, reserved_usd=None, seen_usd=0.0
     )
-    assert find_faults(list[StatusClaim], render_claims((claim, replace(claim, state=ClaimState.HELD)))) == []
+    assert not find_fault(list[StatusClaim], render_claims((claim, replace(claim, state=ClaimState.HELD))))
 
 
 def test_each_document_is_held_against_its_page_somewhere():

@@ -1,11 +1,12 @@
 """Write docs/events.md from the events themselves: `python -m tests.sessions.reference > docs/events.md`."""
 
 import sys
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterable, Mapping
+from typing import Any, get_args
 
-from relay.insight.telemetry.schema import FieldEntry, list_events, list_scope, list_values
-from relay.session.records import SCHEMA_VERSION
+from relay.config.schema import render_types
+from relay.session.events import Event
+from relay.session.records import SCHEMA_VERSION, Scope
 
 HEAD = f"""\
 # Events
@@ -30,30 +31,44 @@ fields of its event; those marked *optional*, of the values in it, may be missin
 
 def render() -> str:
     """Return the page."""
-    parts = [HEAD, *(render_field(entry) for entry in list_scope())]
-    for name, words, own in (*list_events(), *list_values()):
-        parts.append(f"\n## `{name}`\n\n{words.replace('``', '`')}\n\n")
-        parts += [render_field(entry) for entry in own]
-    return "".join(parts).replace("\n\n\n", "\n\n").rstrip("\n") + "\n"
+    kinds = get_args(Event)
+    parts = render_types(kinds)
+    place = render_types((Scope,))["Scope"]
+    own = [kind.__name__ for kind in kinds]
+    return HEAD + render_fields(place, {}).lstrip("\n") + render_sections(own, parts)
 
 
-def render_field(entry: FieldEntry) -> str:
-    """Return a field as a line of a list."""
-    optional = ", optional" if entry.may_miss else ""
-    words = f": {entry.words}" if entry.words else ""
-    return f"- `{entry.name}` ({_name_type(entry.schema)}{optional}){words}\n"
+def render_sections(first: Iterable[str], parts: Mapping[str, Any]) -> str:
+    """Return a section for each class with fields, `first` at the front."""
+    names = dict.fromkeys((*first, *parts))
+    return "".join(
+        f"\n## `{name}`\n\n{parts[name]['description'].replace('``', '`')}\n{render_fields(parts[name], parts)}"
+        for name in names
+        if "properties" in parts[name]
+    )
 
 
-def _name_type(schema: Mapping[str, Any]) -> str:
-    match schema:
+def render_fields(part: Mapping[str, Any], parts: Mapping[str, Any]) -> str:
+    """Return the fields of a class as lines of a list; empty for a class without."""
+    lines = []
+    for name, schema in part["properties"].items():
+        optional = "" if name in part["required"] else ", optional"
+        words = f": {schema['description']}" if "description" in schema else ""
+        lines.append(f"- `{name}` ({_name_type(schema, parts)}{optional}){words}\n")
+    return "".join(["\n", *lines] if lines else [])
+
+
+def _name_type(schema: Mapping[str, Any], parts: Mapping[str, Any]) -> str:
+    name = schema.get("$ref", "").rpartition("/")[2]
+    match parts[name] if "enum" in parts.get(name, {}) else schema:
         case {"anyOf": [inner, _]}:
-            return f"{_name_type(inner)} or null"
+            return f"{_name_type(inner, parts)} or null"
         case {"additionalProperties": inner}:
-            return f"object of {_name_type(inner)}"
+            return f"object of {_name_type(inner, parts)}"
         case {"items": inner}:
-            return f"list of {_name_type(inner)}"
-        case {"$ref": str(name)}:
-            return f"`{name.rpartition('/')[2]}`"
+            return f"list of {_name_type(inner, parts)}"
+        case {"$ref": _}:
+            return f"`{name}`"
         case {"enum": values}:
             return "one of " + ", ".join(f"`{value}`" for value in values)
         case _:

@@ -44,6 +44,8 @@ def fits(schema: Any, value: Any) -> bool:
         return False
     if name == "array":
         return all(fits(schema["items"], item) for item in value)
+    if name in {"integer", "number"}:
+        return bool(schema.get("minimum", value) <= value <= schema.get("maximum", value))
     if name != "object":
         return True
     known = schema.get("properties", {})
