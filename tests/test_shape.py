@@ -160,12 +160,12 @@ def test_the_help_of_relay_imports_no_command():
 
 @pytest.mark.parametrize("arguments", [["--help"], ["status", "--help"], ["run", "--help"], ["plan", "--help"]])
 def test_the_command_line_starts_without_the_sdk(arguments):
-    """Starting relay imports neither the SDK nor rich nor an ASGI server."""
+    """Starting relay imports neither the SDK nor rich nor an HTTP server."""
     code = (
         "import sys; from relay.__main__ import main\n"
         "try: main()\n"
         "except SystemExit: pass\n"
-        "print(sorted({'anthropic', 'httpx2', 'uvicorn', 'rich'} & set(sys.modules)))"
+        "print(sorted({'anthropic', 'httpx2', 'http.server', 'rich'} & set(sys.modules)))"
     )
     done = subprocess.run(
         [sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=True, cwd=ROOT
@@ -184,7 +184,7 @@ def test_status_does_not_import_the_sdk(tmp_path):
         "sys.argv[1:] = ['status']\n"
         "try: main()\n"
         "except SystemExit as end: assert not end.code, end.code\n"
-        "left_out = {'anthropic', 'httpx2', 'uvicorn', 'rich', 'asyncio', 'yaml', 'json', 'socket', 'tempfile'}\n"
+        "left_out = {'anthropic', 'httpx2', 'http.server', 'rich', 'asyncio', 'yaml', 'json', 'socket', 'tempfile'}\n"
         "left_out |= {'msgspec', 'shutil', 'relay.session.values', 'relay.session.events', 'relay.config'}\n"
         "left_out |= {'relay.store.commit', 'relay.store.attempts'}\n"
         "print(sorted(left_out & set(sys.modules)))"

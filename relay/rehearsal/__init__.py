@@ -12,6 +12,7 @@ name ends in "(rehearsed)". Everything above the server is real: SDK, sockets, g
     answer.py       a turn as a message with usage, and as a stream of events
     other_apis.py   Responses, Chat Completions and Gemini; the request's path chooses the API
     exchange.py     one request: routes, checks, the answer; bytes on the connection, and the faults that happen there
-    server.py       the ASGI application on uvicorn, its start and stop; a server that replays a recorded tape
+    connection.py   HTTP on the standard library's server: a thread per connection
+    server.py       the server from a script; a server that replays a recorded tape
     demo.py         the example project, from a plan to three commits
 """

@@ -4,17 +4,21 @@ A response is a list of pieces: the events of a stream, or slices of a JSON body
 many pieces, or after how many bytes, something else is sent in place of the next piece.
 """
 
-import asyncio
+import fcntl
 import json
+import os
 import socket
 import struct
-from collections.abc import Awaitable, Callable, Iterator, Mapping, MutableMapping
+import time
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import field
-from typing import Any
+from typing import Any, NoReturn
+from urllib.parse import unquote
 
 from relay.base.values import dataclass
 from relay.rehearsal.answer import PING, Performance, PlayedAnswer, build_answer, render_event, render_events
 from relay.rehearsal.checks import check_refused, check_request, check_version
+from relay.rehearsal.connection import Connection
 from relay.rehearsal.other_apis import (
     OtherRoute,
     count_writes_as_input,
@@ -40,110 +44,39 @@ from relay.rehearsal.wire import (
     render_model_name,
 )
 
-Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
-Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
-
-TRANSPORT = "relay.transport"
-"""Key in the ASGI scope's extensions under which the protocol leaves the connection's transport."""
 DEFAULT_AFTER_EVENTS = 3
 _PIECES = 8
 """Pieces of a body that is not a stream."""
 _GARBAGE = "{this is not json"
 _RESET = struct.pack("ii", 1, 0)
 """SO_LINGER with a time of 0: close sends RST and drops unsent bytes."""
+_UNSENT = 0x894B
+"""SIOCOUTQNSD of Linux: how many bytes of a socket's buffer have not been sent."""
 
 
-class ConnectionEnded(Exception):  # noqa: N818  # not an error: the script wanted it, or the client left
-    """Nothing more can be sent on this connection."""
+def end_connection(connection: Connection, how: str) -> NoReturn:
+    """End a connection without ending the response; `how` is ``rst`` or ``fin``.
+
+    Raises:
+        ConnectionAbortedError: Always.
+    """
+    raw = connection.connection
+    if how == "rst":
+        _let_send(raw)
+        raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
+        os.close(raw.detach())  # `close` waits for the files that were made of the socket
+    raise ConnectionAbortedError
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Connection:
-    """One request's connection to the client."""
-
-    scope: Mapping[str, Any]
-    receive: Receive
-    send: Send
-    stopping: asyncio.Event
-    """Set when the server shuts down: nothing may wait any longer."""
-
-    async def start(self, status: int, headers: Mapping[str, str]) -> None:
-        """Send status and headers."""
-        fields = [(name.lower().encode(), value.encode("latin-1", "replace")) for name, value in headers.items()]
-        await self.send({"type": "http.response.start", "status": status, "headers": fields})
-
-    async def write(self, data: bytes) -> None:
-        """Send a piece of the body.
-
-        Raises:
-            ConnectionEnded: The client left.
-        """
-        if self._transport.is_closing():
-            raise ConnectionEnded
-        await self.send({"type": "http.response.body", "body": data, "more_body": True})
-
-    async def finish(self) -> None:
-        """End the body normally."""
-        await self.send({"type": "http.response.body", "body": b"", "more_body": False})
-
-    async def end(self, how: str) -> None:
-        """End the connection without ending the response; `how` is ``rst`` or ``fin``.
-
-        Raises:
-            ConnectionEnded: Always.
-        """
-        transport = self._transport
-        if how == "rst":
-            raw: socket.socket | None = transport.get_extra_info("socket")
-            await _let_send(transport)
-            if raw is not None and not transport.is_closing():
-                raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
-            transport.abort()
-        else:
-            transport.close()
-        await self._wait_for_disconnect()
-        raise ConnectionEnded
-
-    async def wait(self, seconds: float | None) -> None:
-        """Wait; None: until the client leaves or the server stops.
-
-        Raises:
-            ConnectionEnded: The client left, or the server is shutting down.
-        """
-        if seconds == 0:
-            return
-        gone = asyncio.ensure_future(self._wait_for_disconnect())
-        stop = asyncio.ensure_future(self.stopping.wait())
-        try:
-            done, _ = await asyncio.wait({gone, stop}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            gone.cancel()
-            stop.cancel()
-            await asyncio.gather(gone, stop, return_exceptions=True)
-        if stop in done:
-            await self.end("rst")
-        if gone in done:
-            raise ConnectionEnded
-
-    @property
-    def _transport(self) -> asyncio.Transport:
-        transport: asyncio.Transport = self.scope["extensions"][TRANSPORT]
-        return transport
-
-    async def _wait_for_disconnect(self) -> None:
-        while (await self.receive())["type"] != "http.disconnect":
-            pass
-
-
-async def _let_send(transport: asyncio.Transport) -> None:
-    """Give the transport a moment to send what was written: a reset drops its buffer."""
+def _let_send(raw: socket.socket) -> None:
+    """Give the kernel a moment to send what was written: a reset drops its buffer."""
     for _ in range(200):
-        if not transport.get_write_buffer_size() or transport.is_closing():
+        if fcntl.ioctl(raw, _UNSENT, bytes(4)) == bytes(4):
             return
-        await asyncio.sleep(0.005)
+        time.sleep(0.005)
 
 
-async def deliver(
+def deliver(
     connection: Connection,
     pieces: list[bytes],
     *,
@@ -156,21 +89,18 @@ async def deliver(
     `render` writes an error's type and message for the stream; None for the Messages API's form.
 
     Raises:
-        ConnectionEnded: The fault ended the connection, or the client left.
+        ConnectionAbortedError: The fault ended the connection, or the client left.
     """
     index = _find_break(pieces, fault)
     if not event_s:  # pieces without a pause in between are sent at once: each send wakes the client
         parts = pieces[: max(index, 0)], pieces[max(index, 0) :]
         pieces, index = [b"".join(part) for part in parts if part], min(index, 1)
     for number, piece in enumerate(pieces):
-        if number == index and fault is not None and not await _break(connection, fault, pieces, number, render):
+        if number == index and fault is not None and not _break(connection, fault, pieces, number, render):
             break
-        await connection.write(piece)
-        if event_s:
-            await connection.wait(event_s)
-        else:
-            await asyncio.sleep(0)
-    await connection.finish()
+        connection.write(piece)
+        connection.wait(event_s)
+    connection.finish_body()
 
 
 def cut_body(body: bytes) -> list[bytes]:
@@ -197,7 +127,7 @@ def _accumulate(pieces: list[bytes]) -> Iterator[int]:
         yield total
 
 
-async def _break(
+def _break(
     connection: Connection,
     fault: FaultSpec,
     pieces: list[bytes],
@@ -210,21 +140,21 @@ async def _break(
         case FaultName.CUT:
             if "after_bytes" in options:
                 sent = sum(map(len, pieces[:number]))
-                await connection.write(piece[: options["after_bytes"] - sent])
+                connection.write(piece[: options["after_bytes"] - sent])
             if options.get("how", "fin") != "end":
-                await connection.end(options.get("how", "fin"))
+                end_connection(connection, options.get("how", "fin"))
             return False
         case FaultName.ERROR_EVENT:
             error = _build_error_event(options)
             words = render(error["error"]["type"], error["error"]["message"]) if render else render_event(error)
-            await connection.write(words)
+            connection.write(words)
             return False
         case FaultName.GARBAGE:
             data = options.get("data", _GARBAGE)
-            await connection.write(f"event: content_block_delta\ndata: {data}\n\n".encode())
+            connection.write(f"event: content_block_delta\ndata: {data}\n\n".encode())
             return True
         case FaultName.STALL:
-            await _stall(connection, options)
+            _stall(connection, options)
             return True
         case _:
             return True
@@ -235,22 +165,20 @@ def _build_error_event(options: Mapping[str, Any]) -> Mapping[str, Any]:
     return {"type": "error", "error": {"type": kind, "message": options.get("message", "Overloaded")}}
 
 
-async def _stall(connection: Connection, options: Mapping[str, Any]) -> None:
+def _stall(connection: Connection, options: Mapping[str, Any]) -> None:
     """Be silent, or send only pings, for a while or until the client leaves."""
     seconds, ping_s = options.get("seconds"), options.get("ping_s")
     if ping_s is None:
-        await connection.wait(seconds)
+        connection.wait(seconds)
         return
     left = float("inf") if seconds is None else seconds
     while left > 0:
-        await connection.wait(min(max(ping_s, 0.001), left))
+        connection.wait(min(max(ping_s, 0.001), left))
         left -= max(ping_s, 0.001)
-        await connection.write(PING)
+        connection.write(PING)
 
 
 CONTEXT_BETA = "context-management-2025-06-27"
-MAX_BODY_BYTES = 32 * 1024 * 1024
-"""Source: platform.claude.com api/errors, request size limits, 2026-08-21."""
 _SECRETS = {"authorization", "x-api-key", "proxy-authorization", "cookie"}
 _HTML = b"<html><head><title>error</title></head><body><h1>Something went wrong</h1></body></html>"
 
@@ -285,52 +213,44 @@ class Exchange:
     def request_id(self) -> str:
         return f"req_rehearsal_{self.number:06d}"
 
-    async def run(self) -> None:
+    def run(self) -> None:
         """Answer the request.
 
         Raises:
-            ConnectionEnded: Nothing more can be sent: as scripted, or because the client left.
+            ConnectionAbortedError: Nothing more can be sent: as scripted, or because the client left.
         """
-        scope = self.connection.scope
-        self.method, self.path, self.query = scope["method"], scope["path"], scope["query_string"].decode("latin-1")
-        self.headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
+        self.method = self.connection.command
+        path, _, self.query = self.connection.path.partition("?")
+        self.path = unquote(path)
+        self.headers = {name.lower(): value for name, value in self.connection.headers.items()}
         self.other = find_other_api(self.method, self.path)
-        problem = await self._read_body() or self._check_credentials()
+        problem = self._read_body() or self._check_credentials()
         if problem is not None:
-            await self._refuse(problem)
+            self._refuse(problem)
             return
-        await self._route()
+        self._route()
 
-    async def _route(self) -> None:
+    def _route(self) -> None:
         method, path = self.method, self.path
         if self.other is not None:
-            await self._answer_messages()
+            self._answer_messages()
             return
         match method, path.strip("/").split("/"):
             case "POST", ["v1", "messages"]:
-                await self._answer_messages()
+                self._answer_messages()
             case "POST", ["v1", "messages", "count_tokens"]:
-                await self._answer_endpoint("count_tokens", self._count_tokens)
+                self._answer_endpoint("count_tokens", self._count_tokens)
             case "GET", ["v1", "models"]:
-                await self._answer_endpoint("models", lambda: list_models(self.state.script.cards))
+                self._answer_endpoint("models", lambda: list_models(self.state.script.cards))
             case "GET", ["v1" | "v1beta", "models", model]:
-                await self._answer_endpoint("models", lambda: self._get_model(model))
+                self._answer_endpoint("models", lambda: self._get_model(model))
             case _:
-                await self._refuse(ApiError(status=404, message=f"Not found: {method} {path}"))
+                self._refuse(ApiError(status=404, message=f"Not found: {method} {path}"))
 
-    async def _read_body(self) -> ApiError | None:
-        raw, size = bytearray(), 0
-        while True:
-            message = await self.connection.receive()
-            if message["type"] == "http.disconnect":
-                raise ConnectionEnded
-            size += len(message.get("body", b""))
-            if size <= MAX_BODY_BYTES:
-                raw += message.get("body", b"")
-            if not message.get("more_body"):
-                break
-        if size > MAX_BODY_BYTES:
-            return ApiError(status=413, message="Request exceeds the maximum size")
+    def _read_body(self) -> ApiError | None:
+        raw = self.connection.read_body()
+        if isinstance(raw, ApiError):
+            return raw
         try:
             self.body = json.loads(raw) if raw else None
         except (ValueError, RecursionError):
@@ -353,27 +273,28 @@ class Exchange:
 
     # messages
 
-    async def _answer_messages(self) -> None:
+    def _answer_messages(self) -> None:
         """Check, count, find the turn, divide by the cache, answer."""
         read = self._read_request(counting=False)
         if isinstance(read, ApiError):
-            await self._refuse(read)
+            self._refuse(read)
             return
         body = self.asked
         if body["max_tokens"] == 0:
-            await self._warm(read)
+            self._warm(read)
             return
-        cue = self.state.stage.cue(body)
+        with self.state.guard:
+            cue = self.state.stage.cue(body)
+            prompt = read if isinstance(cue, Miss) else _fit_window(self.state.pad(read, body, cue))
         if isinstance(cue, Miss):
             self.state.errors.append(cue.words)
-            await self._refuse(refuse(f"rehearsal: {cue.words}"))
+            self._refuse(refuse(f"rehearsal: {cue.words}"))
             return
         self.cue, self.fault = cue, cue.fault
-        prompt = _fit_window(self.state.pad(read, body, cue))
         if isinstance(prompt, ApiError):
-            await self._refuse(prompt)
+            self._refuse(prompt)
             return
-        await self._perform(prompt, cue)
+        self._perform(prompt, cue)
 
     def _read_request(self, *, counting: bool) -> Prompt | ApiError:
         body = self.body
@@ -395,11 +316,11 @@ class Exchange:
         problem = problem or check_request(body, card, version=version, paused=paused, counting=counting)
         return problem or _fit_window(self.state.read_prompt(body, card))
 
-    async def _perform(self, prompt: Prompt, cue: Cue) -> None:
+    def _perform(self, prompt: Prompt, cue: Cue) -> None:
         fault, body = cue.fault, self.asked
         works = fault is not None and bool(fault.options.get("after_work"))
         if fault is not None and fault.kind in BEFORE and not works:
-            await self._play_before(fault, prompt.tokens, prompt.card.window_tokens)
+            self._play_before(fault, prompt.tokens, prompt.card.window_tokens)
             return
         plan = self.state.plan_cache(prompt, body)
         answer = build_answer(
@@ -420,25 +341,25 @@ class Exchange:
                 edits=prompt.edits,
             )
         )
-        await self.connection.wait(cue.turn.delay_s + self.state.script.first_byte_s)
+        self.connection.wait(cue.turn.delay_s + self.state.script.first_byte_s)
         if fault is not None and fault.kind is FaultName.STALL and fault.options.get("before_headers"):
-            await self.connection.wait(fault.options.get("seconds"))
+            self.connection.wait(fault.options.get("seconds"))
             fault = None
         self.state.begin(plan, answer, cue)
         if fault is not None and works:
             self.bill = answer.render_bill()
-            await self._play_before(fault, prompt.tokens, prompt.card.window_tokens)
+            self._play_before(fault, prompt.tokens, prompt.card.window_tokens)
             return
-        await self._send_answer(answer, fault if fault and fault.kind in IN_STREAM else None)
+        self._send_answer(answer, fault if fault and fault.kind in IN_STREAM else None)
 
-    async def _send_answer(self, answer: PlayedAnswer, fault: FaultSpec | None) -> None:
+    def _send_answer(self, answer: PlayedAnswer, fault: FaultSpec | None) -> None:
         told = self.other.streams if self.other else None
         streams = bool(self.body.get("stream") if told is None else told)
         streams = streams and self.cue_fault is not FaultName.NO_STREAM
         if fault is not None and not streams and fault.kind is FaultName.ERROR_EVENT:
             kind = fault.options.get("type", find_error_type(529))
             status = {"overloaded_error": 529, "rate_limit_error": 429}.get(kind, 500)
-            await self._refuse(ApiError(status=status, type=kind, message=fault.options.get("message", kind)))
+            self._refuse(ApiError(status=status, type=kind, message=fault.options.get("message", kind)))
             return
         self.bill = answer.render_bill()
         self._record(200, stop_reason=answer.stop_reason)
@@ -446,9 +367,9 @@ class Exchange:
             pieces, kind = self._render_stream(answer), "text/event-stream; charset=utf-8"
         else:
             pieces, kind = cut_body(dump(self._render(answer)).encode(errors="surrogatepass")), "application/json"
-        await self.connection.start(200, self._headers() | {"content-type": kind, "cache-control": "no-cache"})
+        self.connection.start(200, self._headers() | {"content-type": kind, "cache-control": "no-cache"})
         event_s = self.state.script.event_s if streams else 0.0
-        await deliver(self.connection, pieces, fault=fault, event_s=event_s, render=self._find_error_renderer())
+        deliver(self.connection, pieces, fault=fault, event_s=event_s, render=self._find_error_renderer())
 
     def _render(self, answer: PlayedAnswer) -> Mapping[str, Any]:
         return self.other.api.message(answer, self.body) if self.other else answer.render_message()
@@ -464,7 +385,7 @@ class Exchange:
         api = self.other.api
         return lambda kind, words: render_part("", api.error_event(kind, words))
 
-    async def _warm(self, prompt: Prompt) -> None:
+    def _warm(self, prompt: Prompt) -> None:
         """Answer ``max_tokens: 0``: the cache is written, and nothing is generated."""
         plan = self.state.plan_cache(prompt, self.asked)
         answer = PlayedAnswer(
@@ -476,23 +397,23 @@ class Exchange:
             output_tokens=0,
         )
         self.state.begin(plan, None, None)
-        await self._send_answer(answer, None)
+        self._send_answer(answer, None)
 
     # the other endpoints
 
-    async def _answer_endpoint(self, name: str, answer: Callable[[], Mapping[str, Any] | ApiError]) -> None:
+    def _answer_endpoint(self, name: str, answer: Callable[[], Mapping[str, Any] | ApiError]) -> None:
         self.fault = self.state.find_endpoint_fault(name)
         if self.fault is not None and self.fault.kind is FaultName.STALL:
-            await self.connection.wait(self.fault.options.get("seconds"))
+            self.connection.wait(self.fault.options.get("seconds"))
         elif self.fault is not None:
-            await self._play_before(self.fault, 0, 0)
+            self._play_before(self.fault, 0, 0)
             return
         result = answer()
         if isinstance(result, ApiError):
-            await self._refuse(result)
+            self._refuse(result)
             return
         self._record(200)
-        await self._send_json(200, result, {})
+        self._send_json(200, result, {})
 
     def _count_tokens(self) -> Mapping[str, Any] | ApiError:
         if not self.state.script.dialect.counts_tokens:
@@ -511,36 +432,36 @@ class Exchange:
 
     # sending
 
-    async def _play_before(self, fault: FaultSpec, tokens: int, window: int) -> None:
+    def _play_before(self, fault: FaultSpec, tokens: int, window: int) -> None:
         """Play a fault that replaces the answer."""
         if fault.kind is FaultName.DROP:
             self._record(0)
-            await self.connection.end(fault.options.get("how", "rst"))
+            end_connection(self.connection, fault.options.get("how", "rst"))
         error = render_fault_error(fault, prompt_tokens=tokens, window_tokens=window)
         form = fault.options.get("body", "json")
         if form == "json":
-            await self._refuse(error)
+            self._refuse(error)
             return
         self._record(error.status)
         headers = self._headers() | dict(error.headers) | {"content-type": "text/html"}
-        await self.connection.start(error.status, headers)
-        await self.connection.write(_HTML if form == "html" else b"")
-        await self.connection.finish()
+        self.connection.start(error.status, headers)
+        self.connection.write(_HTML if form == "html" else b"")
+        self.connection.finish_body()
 
-    async def _refuse(self, error: ApiError) -> None:
+    def _refuse(self, error: ApiError) -> None:
         body = render_error(error, self.request_id)
         if self.other is not None:
             error = map_error(error)
             body = self.other.api.error(error)
         self._record(error.status)
-        await self._send_json(error.status, body, error.headers)
+        self._send_json(error.status, body, error.headers)
 
-    async def _send_json(self, status: int, value: Mapping[str, Any], headers: Mapping[str, str]) -> None:
+    def _send_json(self, status: int, value: Mapping[str, Any], headers: Mapping[str, str]) -> None:
         data = dump(value).encode(errors="surrogatepass")
         sizes = {"content-type": "application/json", "content-length": str(len(data))}
-        await self.connection.start(status, self._headers() | sizes | dict(headers))
-        await self.connection.write(data)
-        await self.connection.finish()
+        self.connection.start(status, self._headers() | sizes | dict(headers))
+        self.connection.write(data)
+        self.connection.finish_body()
 
     def _headers(self) -> dict[str, str]:
         return {

@@ -4,7 +4,7 @@ The stage knows every request it has answered and every tool call id it has give
 rules. A *cast* is one running conversation, a *step* counts its answers.
 """
 
-import asyncio
+import threading
 from collections.abc import Callable, Mapping
 from dataclasses import field
 from typing import Any
@@ -318,7 +318,7 @@ class Prompt:
 
 
 class ServerState:
-    """Everything that outlives a request. Mutable.
+    """Everything that outlives a request. Mutable: a server's threads change it, each behind `guard`.
 
     Args:
         clock: Seconds; the prompt cache ages by it.
@@ -331,7 +331,7 @@ class ServerState:
         self.stage = Stage(script=script)
         self.requests: list[Recorded] = []
         self.errors: list[str] = []
-        self.stopping = asyncio.Event()
+        self.guard = threading.RLock()
         self._clock = clock
         self._cache = PromptCache()
         self._padding: dict[str, int] = {}
@@ -340,11 +340,12 @@ class ServerState:
 
     def find_endpoint_fault(self, endpoint: str) -> FaultSpec | None:
         """Find the fault that an endpoint other than messages has to play now, and count it."""
-        for index, entry in enumerate(self.script.endpoint_faults):
-            played = self._endpoint_plays.get(index, 0)
-            if entry.on == endpoint and (entry.fault.times is None or played < entry.fault.times):
-                self._endpoint_plays[index] = played + 1
-                return entry.fault
+        with self.guard:
+            for index, entry in enumerate(self.script.endpoint_faults):
+                played = self._endpoint_plays.get(index, 0)
+                if entry.on == endpoint and (entry.fault.times is None or played < entry.fault.times):
+                    self._endpoint_plays[index] = played + 1
+                    return entry.fault
         return None
 
     def read_prompt(self, body: Mapping[str, Any], card: ModelCard) -> Prompt | ApiError:
@@ -377,16 +378,19 @@ class ServerState:
         """Divide a prompt's tokens by what the cache holds now."""
         positions = list_positions(prompt.blocks, body)
         card = prompt.card
-        return self._cache.plan(card.id, positions, minimum=card.min_cache_tokens, now=self._clock())
+        with self.guard:
+            return self._cache.plan(card.id, positions, minimum=card.min_cache_tokens, now=self._clock())
 
     def begin(self, plan: CachePlan, answer: PlayedAnswer | None, cue: Cue | None) -> None:
         """Make cache entries readable and the answer part of the history: the response is about to begin."""
-        self._cache.commit(plan)
-        if answer is not None and cue is not None:
-            self._padding.update(answer.padding)
-            self.stage.note_answer(cue, answer)
+        with self.guard:
+            self._cache.commit(plan)
+            if answer is not None and cue is not None:
+                self._padding.update(answer.padding)
+                self.stage.note_answer(cue, answer)
 
     def count(self) -> int:
         """Number the next request, from 1."""
-        self._serial += 1
-        return self._serial
+        with self.guard:
+            self._serial += 1
+            return self._serial
