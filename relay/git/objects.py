@@ -115,7 +115,7 @@ def hash_files(git: Git, paths: Sequence[str]) -> tuple[str, ...]:
 def store_files(repo: Repo, paths: Iterable[str]) -> dict[str, str]:
     """Store the raw bytes of regular files; return ``path: blob id`` of those that are still there.
 
-    The bytes come from open descriptors, not from names. Git follows links, and a command in the background may put a
+    The bytes come from open descriptors, not from names. Git follows links, and another program may put a
     link to the user's keys in a file's place at any moment: any command could then read the keys from the repository.
 
     Raises:

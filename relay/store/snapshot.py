@@ -67,7 +67,7 @@ ATTEMPTS = 3
 """How often the work tree is scanned at most.
 
 A file may vanish between being listed and being read. The scan is repeated then, since the file may have a new name.
-The last scan takes what is there: a command in the background may make and remove files all the time.
+The last scan takes what is there: somebody may make and remove files all the time.
 """
 _numbers = count(1)
 _newest: dict[Path, int] = {}

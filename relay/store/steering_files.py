@@ -16,7 +16,6 @@ import hashlib
 import json
 import os
 import stat
-import threading
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import replace
@@ -38,8 +37,6 @@ from relay.sandbox.policy import PROTECTED_NAMES, Policy
 _SETTINGS = "relay.toml"
 _SHARED = "pyproject.toml"
 _MOST_BYTES = 1 << 20
-_CHANGING = threading.Lock()
-"""Held while the record is read and written anew: commands in the background have threads of their own."""
 _MOST_COMPARED = 1_000
 """Files of one directory whose content is compared; of further ones, the status."""
 _MOST_COMPARED_BYTES = 16 << 20
@@ -157,22 +154,21 @@ class SteeringWatch:
             OSError: A note cannot be written.
             RepoError: A directory is in its place.
         """
-        with _CHANGING:
-            if not self._entries:
-                steering = {entry for entry in find_steering(self._repo.root) if not entry.startswith(f"{_SHARED}#")}
-                self._entries = tuple(sorted(steering | self._paths))
-            now, running = {entry: _digest(self._repo.root, entry) for entry in self._entries}, self._running + begun
-            changed = {entry for entry in self._entries if self._running and now[entry] != self._before[entry]}
-            # What equals the index the user staged, or relay wrote.
-            doubted = {*_find_unstaged(self._repo, changed)} if changed else changed
-            self._doubt(doubted, is_new=begun > 0)
-            # Behind the doubts: if relay is killed in between, the next run compares with what was before.
-            if running and (changed or not self._running):
-                write_note(self._repo, _COMPARED, json.dumps(now), synced=False)
-            elif not running:
-                drop_note(self._repo, _COMPARED)
-            self._news |= doubted  # behind all that may fail: then the next look compares again
-            self._before, self._running = now, running
+        if not self._entries:
+            steering = {entry for entry in find_steering(self._repo.root) if not entry.startswith(f"{_SHARED}#")}
+            self._entries = tuple(sorted(steering | self._paths))
+        now, running = {entry: _digest(self._repo.root, entry) for entry in self._entries}, self._running + begun
+        changed = {entry for entry in self._entries if self._running and now[entry] != self._before[entry]}
+        # What equals the index the user staged, or relay wrote.
+        doubted = {*_find_unstaged(self._repo, changed)} if changed else changed
+        self._doubt(doubted, is_new=begun > 0)
+        # Behind the doubts: if relay is killed in between, the next run compares with what was before.
+        if running and (changed or not self._running):
+            write_note(self._repo, _COMPARED, json.dumps(now), synced=False)
+        elif not running:
+            drop_note(self._repo, _COMPARED)
+        self._news |= doubted  # behind all that may fail: then the next look compares again
+        self._before, self._running = now, running
 
     def _doubt(self, changed: set[str], *, is_new: bool) -> None:
         record = _read(self._repo) or _Record(strange=frozenset(), known=None)
@@ -184,8 +180,7 @@ class SteeringWatch:
 
     def take_news(self) -> str:
         """Return a sentence about the files that changed since the last call; empty if the user staged all of them."""
-        with _CHANGING:
-            news, self._news = frozenset(self._news), set()
+        news, self._news = frozenset(self._news), set()
         if not news or not (strange := find_strange(self._repo, news)):
             return ""
         paths = [_find_path(entry).rstrip("/") for entry in strange]
@@ -206,16 +201,14 @@ def begin_watch(repo: Repo, plan_path: str) -> None:
 
 def note_own(repo: Repo, path: str) -> None:
     """Note a file before relay makes it during a run: no command has made it."""
-    with _CHANGING:
-        if (record := _read(repo)) is not None and record.known is not None:
-            _save(repo, replace(record, known=record.known | {path}))
+    if (record := _read(repo)) is not None and record.known is not None:
+        _save(repo, replace(record, known=record.known | {path}))
 
 
 def end_watch(repo: Repo, plan_path: str) -> None:
     """Note the files that appeared during a run; files that appear from now on are a person's."""
-    with _CHANGING:
-        _save(repo, _Record(strange=frozenset(find_all_strange(repo, plan_path)), known=None))
-        drop_note(repo, _COMPARED)
+    _save(repo, _Record(strange=frozenset(find_all_strange(repo, plan_path)), known=None))
+    drop_note(repo, _COMPARED)
 
 
 def require_known(strange: tuple[str, ...]) -> None:

@@ -504,9 +504,25 @@ def make_server(
             )
         if not workspace.sandbox.mechanism.confines:
             raise ServerError("relay starts no server without its sandbox")
+        _require_fixed_configuration(workspace)
         return ToolServer(name, settings, make_opener(name, settings, workspace, environ), given)
     except KeyError as error:
         raise ServerError(f"the variable {error.args[0]} is not set") from None
+
+
+def _require_fixed_configuration(workspace: Workspace) -> None:
+    """Refuse if the sandbox cannot protect a file that git's configuration includes.
+
+    relay reads the configuration before it lets git read the files of a session; nothing may change it in between.
+    Between two calls only servers run.
+
+    Raises:
+        ServerError: It names the file.
+    """
+    root = workspace.root
+    for name in workspace.configuration:
+        if os.path.realpath(root / name) != str(root / name) or not (root / name).is_file():
+            raise ServerError(f"git's configuration includes {name}, which is no plain file: no server may run")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -534,7 +550,6 @@ class Served:
             return finish(workspace, server.call(call, longest_s), call.id)
 
         def stop() -> None:
-            toolbox.stop()
             for server in self.servers:
                 server.close()
 
@@ -542,7 +557,7 @@ class Served:
             specs=(*toolbox.specs, *self.specs),
             run=run,
             stop=stop,
-            is_busy=lambda: toolbox.is_busy() or any(server.may_write for server in self.servers),
+            is_busy=lambda: any(server.may_write for server in self.servers),
         )
 
     def _find(self, tool: str) -> ToolServer:

@@ -31,7 +31,7 @@ from relay.tools import claims
 from relay.tools.claims import AttemptNotes, KeepReplaced, LookFirst
 from relay.tools.edit import run_edit, run_write
 from relay.tools.search import MAX_READ_LINES, run_list, run_read, run_search
-from relay.tools.shell import DEFAULT_TIMEOUT_S, Background, run_bash
+from relay.tools.shell import DEFAULT_TIMEOUT_S, run_bash
 from relay.tools.workspace import RefusedError, ToolAnswer, Workspace, finish
 
 _TEXT: dict[str, Any] = {"type": "string"}
@@ -91,10 +91,7 @@ BASH = _spec(
     "Run a command at the repository root, sandboxed, without input. Each call is a fresh shell; what it leaves "
     "running is killed. Search with git grep.",
     {"command": _TEXT},
-    {
-        "timeout_s": _COUNT,
-        "background": {"type": "boolean", "description": "return at once; runs until your turn ends"},
-    },
+    {"timeout_s": _COUNT},
 )
 TICK = _spec(
     "tick",
@@ -301,10 +298,10 @@ class Toolbox:
     """The specs in the fixed order in which the model gets them."""
     run: Callable[[ToolCall], ToolResult]
     """Checks the input, runs the tool and limits its output. A model or a command never causes an exception."""
-    stop: Callable[[], None]
-    """Ends background commands; call it whenever the session's turn ends."""
-    is_busy: Callable[[], bool]
-    """Whether background commands run, so that files may change between calls."""
+    stop: Callable[[], None] = lambda: None
+    """Ends the user's tool servers; call it whenever the session's turn ends."""
+    is_busy: Callable[[], bool] = lambda: False
+    """Whether such a server runs, so that files may change between calls."""
 
 
 OwnTool = tuple[ToolSpec, Callable[[Mapping[str, Any]], ToolAnswer]]
@@ -319,10 +316,9 @@ def build_runner_tools(
     *own: OwnTool,
 ) -> Toolbox:
     """Return the tools of a session that works on a phase; they fill `notes`."""
-    background = Background(workspace)
     handlers = {
         **_build_lookups(workspace, notes),
-        "bash": lambda call: run_bash(workspace, background, call.input, call.id, look),
+        "bash": lambda call: run_bash(workspace, call.input, call.id, look),
         "edit": _take_input(partial(run_edit, workspace, notes, keep)),
         "write": _take_input(partial(run_write, workspace, notes, keep)),
         "tick": _take_input(partial(claims.run_tick, notes)),
@@ -334,8 +330,7 @@ def build_runner_tools(
         **{spec.name: _take_input(take) for spec, take in own},
     }
     known = _say_timeouts(workspace, (*RUNNER_SPECS, *(spec for spec, _ in own)))
-    run = partial(_run, workspace, known, handlers, notes)
-    return Toolbox(specs=known, run=run, stop=background.stop, is_busy=lambda: background.is_running)
+    return Toolbox(specs=known, run=partial(_run, workspace, known, handlers, notes))
 
 
 def build_reader_tools(workspace: Workspace, *own: OwnTool) -> Toolbox:
@@ -348,12 +343,11 @@ def build_reader_tools(workspace: Workspace, *own: OwnTool) -> Toolbox:
         raise ValueError("a session that only looks needs a sandbox in which commands only read")
     handlers = {
         **_build_lookups(workspace, None),
-        "bash": lambda call: run_bash(workspace, None, call.input, call.id),
+        "bash": lambda call: run_bash(workspace, call.input, call.id),
         **{spec.name: _take_input(take) for spec, take in own},
     }
     known = _say_timeouts(workspace, (*READER_SPECS, *(spec for spec, _ in own)))
-    run = partial(_run, workspace, known, handlers, None)
-    return Toolbox(specs=known, run=run, stop=lambda: None, is_busy=lambda: False)
+    return Toolbox(specs=known, run=partial(_run, workspace, known, handlers, None))
 
 
 def _say_timeouts(workspace: Workspace, known: tuple[ToolSpec, ...]) -> tuple[ToolSpec, ...]:

@@ -52,7 +52,7 @@ def move_away(place, text, arena):
 
 
 WAYS = {"rename": rename, "vim's": keep_backup, "emacs's": move_away}
-KINDS = ("command", "background", "agent")
+KINDS = ("command", "agent")
 ATTACKS = {"writes": (HAMMER,), "links": (LINK, LATE)}
 TURNS = [
     {"tools": [{"name": "tick", "input": {"item": "1.1", "evidence": "grep"}}]},
@@ -103,13 +103,9 @@ def prepare(arena):
 
 
 def work(arena, kind, *commands):
-    """Run the phase: the first command is a call, runs in the background, or is an agent's."""
+    """Run the phase: the first command is a session's or an agent's."""
     args = install_agent(arena) if kind == "agent" else ()
-    first = {"command": f"touch src/begun; {commands[0]}", **({"background": True} if kind == "background" else {})}
-    calls = [first, *({"command": command} for command in commands[1:])]
-    if kind == "background":
-        wait = "n=0; until test -e src/tried || test $((n+=1)) -gt 100; do sleep 0.05; done"
-        calls.insert(1, {"command": wait})
+    calls = [{"command": command} for command in (f"touch src/begun; {commands[0]}", *commands[1:])]
     turns = [*({"tools": [{"name": "bash", "input": call}]} for call in calls), *TURNS]
     sessions = [{"turns": turns, "then": "next"}, {"turns": [{"text": "Done."}], "repeat": True}]
     return arena.play(sessions, "run", "--phase", "1", *args, warm=True)

@@ -2,11 +2,10 @@
 
 from relay.base.errors import ExitCode
 from relay.run.loop import find_done_plan
-from relay.session.events import GateFinished, SessionEnded, SessionStarted
+from relay.session.events import SessionEnded, SessionStarted
 from relay.session.values import SessionKind
 from tests.scripted import ScriptedRunner
 from tests.scripts import HELLO
-from tests.waiting import wait_until
 
 WORLD = """
   - name: world
@@ -219,40 +218,3 @@ sessions:
     assert ended.exit_code == ExitCode.DONE, ended
     assert stage.commits()[0].items == ("1.1", "1.2")
     assert "- [x] Say bye — bye.txt" in stage.git("show", "HEAD:PLAN.md")
-
-
-def test_what_a_command_in_the_background_writes_is_in_the_next_snapshot(stage):
-    """Whatever the next call is: a tick alone looks at no file."""
-    command = "until test -e hello.txt; do sleep 0.05; done; echo late > late.txt; sleep 600"
-    background = f"      - tools: [{{name: bash, input: {{command: '{command}', background: true}}}}]\n"
-
-    def wait() -> None:
-        wait_until(lambda: not (stage.root / "hello.txt").exists() or (stage.root / "late.txt").exists())
-
-    stage.on_tool = wait
-    session = HELLO.replace("turns:\n", f"turns:\n{background}")
-    stage.run(session, all_=False)
-
-    ref = stage.git("for-each-ref", "--format=%(refname)", "refs/relay/wip").strip()
-    ticked = stage.git("log", "--reverse", "--format=%H", "--grep=^Relay-Items: 1.1$", ref).split()[0]
-    assert stage.git("show", f"{ticked}:late.txt") == "late\n"
-
-
-def test_nothing_runs_in_the_background_while_the_work_is_checked(stage):
-    """The gate gets the lock that the session's command would hold for ten minutes."""
-    stage.write("PLAN.md", "## Phase 1\nVerify: `flock -n held.txt true`\n- [ ] Hold — made.txt\n")
-    stage.commit("plan")
-    script = """
-sessions:
-  - turns:
-      - tools: [{name: bash, input: {command: "exec 9>held.txt; flock 9; echo > up.txt; sleep 600", background: true}}]
-      - tools: [{name: bash, input: {command: "until test -e up.txt; do sleep 0.02; done; mv up.txt made.txt"}}]
-      - tools: [{name: tick, input: {item: "1.1", evidence: "it is held"}}]
-      - text: "Commit: Hold"
-  - {turns: [{text: "I cannot."}], repeat: true}
-"""
-    ended = stage.run(script)
-
-    assert ended.exit_code == ExitCode.DONE, ended
-    assert [gate.passed for gate in stage.seen(GateFinished)][-1]
-    assert stage.commits()[0].subject == "Hold"

@@ -8,6 +8,7 @@ import pytest
 from relay.base.errors import ExitCode, PlanError
 from relay.cli.views.narrate import Narrator
 from relay.session.events import Noticed, ToolFinished
+from tests.waiting import wait_until
 
 FAKE = Path(__file__).parents[1] / "tools/fake_server.py"
 PLAN = """\
@@ -60,6 +61,23 @@ def test_the_phase_that_names_a_server_gets_its_tools_and_no_other_phase_does(st
     notes = [event.text for event in stage.seen(Noticed) if event.text.startswith("Tools: ")]
     assert notes[0].startswith("Tools: db adds 1 tool, ")
     assert notes[1:] == ["Tools: evil: none of your mcp_servers; this phase works without it"]
+
+
+def test_what_a_server_writes_between_calls_is_in_the_next_snapshot(stage):
+    """Whatever the next call is: a tick alone looks at no file; nobody else is said to have saved it."""
+    stage.write("server.py", FAKE.read_text())
+    stage.write("PLAN.md", PLAN.replace(", evil", ""))
+    stage.commit()
+    written, late = stage.root / "one.txt", stage.root / "late.txt"
+    stage.on_tool = lambda: wait_until(lambda: not written.exists() or late.exists())
+    query = {"name": "db__query", "input": {"path": str(late), "after": str(written)}}
+    servers = {"db": {"command": ["python3", "-I", "{repository}/server.py", "late"]}}
+    stage.run(json.dumps({"sessions": [work(1, "one", query)]}), all_=False, mcp_servers=servers)
+
+    ref = stage.git("for-each-ref", "--format=%(refname)", "refs/relay/wip").strip()
+    ticked = stage.git("log", "--reverse", "--format=%H", "--grep=^Relay-Items: 1.1$", ref).split()[0]
+    assert stage.git("show", f"{ticked}:late.txt") == "late\n"
+    assert not [event for event in stage.seen(Noticed) if "somebody saved" in event.text]
 
 
 def test_a_tool_that_is_missing_stops_the_phase_before_its_first_request(stage):

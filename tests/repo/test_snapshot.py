@@ -353,7 +353,7 @@ def test_a_tracked_file_among_very_many_untracked_ones_is_put_back(box):
 
 
 def test_files_that_come_and_go_all_the_time_stop_no_snapshot(box):
-    """A watcher in the background of a session makes and removes files as fast as it can."""
+    """A watcher beside a session makes and removes files as fast as it can."""
     box.write("src/app.py", "edited\n")
     loop = "i=0; while :; do i=$((i+1)); echo x > j$((i % 7)); rm -f j$(((i + 3) % 7)); done"
     watcher = subprocess.Popen(["bash", "-c", loop], cwd=box.root)
@@ -367,7 +367,7 @@ def test_files_that_come_and_go_all_the_time_stop_no_snapshot(box):
 
 
 def test_a_link_in_a_file_s_place_is_not_followed_into_the_repository(box, tmp_path):
-    """What a command in the background puts there between look and read would be the user's key, for all to see."""
+    """What another program puts there between look and read would be the user's key, for all to see."""
     (tmp_path / "key").write_bytes(b"SECRET\n")
     (tmp_path / "home").mkdir()
     (tmp_path / "home/key").write_bytes(b"SECRET TOO\n")

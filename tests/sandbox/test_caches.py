@@ -51,7 +51,7 @@ def test_no_command_leaves_anything_in_a_cache(place, cache, level):
 
 @pytest.mark.usefixtures("cache")
 def test_a_tool_reads_its_cache_and_writes_over_it_until_its_command_ends(place):
-    """Two commands at once, as in the background, have a layer each."""
+    """Each command has a layer of its own."""
     with place.open(Level.WORKSPACE_WRITE) as box:
         said = box.sh("cat $UV_CACHE_DIR/file && echo new > $UV_CACHE_DIR/deep/file && cat $UV_CACHE_DIR/deep/file")
         again = box.sh("cat $UV_CACHE_DIR/deep/file; ls $UV_CACHE_DIR")

@@ -55,7 +55,7 @@ class World:
     def play(self, *advances: Advance, **settings: object) -> AttemptResult:
         """Run an attempt whose session does this."""
         runner = ScriptedRunner([list(advances)], told=self.told, specs=self.specs)
-        tools = Toolbox(specs=(), run=self.run_tool, stop=lambda: self.happened.append("stop"), is_busy=lambda: False)
+        tools = Toolbox(specs=(), run=self.run_tool, stop=lambda: self.happened.append("stop"))
         parts = AttemptParts(system="", notes=self.notes, toolbox=tools, keeper=self, commit=self.commit)
         return Attempt(make_handover(), parts, make_sessions(runner, [], **settings), self.interrupts).run()
 

@@ -6,6 +6,7 @@ import sys
 import threading
 import time
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -20,7 +21,7 @@ from relay.tools.toolbox import Toolbox
 
 FAKE = Path(__file__).with_name("fake_server.py")
 QUERY = {"name": "query", "description": "Ask", "inputSchema": {"type": "object", "properties": {}}}
-NONE = Toolbox(specs=(), run=lambda _: ToolResult(text=""), stop=lambda: None, is_busy=lambda: False)
+NONE = Toolbox(specs=(), run=lambda _: ToolResult(text=""))
 
 
 @pytest.fixture
@@ -248,6 +249,16 @@ def test_what_the_api_refuses_is_offered_without_it_and_once(workspace):
     assert [dict(spec.input_schema) for spec in toolbox.specs] == [{"type": "object", "properties": {"ok": {}}}]
 
 
+def test_no_program_runs_where_it_could_make_a_file_that_git_s_configuration_includes(workspace):
+    """Made between relay's look at the configuration and git's own, it would decide what git runs."""
+    served, _ = serve_one(replace(workspace, configuration=("../later/team.inc",)), program("good"))
+    assert served.missing == (
+        "Tools: db: git's configuration includes ../later/team.inc, which is no plain file: no server may run",
+    )
+    served, _ = serve_one(replace(workspace, configuration=("src/a.py",)), program("good"))
+    assert served.missing == ()
+
+
 def test_an_address_whose_pages_never_end_is_left_out_in_time():
     with address(lambda _: (200, "application/json", {"nextCursor": "x"})) as (url, _):
         server = ToolServer("db", ServerSettings(url=url), lambda: AddressLink(url, {}, lambda: False), ())
@@ -282,8 +293,11 @@ def test_an_address_that_answers_a_byte_at_a_time_ends_with_the_time_or_the_run(
 
 
 @contextmanager
-def address(answers):
-    """Answer each request in turn; yields the address, and what was asked with which headers."""
+def address(answers, *, is_strict=False):
+    """Answer each request in turn; yields the address, and what was asked with which headers.
+
+    A strict server refuses a request that does not name the version of the protocol, as the specification lets it.
+    """
     seen = []
 
     class Handler(BaseHTTPRequestHandler):
@@ -292,6 +306,8 @@ def address(answers):
             names = ("Authorization", "Mcp-Session-Id", "MCP-Protocol-Version")
             seen.append((body["method"], *map(self.headers.get, names)))
             code, kind, result = answers(body)
+            if is_strict and body["method"] != "initialize" and not self.headers["MCP-Protocol-Version"]:
+                code = 400
             data = json.dumps({"jsonrpc": "2.0", "id": body.get("id"), "result": result}).encode()
             if kind == "text/event-stream":
                 data = b": hello\n\nevent: message\ndata: {}\n\ndata: " + data + b"\n\n"
@@ -338,13 +354,13 @@ def test_an_address_answers_in_json_or_as_a_stream(workspace, kind):
     [("2025-03-26", "2025-03-26"), ("2025-06-18", "2025-06-18"), (None, "2025-06-18"), ("1\r\nX: y", "2025-06-18")],
 )
 def test_each_request_after_initialize_names_the_protocol_version_that_the_server_chose(workspace, chosen, sent):
-    """MCP 2025-06-18, Streamable HTTP: a server may refuse a request without it; a call begins a session anew."""
+    """MCP 2025-06-18, Streamable HTTP: a strict server answers 400 without it; a call begins a session anew."""
 
     def answers(body):
         code, kind, result = answer("application/json")(body)
         return code, kind, {"protocolVersion": chosen} if body["method"] == "initialize" and chosen else result
 
-    with address(answers) as (url, seen):
+    with address(answers, is_strict=True) as (url, seen):
         _, toolbox = serve_one(workspace, ServerSettings(url=url))
         assert not call(toolbox).is_error
         toolbox.stop()

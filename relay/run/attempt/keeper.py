@@ -202,7 +202,7 @@ class Keeper:
 
     Args:
         notes: The notes of the session's tools; read after each call.
-        is_busy: Whether a command runs in the background, which may change files between calls.
+        is_busy: Whether a tool server runs, which may change files between calls.
     """
 
     def __init__(
@@ -216,7 +216,7 @@ class Keeper:
         self._begun = handover.pending
         stamp = Stamp(phase=handover.phase_id, session=handover.attempt.session_id)
         self._claims = ClaimWatch(ctx.files, notes, stamp)
-        self._was_busy = self._has_looked = False
+        self._has_looked = False
         self._foreign: dict[str, FileState] = {}
         """Files that somebody else changed, as they were then; a file leaves when a tool writes it."""
         self._told: set[str] = set()
@@ -248,8 +248,7 @@ class Keeper:
                 self._look_at_all(last)
             else:
                 self._keep(find())
-            if not self._is_shared():
-                self._on_disk = self._read_own()  # no command has run since: a change is the user's edit
+            self._on_disk = self._read_own()  # no command has run since: a change is the user's edit
 
         return keep
 
@@ -296,9 +295,9 @@ class Keeper:
         return self._claims.keep_found(records)
 
     def _find_doubts(self, call: ToolCall, result: ToolResult) -> str:
-        """Return a message about claims that a call, or before a tick a command in the background, put in doubt."""
+        """Return a message about claims that a call, or a tool server between calls, put in doubt."""
         paths = result.changed_paths
-        return self._claims.find_doubts(None if self._is_shared() or call.name == "tick" else paths)
+        return self._claims.find_doubts(None if self._is_busy() or call.name == "tick" else paths)
 
     def _find_outdated(self, *, files: bool) -> str:
         """Return a message about later items that the phase made wrong, each name once."""
@@ -330,7 +329,6 @@ class Keeper:
             trailers: Further trailers.
         """
         self.attempt = save_wip(self._ctx.repo, self.attempt, self._make_record(paths, handoff_note, trailers))
-        self._was_busy = self._is_busy()
 
     def _make_record(
         self, paths: tuple[str, ...] | None = None, handoff_note: str = "", trailers: tuple[tuple[str, str], ...] = ()
@@ -352,14 +350,10 @@ class Keeper:
         found = render_evidence((texts.get(item, ""), words[:EVIDENCE_CHARS]) for item, words in clean)
         return tuple(mark for mark in found if mark not in self.attempt.carried)
 
-    def _is_shared(self) -> bool:
-        """Return whether a command in the background may have changed files since the last checkpoint."""
-        return self._was_busy or self._is_busy()
-
     def _tell(self, found: tuple[str, ...]) -> None:
         """Report files that somebody saves while the session works, each once; deleted files cannot be lost."""
         there = [path for path in found if path not in self._told and take_look(self._ctx.repo.root, path)]
-        if there and not self._is_shared():
+        if there and not self._is_busy():
             self._told.update(there)
             words = f"somebody saved {list_paths(there)} while the session worked"
             self._ctx.observe(Noticed(text=f"{words}; each version is kept under {self.attempt.wip_ref}"))
