@@ -26,18 +26,19 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
-from typing import IO, Any, cast
+from typing import Any
 
 from processes import git, make_environ, make_repository
 
+from relay.base.jsonrpc import Answered, Question, Wire
 from relay.rehearsal.script import parse_script
 from relay.rehearsal.server import serve
 from relay.runners.agents.acp import has_mode, make_initialize, make_prompt
 from relay.runners.agents.gateway import HeldRequest, Route, open_gateway
 from relay.runners.agents.profiles import PROFILES, Profile, fill, get_installed, make_home
 from relay.runners.messages.endpoint import open_client
-from relay.sandbox.child import Answered, Question, Wire
 from relay.sandbox.supervisor import find_descendants
 from relay.session.prices import cost_usd, find_price
 from relay.session.usage import Usage
@@ -186,24 +187,6 @@ def run_job(agent: Agent, path: str, *, under_relay: bool) -> Run:
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Child:
-    """The agent's process, for a `Wire`."""
-
-    process: "subprocess.Popen[bytes]"
-
-    @property
-    def output(self) -> IO[bytes]:
-        assert self.process.stdout
-        return self.process.stdout
-
-    def send(self, data: bytes) -> bool:
-        assert self.process.stdin
-        self.process.stdin.write(data)
-        self.process.stdin.flush()
-        return True
-
-
 def leave_tools_out(profile: Profile) -> Profile:
     """Return how an agent is started without relay's tools, which there are none of."""
     words = list(profile.arguments)
@@ -239,7 +222,9 @@ def work_bare(agent: Agent, root: Path, prompts: list[str]) -> None:
 def talk(process: "subprocess.Popen[bytes]", root: Path, profile: Profile, prompt: str) -> None:
     """Have the agent do one phase, and end it."""
     inbox: queue.SimpleQueue[Any] = queue.SimpleQueue()
-    wire = Wire(cast("Any", _Child(process=process)), inbox.put)
+    assert process.stdin
+    assert process.stdout
+    wire = Wire(process.stdout, partial(os.write, process.stdin.fileno()), inbox.put)
 
     def ask(method: str, params: dict[str, Any]) -> Any:
         number = wire.ask(method, params)

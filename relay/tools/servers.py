@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from relay.base.errors import SandboxError
+from relay.base.jsonrpc import MAX_LINE_BYTES, Answered, Gone, Incoming, Intake, Question, Wire, parse_incoming
 from relay.base.tree import read_start
 from relay.base.values import dataclass
 from relay.base.words import count, list_some, render_output
@@ -34,18 +35,7 @@ from relay.config.news import fill_variables
 from relay.config.servers import REPOSITORY, ServerSettings
 from relay.git.command import clean_path
 from relay.git.hooks import HEAD_BYTES, parse_programs
-from relay.sandbox.child import (
-    MAX_LINE_BYTES,
-    Answered,
-    Child,
-    Gone,
-    Incoming,
-    Intake,
-    Question,
-    Wire,
-    parse_incoming,
-    start_child,
-)
+from relay.sandbox.child import Child, start_child
 from relay.sandbox.run import open_sandbox
 from relay.sandbox.toolchains import LOCATIONS, find_hosts, find_package
 from relay.session.usage import estimate_tokens
@@ -102,7 +92,7 @@ class ProgramLink:
         self._child, self._should_stop = child, should_stop
         self._advise, self._leave = advise, leave
         self._heard: Intake[Incoming | Gone] = Intake()
-        self._wire = Wire(child, self._heard.put, skips_long=False)
+        self._wire = Wire(child.output, child.send, self._heard.put, skips_long=False)
 
     def ask(self, method: str, params: dict[str, Any], until: float) -> Mapping[str, Any]:
         """Wait for the answer; meanwhile answer a ping of the program, and refuse its other requests."""

@@ -8,19 +8,21 @@ import socket
 import subprocess
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from relay.base.interrupts import Interrupts, Urgency
+from relay.base.jsonrpc import MAX_LINE_BYTES, MAX_PARTS, MOST_WAITING, Intake, Wire, parse_incoming
 from relay.runners.agents.account import Account
 from relay.runners.agents.acp import MOST_CHARS, MOST_TOOLS, AgentActivity, Text, ToolUpdate
 from relay.runners.agents.dialects import MESSAGES, ModelRequest
 from relay.runners.agents.gateway import HeldRequest, Passed
 from relay.runners.agents.session import AgentContext, AgentProcess, AgentSession, Inbox
 from relay.runners.base import Callbacks, ModelInfo, SessionSpec
-from relay.sandbox.child import MAX_LINE_BYTES, MAX_PARTS, MOST_WAITING, Child, Intake, Wire, parse_incoming
+from relay.sandbox.child import Child
 from relay.sandbox.process import Launch, Started
 from relay.session.events import Noticed, TextShown
 from relay.session.gauge import parse_reset_at
@@ -120,8 +122,9 @@ def enter(tmp_path):
             check_budget=check,
         )  # fmt: skip
         model = ModelInfo(id="m", window_tokens=200_000, max_output_tokens=8_000, rehearsed=False, source="")
+        wire = partial(Wire, child.output, child.send, inbox.put)
         context = AgentContext(
-            start=lambda _most: AgentProcess(child=child, wire=Wire(child, inbox.put), cwd=tmp_path, servers=()),
+            start=lambda _most: AgentProcess(child=child, wire=wire(), cwd=tmp_path, servers=()),
             note_version=lambda _: None, observe=told.append, interrupts=interrupts, stop_s=120.0, idle_s=600.0,
             clock=Leaping(by_s), root=tmp_path, inbox=inbox, mark="mark",
         )  # fmt: skip
@@ -183,7 +186,7 @@ def test_what_is_not_taken_is_not_read():
     line = tell({**CHUNK, "content": {"type": "text", "text": "x" * 1_000_000}})
     inbox: Intake[Any] = Intake()
     peer: Any = type("Peer", (), {"output": Endless(line), "send": lambda *_: True})()
-    Wire(peer, inbox.put)
+    Wire(peer.output, peer.send, inbox.put)
 
     for taken in range(20):
         wait_until(lambda: len(inbox) == MOST_WAITING)

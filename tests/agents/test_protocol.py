@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from relay.base.jsonrpc import Answered, Notification, Question, parse_incoming, split_lines
 from relay.runners.agents.acp import (
     AgentActivity,
     Text,
@@ -19,7 +20,6 @@ from relay.runners.agents.acp import (
     read_update,
     takes_system,
 )
-from relay.sandbox.child import Answered, Notification, Question, parse_incoming, split_lines
 from relay.session.events import TextShown, ToolFinished, ToolStarted
 
 OWN = ("tick", "record", "amend", "hand_off", "defer", "block", "ask", "submit_plan")

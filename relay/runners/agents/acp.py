@@ -21,10 +21,10 @@ from dataclasses import field, replace
 from pathlib import Path
 from typing import Any
 
+from relay.base.jsonrpc import MAX_LINE_BYTES, Question, dig, parse_incoming, render_answer, split_lines
 from relay.base.values import dataclass
 from relay.base.words import count
 from relay.runners.base import ToolLog, render_summary
-from relay.sandbox.child import MAX_LINE_BYTES, Question, dig, parse_incoming, render_answer, split_lines
 from relay.sandbox.openings import listen
 from relay.session.events import Noticed, Observe, TextShown, ToolStarted
 from relay.session.usage import Usage

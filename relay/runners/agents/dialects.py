@@ -16,9 +16,9 @@ from dataclasses import asdict, field
 from typing import Any
 from urllib.parse import unquote
 
+from relay.base.jsonrpc import dig
 from relay.base.values import dataclass
 from relay.runners.messages.answers import name_stop_reason, parse_api_usage
-from relay.sandbox.child import dig
 from relay.session.usage import Usage
 
 

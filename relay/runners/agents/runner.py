@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from relay.base.errors import RunnerError
+from relay.base.jsonrpc import Answered, Intake, Notification, Wire
 from relay.base.values import dataclass
 from relay.config.model import ModelSettings
 from relay.config.sources import show_user_file
@@ -52,7 +53,7 @@ from relay.runners.base import ModelInfo, SessionSpec, Surroundings
 from relay.runners.messages.api import settle_limits
 from relay.runners.messages.conversation import ApiRunner
 from relay.runners.messages.endpoint import ANTHROPIC, Way, find_own_secrets, open_client
-from relay.sandbox.child import Answered, Intake, Notification, Wire, start_child
+from relay.sandbox.child import start_child
 from relay.sandbox.openings import MOST, Inquiries, Inquiry, serve_openings
 from relay.sandbox.policy import Level, Opening
 from relay.sandbox.run import Sandbox, open_sandbox
@@ -326,4 +327,5 @@ class AgentRunner:
         )
         stack.callback(child.end)
         servers = ({"name": "relay", "env": [], **server},) if self.profile.takes_server else ()
-        return AgentProcess(child=child, wire=Wire(child, inbox.put), cwd=sandbox.policy.root, servers=servers)
+        wire = Wire(child.output, child.send, inbox.put)
+        return AgentProcess(child=child, wire=wire, cwd=sandbox.policy.root, servers=servers)

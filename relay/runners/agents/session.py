@@ -16,6 +16,7 @@ from typing import Any
 
 from relay.base.errors import SandboxError
 from relay.base.interrupts import Interrupts
+from relay.base.jsonrpc import Answered, Gone, Incoming, Intake, Notification, Question, Wire
 from relay.base.values import dataclass
 from relay.base.words import render_span
 from relay.runners.agents.account import Account, count_most_tokens
@@ -35,7 +36,7 @@ from relay.runners.agents.acp import (
 from relay.runners.agents.gateway import HeldRequest, Passed, RejectedRequest
 from relay.runners.agents.profiles import Profile
 from relay.runners.base import LineNotices, LoopDetector, SessionSpec, show_crossing
-from relay.sandbox.child import Answered, Child, Gone, Incoming, Intake, Notification, Question, Wire
+from relay.sandbox.child import Child
 from relay.session.events import Noticed, Observe
 from relay.session.gauge import Zone
 from relay.session.values import SessionEnd, SessionOutcome, ToolCall, ToolResult
