@@ -5,7 +5,6 @@ import json
 import os
 import sys
 import threading
-import time
 from pathlib import Path
 
 KIND = sys.argv[1]
@@ -50,8 +49,9 @@ def list_tools(params):
 
 def write_late(path, after):
     """Write once another file is there, long after the call."""
+    never = threading.Event()
     while not after.exists():
-        time.sleep(0.02)
+        never.wait(0.02)
     path.write_text("late\n")
 
 
