@@ -23,11 +23,10 @@ from typing import Any
 
 from processes import git
 
-from relay.insight.telemetry.tape import list_tapes, read_tape
 from relay.session.recall import Recall
-from relay.session.tape import TapedSession
 from relay.session.usage import estimate_tokens
 from relay.tools.workspace import OUTPUT_CAP_TOKENS, cut_middle
+from tests.tapes import Taped, find_tapes, read_tape
 
 HERE = Path(__file__).resolve().parent
 CAPS = (250, 500, 1_000, 2_000, 4_000, 6_000)
@@ -45,10 +44,10 @@ class Result:
     """Inputs of the calls behind it."""
 
 
-def list_results(taped: TapedSession) -> Iterator[Result]:
+def list_results(taped: list[Taped]) -> Iterator[Result]:
     """Yield the results of a session of the Messages API; the last request holds all of them."""
-    counts = [len(exchange.body.get("messages", ())) for exchange in taped.exchanges]
-    messages = taped.exchanges[-1].body.get("messages", ()) if taped.exchanges else ()
+    counts = [len(exchange.body.get("messages", ())) for exchange in taped]
+    messages = taped[-1].body.get("messages", ()) if taped else ()
     blocks = [
         (at, block)
         for at, message in enumerate(messages)
@@ -130,7 +129,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as place:
         own = [] if options.repositories else play_own(Path(place).resolve())
         roots = [root.resolve() for root in options.repositories] or own
-        tapes = [taped for root in roots for entry in list_tapes(root) if (taped := read_tape(root, entry.session_id))]
+        tapes = [read_tape(path) for root in roots for path in find_tapes(root)]
     results = [result for taped in tapes for result in list_results(taped)]
     what = "the demo and the job of `peers.py`" if own else f"{len(roots)} repositories"
     report = render_report(results, len(tapes), [int(cap) for cap in options.caps.split(",")], what)

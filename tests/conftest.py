@@ -333,7 +333,7 @@ class Stage:
     def _open(self, kind: SessionKind, script: str, *, dirty: bool, flags: dict[str, object]) -> Iterator[RunContext]:
         with serve(parse_script(script)) as self.server:
             environ = {"ANTHROPIC_API_KEY": "k", "ANTHROPIC_BASE_URL": self.server.base_url}
-            # Nobody looks at what is kept for `relay replay` but its own tests, and all of it is searched for secrets.
+            # Nobody looks at the history but its own tests, and all of it is searched for secrets.
             with self.enter(kind, dirty=dirty, flags={"history": False, **flags}, environ=environ) as ctx:
                 yield ctx
 

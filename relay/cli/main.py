@@ -30,7 +30,6 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         "stats": ("stats", "Show how phases went, by month, model and runner."),
         "ledger": ("ledger", "Show what sessions recorded, and whether it still holds."),
         "inspect": ("inspect", "Analyse a transcript of Claude Code, Codex or OpenCode."),
-        "replay": ("inspect:replay_command", "Replay a recorded session, without paying."),
         "tune": ("report:tune_command", "Compare reset lines by this repository's logs."),
         "compare": ("compare", "Try several ways to work through a plan, and compare what they came to."),
     },
@@ -57,6 +56,7 @@ GONE = {
     "gc": "relay doctor --gc",
     "notify": "relay doctor --notify",
     "pause": "relay stop, which loses nothing; relay run goes on",
+    "replay": "the requests and answers of each session are in .relay/history/",
     "resume": "relay run",
     "sandbox": "relay shell; relay doctor --sandbox lists what it sees",
 }

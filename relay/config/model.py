@@ -176,8 +176,8 @@ class Settings:
     """Reset lines to compare, ``{reset_at = ["60k", "100k", "none"]}``: each phase gets one line by a hash of its text,
     and `relay tune` compares the outcomes."""
     history: bool = True
-    """Whether `.relay/history/` keeps the requests and answers of each session for 30 days, without secrets, for `relay
-    replay`. A repository may only switch it off."""
+    """Whether `.relay/history/` keeps the requests and answers of each session for 30 days, without secrets. A
+    repository may only switch it off."""
     ablate: tuple[str, ...] = ()
     """Features of relay to switch off in this run, to measure what each is worth; name each once."""
     prices: tuple[Price, ...] = ()

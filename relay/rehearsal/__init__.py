@@ -13,6 +13,6 @@ name ends in "(rehearsed)". Everything above the server is real: SDK, sockets, g
     other_apis.py   Responses, Chat Completions and Gemini; the request's path chooses the API
     exchange.py     one request: routes, checks, the answer; bytes on the connection, and the faults that happen there
     connection.py   HTTP on the standard library's server: a thread per connection
-    server.py       the server from a script; a server that replays a recorded tape
+    server.py       the server from a script
     demo.py         the example project, from a plan to three commits
 """

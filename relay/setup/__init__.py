@@ -15,7 +15,6 @@ Begin with `open.py`, which makes the values that `context.py` names:
 All sessions share:
 
     session.py        drives one session of any kind, and accounts for its cost
-    tape.py           records a session, and replays it
 
 Commands without a run:
 

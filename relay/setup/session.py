@@ -8,7 +8,7 @@ function's result.
 import contextlib
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from dataclasses import replace
+from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from functools import partial
 from typing import Protocol, TypeVar
@@ -18,6 +18,7 @@ from relay.base.values import dataclass
 from relay.config import Settings
 from relay.config.model import OWN_LOOP
 from relay.git.repository import Repo
+from relay.insight.telemetry.tape import FileTape
 from relay.plan.model import Phase
 from relay.prompts.texts import PartLimit, measure_prompt
 from relay.runners.base import Callbacks, ModelInfo, Runner, Session, SessionSpec
@@ -35,9 +36,9 @@ from relay.session.events import (
 from relay.session.gauge import open_gauge, parse_reset_line
 from relay.session.prices import Budget, Price, find_price
 from relay.session.spend import Meter, Pace
+from relay.session.tape import VERSION, Note
 from relay.session.usage import Spent
-from relay.session.values import SessionEnd, ToolCall, ToolResult, ToolSpec
-from relay.setup.tape import OpenTape, TapedConversation, begin_tape
+from relay.session.values import SessionEnd, SessionOutcome, ToolCall, ToolResult, ToolSpec
 from relay.store.attempts import note_spent, read_attempt
 from relay.store.branches import find_attempt_commit, is_of_another_plan
 from relay.store.plan_state import read_plan_cost
@@ -118,8 +119,8 @@ class Sessions:
     """Confines the commands of sessions; None if no runner starts programs of its own."""
     limits: Limits | None = None
     """Limits of those commands."""
-    open_tape: OpenTape | None = None
-    """Opens the history of a session; None if none is kept."""
+    open_tape: Callable[[str], FileTape] | None = None
+    """Opens the history of a session, by its id; None if none is kept."""
     handed: tuple[str, ...] = ()
     """Secrets that only gates and tool servers get; they are removed from all text for a model."""
     said_model: str = ""
@@ -240,9 +241,35 @@ class Sessions:
                 inside=self.inside,
             )
             if self.open_tape is not None:
-                spec = begin_tape(stack, self.open_tape, spec, self.model, "" if name == OWN_LOOP else name)
-            session = stack.enter_context(runner.open_session(spec))
-            return drive(TapedConversation(session, spec.keep, spec.hide))
+                tape = stack.enter_context(contextlib.closing(self.open_tape(spec.session_id)))
+                tape.keep(_describe_session(spec, self.model, "" if name == OWN_LOOP else name))
+                spec = replace(spec, keep=tape.keep)
+            return drive(_HidingSession(session=stack.enter_context(runner.open_session(spec)), hide=hide))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _HidingSession:
+    """A session whose messages hold no secret that only gates and tool servers get."""
+
+    session: Session
+    hide: Callable[[str], str]
+
+    def advance(self, message: str) -> SessionOutcome:
+        return self.session.advance(self.hide(message))
+
+
+def _describe_session(spec: SessionSpec, model: ModelInfo, agent: str) -> Note:
+    """Return the first note of a tape; `agent` is empty for relay's own loop."""
+    names = ("session_id", "model", "system", "max_output_tokens", "max_turns", "effort", "cached", "cache_ttl")
+    return {
+        "kind": "session",
+        "v": VERSION,
+        "model_info": asdict(model),
+        **{name: getattr(spec, name) for name in names},
+        "tools": [asdict(tool) for tool in spec.tools],
+        "reset_at": spec.reset_at.text,
+        **({"runner": agent} if agent else {}),
+    }
 
 
 def find_price_now(settings: Settings, model: str) -> Price | None:

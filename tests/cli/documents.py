@@ -488,46 +488,6 @@ class CompareDocument(TypedDict):
     differences: list[ComparedArms]
 
 
-class KeptSession(TypedDict):
-    """A recorded session."""
-
-    session: str
-    written: float
-    """Time of the last write."""
-    bytes: int
-
-
-class ReplayListDocument(TypedDict):
-    """The recorded sessions, newest first."""
-
-    version: int
-    sessions: list[KeptSession]
-
-
-class ReplayedRequest(TypedDict):
-    """A request of a replayed session."""
-
-    number: int
-    same: bool
-    differs_at: str
-    """Where the request differs from the record; empty if it does not."""
-    made_differs_at: str
-    """Where relay's reading of the answer differs from the record; empty if it does not."""
-
-
-class ReplayDocument(TypedDict):
-    """A replayed session."""
-
-    version: int
-    session: str
-    same: bool
-    requests: list[ReplayedRequest]
-    beyond: int
-    """Requests that the record does not have."""
-    end: str
-    detail: str
-
-
 class StatsDocument(TypedDict):
     """How phases went."""
 
@@ -574,9 +534,7 @@ DOCUMENTS: dict[str, Any] = {
     "relay ledger add, retract, confirm, nogood": LedgerWrittenDocument,
     "relay tune": TuneDocument,
     "relay compare": CompareDocument,
-    "relay replay": ReplayDocument,
     "relay stats": StatsDocument,
-    "relay replay --list": ReplayListDocument,
     "relay doctor --sandbox": Inventory,
     "any command that ends with 1": ErrorDocument,
 }

@@ -29,6 +29,7 @@ from relay.session.usage import Usage, estimate_tokens
 from relay.store.staleness import find_stale_claims
 from tests.resume.test_signals import Running
 from tests.resume.test_spend import count_billed, read_recorded
+from tests.tapes import find_tapes, read_notes, read_tape
 
 PLAN = """\
 # Greetings
@@ -132,12 +133,7 @@ def test_a_session_asks_another_one_and_gets_claims_that_the_ledger_keeps(app):
     assert 'no gain; ablate = ["explore"] switches it off' in app.relay("tune").stdout
     report = app.relay("report", "--text").stdout
     assert "explorers, which answered 1 question" in report
-    # Both tapes can be played again.
-    tapes = sorted(path.stem for path in (app.root / ".relay/history").iterdir())
-    assert len(tapes) == 2
-    for name in tapes:
-        played = app.relay("replay", name)
-        assert played.returncode == 0, played.stdout + played.stderr
+    assert len(find_tapes(app.root)) == 2
     app.write("app/greet.py", "def greet(name):\n    return f'good day {name}'\n")
     ledger = read_ledger(app)
     assert judge(ledger, find_stale_claims(open_repo(app.root), ledger))[claim.id].status is ClaimStatus.STALE
@@ -151,16 +147,20 @@ def run_asking(app, *explorer, asks=None, **flags):
     if not any(one.estimated for one in answers):
         assert app.commits()[0].cost_usd == pytest.approx(count_billed(app.server), abs=1e-6)
     assert app.commits()[0].usage == sum((one.usage for one in answers), Usage())
-    outer, *_ = read_tapes(app)
-    result = next(note for note in outer if note["kind"] == "tool")
-    return result["text"], result["is_error"]
+    result = list_results(list_tapes(app)[0])[0]
+    return result["content"], result.get("is_error", False)
 
 
-def read_tapes(app):
-    """Return the notes of all sessions, the outer one's first."""
+def list_tapes(app):
+    """Return the histories of all sessions, the outer one's first."""
     (started,) = app.seen(SessionStarted)
-    paths = sorted((app.root / ".relay/history").iterdir(), key=lambda path: path.stem != started.session_id)
-    return [[json.loads(line) for line in path.read_text().splitlines()] for path in paths]
+    return sorted(find_tapes(app.root), key=lambda path: path.stem != started.session_id)
+
+
+def list_results(tape):
+    """Return the tool results that a session's model was given."""
+    blocks = [block for message in read_tape(tape)[-1].body["messages"] for block in message["content"]]
+    return [block for block in blocks if isinstance(block, dict) and block["type"] == "tool_result"]
 
 
 FAULT = {"kind": "status", "status": 401}
@@ -215,9 +215,9 @@ def test_nobody_is_said_to_be_asked_of_findings_of_one_file(app):
 def test_an_explorer_has_no_explorer(app):
     run_asking(app, [call(), answer(CLAIM)])
 
-    _, inner = read_tapes(app)
-    assert [tool["name"] for tool in inner[0]["tools"]] == ["read", "search", "list", "bash", "answer"]
-    assert "There is no tool 'explore'" in next(note["text"] for note in inner if note["kind"] == "tool")
+    _, inner = list_tapes(app)
+    assert [tool["name"] for tool in read_notes(inner)[0]["tools"]] == ["read", "search", "list", "bash", "answer"]
+    assert "There is no tool 'explore'" in list_results(inner)[0]["content"]
 
 
 def test_it_is_told_before_its_last_request(app):
@@ -363,7 +363,7 @@ def test_only_a_phase_of_many_files_is_offered_it(app, item, flags, is_offered):
     app.commit()
     app.run(json.dumps({"sessions": [{"turns": END}]}), history=True, **flags)
 
-    names = [tool["name"] for tool in read_tapes(app)[0][0]["tools"]]
+    names = [tool["name"] for tool in read_notes(list_tapes(app)[0])[0]["tools"]]
     assert ("explore" in names) == is_offered
 
 

@@ -1,4 +1,4 @@
-"""Notes of a session become a tape, whatever they hold."""
+"""Notes of a session, whatever they hold."""
 
 import json
 from typing import Any
@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from relay.insight.telemetry.tape import redact_stream
-from relay.session.tape import Note, find_difference, join_notes, render_wire, seal_content, shorten_request
+from relay.session.tape import shorten_request
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers(-9, 9) | st.text(max_size=3),
@@ -20,69 +20,12 @@ JSON = st.recursive(
 @given(st.lists(st.lists(JSON, max_size=4), max_size=5))
 def test_requests_come_back_as_they_were_sent(requests: list[list[Any]]) -> None:
     """Only what is new is written, also where the past of a conversation has changed."""
-    notes: list[Note] = [{"kind": "session"}]
     before: list[Any] = []
     for messages in requests:
-        notes.append(shorten_request({"model": "m", "messages": messages, "stream": True}, before))
-        before = messages
-    taped = join_notes(notes)
-    assert taped
-    assert [exchange.body["messages"] for exchange in taped.exchanges] == requests
-    assert all(list(exchange.body) == ["model", "messages", "stream"] for exchange in taped.exchanges)
-
-
-def test_a_whole_tape() -> None:
-    taped = join_notes([
-        {"kind": "session", "v": 1},
-        {"kind": "answer", "status": 200},
-        {"kind": "say", "text": "go"},
-        {"kind": "request", "same": 0, "body": {"messages": ["a"]}},
-        {"kind": "answer", "status": 200, "headers": {"x": 1}, "body": "ok\udc80", "cut": False},
-        {"kind": "made", "stop_reason": "end_turn"},
-        {"kind": "request", "same": 1, "body": {"messages": []}},
-        {"kind": "answer", "status": 500, "headers": None},
-        {"kind": "request", "body": 5},
-        {"kind": "tool", "id": "t", "text": "x"},
-        {"kind": "notice", "n": 1, "text": "soft"},
-        {"kind": "strange"},
-        {"kind": "full"},
-    ])  # fmt: skip
-    assert taped
-    one, two = taped.exchanges
-    assert (one.answer.body, one.answer.headers, one.made) == (b"ok\x80", {"x": "1"}, {"stop_reason": "end_turn"})
-    assert (two.body, two.answer.status, two.made) == ({"messages": ["a"]}, 500, {})
-    assert (taped.said, list(taped.tools), taped.replies["notice"], taped.is_whole) == (
-        ("go",),
-        ["t"],
-        {1: "soft"},
-        False,
-    )
-    assert join_notes([]) is None
-    assert join_notes([{"kind": "say"}]) is None
-
-
-@pytest.mark.parametrize(
-    ("one", "other", "where"),
-    [
-        ({"a": [1, {"b": 2}]}, {"a": [1, {"b": 3}]}, "a[1].b"),
-        ({"a": 1}, {"a": 1, "c": 2}, "c"),
-        ({"a": 1, "c": 2}, {"a": 1}, "c"),
-        ([1], [1, 2], "[1]"),
-        (1, True, "the whole"),
-        ({"a": [1, {"b": 2}]}, {"a": [1, {"b": 2}]}, ""),
-        ({}, [], "the whole"),
-    ],
-)
-def test_where_two_bodies_differ(one: Any, other: Any, where: str) -> None:
-    assert find_difference(one, other) == where
-
-
-@given(JSON, JSON)
-def test_a_difference_is_found_where_there_is_one(one: Any, other: Any) -> None:
-    same = render_wire({"x": one}) == render_wire({"x": other})
-    assert find_difference(one, one) == ""
-    if same:
-        assert find_difference(one, other) == ""
+        note = shorten_request({"model": "m", "messages": messages, "stream": True}, before)
+        assert list(note["body"]) == ["model", "messages", "stream"]
+        before = [*before[: note["same"]], *note["body"]["messages"]]
+        assert before == messages
 
 
 @given(st.lists(st.text(st.characters(codec="utf-8", exclude_characters="\n\r"), max_size=4), min_size=1, max_size=6))
@@ -104,13 +47,6 @@ def test_a_secret_in_pieces_is_left_out_and_the_rest_of_a_stream_is_untouched(pi
     left = redact_stream(stream([*pieces, *cut]) + "data: {_delta", lambda text: text.replace("secret!", "*"))
     said = [json.loads(line[6:]) for line in left.split("\n") if line.startswith("data: {") and line.endswith("}")]
     assert "".join(e["delta"]["text"] for e in said if e.get("index") == 0) == "".join(pieces) + "*"
-
-
-def test_a_digest_stands_for_content() -> None:
-    sealed = seal_content({"kind": "made", "content": ["secret"]}, lambda text: text.replace("secret", "*"))
-    assert sealed == seal_content({"kind": "made", "content": ["*"]})
-    assert list(sealed) == ["kind", "content_sha256"]
-    assert seal_content({"kind": "say"}) == {"kind": "say"}
 
 
 @pytest.mark.parametrize(

@@ -6,24 +6,20 @@ a failure to write ends the tape.
 
 import json
 import os
-import stat
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from threading import RLock
-from typing import Any, BinaryIO
+from typing import Any
 
 from relay.base.redaction import redact
-from relay.base.values import dataclass
-from relay.base.walk import open_folder, open_ignored, open_regular
+from relay.base.walk import open_ignored, open_regular
 from relay.insight.telemetry.log import SUFFIX
 from relay.plan.text import STATE_DIR
-from relay.session.tape import Note, TapedSession, find_conversation, join_notes, seal_content, shorten_request
+from relay.session.tape import Note, find_conversation, shorten_request
 
 FOLDER = "history"
 MAX_TAPE_BYTES = 64 * 1024 * 1024
-"""Per session; a longer session is replayed only up to the end of its tape."""
-MAX_NOTE_BYTES = 32 * 1024 * 1024
-"""Longest line that is read."""
+"""Per session."""
 TAPE_AGE_S = 30 * 86_400
 """Age by modification time at which tapes are deleted."""
 _DATA = "data:"
@@ -90,7 +86,7 @@ class FileTape:
     def _render(self, note: Note) -> bytes:
         if note.get("kind") == "answer":
             note = {**note, "body": redact_stream(note["body"], self._clean)}
-        return _encode(self._clean(_dump(seal_content(note, self._clean))))
+        return _encode(self._clean(_dump(note)))
 
     def _write(self, data: bytes) -> None:
         if self._descriptor is None:
@@ -128,57 +124,6 @@ def open_tape(
             return FileTape(open_regular(f"{session_id}{SUFFIX}", folder, flags), secret_values, most_bytes)
     except OSError:
         return FileTape(None, secret_values)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TapeEntry:
-    """A tape on the disk."""
-
-    session_id: str
-    written: float
-    """Modification time; seconds since the epoch."""
-    size_bytes: int
-
-
-def list_tapes(repo_root: Path) -> tuple[TapeEntry, ...]:
-    """Return the tapes, newest first; links and other non-files are skipped."""
-    try:
-        with open_folder(repo_root, (STATE_DIR, FOLDER)) as folder:
-            entries = [
-                TapeEntry(session_id=file.name.removesuffix(SUFFIX), written=state.st_mtime, size_bytes=state.st_size)
-                for file in os.scandir(folder)
-                if file.name.endswith(SUFFIX) and stat.S_ISREG((state := file.stat(follow_symlinks=False)).st_mode)
-            ]
-    except OSError:
-        return ()
-    return tuple(sorted(entries, key=lambda entry: (-entry.written, entry.session_id)))
-
-
-def read_tape(repo_root: Path, session_id: str) -> TapedSession | None:
-    """Read a session's tape; None if there is none, or nothing of it can be read."""
-    try:
-        with open_folder(repo_root, (STATE_DIR, FOLDER)) as folder:
-            descriptor = open_regular(f"{session_id}{SUFFIX}", folder)
-    except (OSError, ValueError):
-        return None
-    with os.fdopen(descriptor, "rb") as stream:
-        try:
-            return join_notes([*_iter_notes(stream)])
-        except (ValueError, TypeError, AttributeError, OverflowError):
-            return None  # relay did not write it
-
-
-def _iter_notes(stream: BinaryIO) -> Iterator[Note]:
-    """Yield notes; torn lines are skipped."""
-    read = 0
-    while read <= MAX_TAPE_BYTES and (line := stream.readline(MAX_NOTE_BYTES)):
-        read += len(line)
-        try:
-            note = json.loads(line)
-        except (ValueError, RecursionError):
-            continue
-        if isinstance(note, dict):
-            yield note
 
 
 def redact_stream(body: str, redact: Callable[[str], str]) -> str:

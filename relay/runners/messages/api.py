@@ -103,7 +103,6 @@ def describe_result(result: Answer | Fault) -> Note:
         "kind": "made",
         "stop_reason": result.stop_reason,
         "usage": asdict(result.usage) if result.usage else None,
-        "content": result.content,
     }
 
 
