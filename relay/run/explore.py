@@ -22,14 +22,14 @@ from relay.session.events import Event, Noticed, Observe, OutputShown, ResponseR
 from relay.session.gauge import LARGEST_RESULT_TOKENS
 from relay.session.prices import Budget, Price, worst_cost_usd
 from relay.session.usage import Spent, Usage, estimate_tokens
-from relay.session.values import SessionKind, ToolSpec
+from relay.session.values import SessionKind, ToolResult, ToolSpec
 from relay.setup.context import RunContext
 from relay.setup.observers import LONGEST_CHARS
 from relay.setup.open import wait_while_paused
 from relay.setup.session import Sessions
 from relay.tools.claims import Record, read_finding, read_question
 from relay.tools.toolbox import ANSWER, EXPLORE
-from relay.tools.workspace import ToolAnswer, Workspace
+from relay.tools.workspace import Workspace
 
 MANY_PATHS = 8
 """A phase whose open items name so many paths, or a folder, is offered an explorer. With fewer paths a session reads
@@ -104,11 +104,11 @@ class Explorer:
     keep: KeepFindings
 
     @property
-    def tool(self) -> tuple[ToolSpec, Callable[[Mapping[str, Any]], ToolAnswer]]:
+    def tool(self) -> tuple[ToolSpec, Callable[[Mapping[str, Any]], ToolResult]]:
         """The tool, and the function that answers a call of it."""
         return EXPLORE, self.take
 
-    def take(self, given: Mapping[str, Any]) -> ToolAnswer:
+    def take(self, given: Mapping[str, Any]) -> ToolResult:
         """Answer a call.
 
         Raises:
@@ -176,7 +176,7 @@ class Explorer:
         )
         return ask(readers, errand, read)
 
-    def _tell(self, records: Sequence[Record]) -> ToolAnswer:
+    def _tell(self, records: Sequence[Record]) -> ToolResult:
         """Keep the claims that fit and name a place; return all that fit."""
         fitting, tokens = [], 0
         for record in records:
@@ -187,7 +187,7 @@ class Explorer:
         lines += [f"not kept, it names no place: {one.claim}" for one in fitting if not one.sources]
         if left := len(records) - len(fitting):
             lines.append(f"({left} more did not fit)")
-        return ToolAnswer(text="\n".join(lines) or "It claims nothing.")
+        return ToolResult(text="\n".join(lines) or "It claims nothing.")
 
 
 def _render(found: Record | Claim) -> str:
@@ -199,8 +199,8 @@ def _measure(record: Record) -> int:
     return estimate_tokens(f"not kept, it names no place: {_render(record)}\n")
 
 
-def _refuse(words: str) -> ToolAnswer:
-    return ToolAnswer(text=f"{words}. Look yourself.", is_error=True)
+def _refuse(words: str) -> ToolResult:
+    return ToolResult(text=f"{words}. Look yourself.", is_error=True)
 
 
 def find_explorer(

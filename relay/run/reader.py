@@ -6,11 +6,11 @@ from typing import Any, TypeVar
 from relay.base.values import dataclass
 from relay.prompts.texts import render_hand_in_notice, render_hand_in_reminder
 from relay.runners.base import Callbacks, Session
-from relay.session.values import SessionEnd, SessionOutcome, ToolSpec
+from relay.session.values import SessionEnd, SessionOutcome, ToolResult, ToolSpec
 from relay.setup.context import RunContext
 from relay.setup.session import Sessions, SessionTask
 from relay.tools.toolbox import build_reader_tools, refuse_secrets
-from relay.tools.workspace import ToolAnswer, Workspace
+from relay.tools.workspace import Workspace
 
 TakenT = TypeVar("TakenT")
 
@@ -79,12 +79,12 @@ def ask(readers: Readers, errand: Errand, read: Callable[[Mapping[str, Any]], Ta
     taken: list[TakenT] = []
     tool = errand.tool
 
-    def take(given: Mapping[str, Any]) -> ToolAnswer:
+    def take(given: Mapping[str, Any]) -> ToolResult:
         try:
             taken.append(read(given))
         except ValueError as error:
-            return ToolAnswer(text=str(error), is_error=True)
-        return ToolAnswer(text="Thank you.", ends_session=True)
+            return ToolResult(text=str(error), is_error=True)
+        return ToolResult(text="Thank you.", ends_session=True)
 
     def drive(session: Session) -> _HandIn:
         outcome = session.advance(errand.message)

@@ -20,8 +20,8 @@ from relay.ledger.model import Kind, Ledger, Source
 from relay.plan.edit import append_items, append_note, append_question, list_notes
 from relay.plan.model import Item, Phase, Plan
 from relay.session.events import QuestionAsked
-from relay.session.values import CLAIM_LINKS
-from relay.tools.workspace import RefusedError, ToolAnswer, Workspace, locate, open_regular, require_readable
+from relay.session.values import CLAIM_LINKS, ToolResult
+from relay.tools.workspace import RefusedError, Workspace, locate, open_regular, require_readable
 
 KeepReplaced = Callable[[str], bool]
 """Called before a tool replaces the file at a path; saves content that nothing else keeps. Returns whether the file
@@ -124,7 +124,7 @@ _KNOWN = "It stands in the plan already; nothing changed."
 _BOX = re.compile(r"\s{0,12}(?:[-*+]|\d{1,9}[.)])\s+\[(.)\]\s+(\S.*)")
 
 
-def run_tick(notes: AttemptNotes, given: Mapping[str, Any]) -> ToolAnswer:
+def run_tick(notes: AttemptNotes, given: Mapping[str, Any]) -> ToolResult:
     """Note the claim that an open item of the phase is finished; the answer names the item.
 
     The last item's tick with the commit's subject ends the turn.
@@ -143,10 +143,10 @@ def run_tick(notes: AttemptNotes, given: Mapping[str, Any]) -> ToolAnswer:
         notes.claims[item.id] = evidence
     notes.subject = given.get("commit", "").strip().removeprefix("Commit:") or notes.subject
     if left := notes.open_ids():
-        return ToolAnswer(text=f"{said}\nStill open: {', '.join(left)}.")
+        return ToolResult(text=f"{said}\nStill open: {', '.join(left)}.")
     if notes.subject:
-        return ToolAnswer(text=f"{said}\nrelay runs the checks.", ends_turn=True)
-    return ToolAnswer(text=f"{said}\nNothing is open: stop, and relay runs the checks.")
+        return ToolResult(text=f"{said}\nrelay runs the checks.", ends_turn=True)
+    return ToolResult(text=f"{said}\nNothing is open: stop, and relay runs the checks.")
 
 
 def _find_item(phase: Phase, asked: str) -> Item | None:
@@ -167,7 +167,7 @@ def _say_unknown_item(notes: AttemptNotes, item_id: str) -> str:
     return f"{item_id} belongs to phase {owner.id}, not to yours. {own}"
 
 
-def run_record(workspace: Workspace, notes: AttemptNotes, given: Mapping[str, Any]) -> ToolAnswer:
+def run_record(workspace: Workspace, notes: AttemptNotes, given: Mapping[str, Any]) -> ToolResult:
     """Note a finding; its sources must exist, so that later sessions can check them for changes."""
     links = _require_links(notes, given)
     is_bare = links["confirms"] or (len(links["contradicts"]) > 1 and not given["claim"].strip())
@@ -184,9 +184,9 @@ def run_record(workspace: Workspace, notes: AttemptNotes, given: Mapping[str, An
     if not record.sources and (cited := [one for one in record.confirms if notes.ledger.claims[one].sources]):
         raise RefusedError(f"sources: say where {', '.join(cited)} stands now, as {_FORMS}.")
     if record in notes.records:
-        return ToolAnswer(text="Already recorded; nothing changed.")
+        return ToolResult(text="Already recorded; nothing changed.")
     notes.records.append(record)
-    return ToolAnswer(text="Recorded.")
+    return ToolResult(text="Recorded.")
 
 
 def _require_links(notes: AttemptNotes, given: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
@@ -230,7 +230,7 @@ def _require_source(workspace: Workspace, source: str) -> Source:
         return found
 
 
-def run_amend(notes: AttemptNotes, given: Mapping[str, Any]) -> ToolAnswer:
+def run_amend(notes: AttemptNotes, given: Mapping[str, Any]) -> ToolResult:
     """Note new items or a note for an open phase."""
     why, change = _get_text(given, "why"), _get_text(given, "change")
     phase = notes.plan.find_phase(given["phase"].strip())
@@ -246,12 +246,12 @@ def run_amend(notes: AttemptNotes, given: Mapping[str, Any]) -> ToolAnswer:
     known, note = {item.text for item in phase.open_items}, " ".join(" ".join(rest).split())
     items = tuple(item for item in dict.fromkeys(items) if item not in known)
     if not items and not note:
-        return ToolAnswer(text=_KNOWN)
+        return ToolResult(text=_KNOWN)
     note = f"amended: {note or f'added {len(items)} item(s)'} (because {why})"
     if not _grow(notes, phase.id, lambda plan: append_note(append_items(plan, phase.id, items), phase.id, note)):
-        return ToolAnswer(text=_KNOWN)
+        return ToolResult(text=_KNOWN)
     what = f"{len(items)} new item{'s' * (len(items) > 1)}" if items else "a note"
-    return ToolAnswer(text=f"Noted: {what} for phase {phase.id}. relay writes it into the plan when this session ends.")
+    return ToolResult(text=f"Noted: {what} for phase {phase.id}. relay writes it into the plan when this session ends.")
 
 
 def _grow(notes: AttemptNotes, phase_id: str, grow: Callable[[Plan], Plan]) -> bool:
@@ -281,30 +281,30 @@ def _split_items(change: str) -> tuple[tuple[str, ...], Sequence[str]]:
     return tuple(items), rest
 
 
-def run_defer(notes: AttemptNotes, given: Mapping[str, Any]) -> ToolAnswer:
+def run_defer(notes: AttemptNotes, given: Mapping[str, Any]) -> ToolResult:
     """Note a question for the user and the session's assumption; the session goes on."""
     question, assumed = (" ".join(_get_text(given, name).split()) for name in ("question", "assumed"))
     phase_id = notes.phase.id
     if not _grow(notes, phase_id, lambda plan: append_question(plan, phase_id, question, assumed)):
-        return ToolAnswer(text="Already asked; nothing changed.")
+        return ToolResult(text="Already asked; nothing changed.")
     notes.questions.append(QuestionAsked(question=question, assumed=assumed))
-    return ToolAnswer(text="The user will read it in the plan. Go on with what you assume.")
+    return ToolResult(text="The user will read it in the plan. Go on with what you assume.")
 
 
-def run_hand_off(notes: AttemptNotes, given: Mapping[str, Any]) -> ToolAnswer:
+def run_hand_off(notes: AttemptNotes, given: Mapping[str, Any]) -> ToolResult:
     """End the session; its message goes into the handoff note."""
     notes.hand_off = HandOff(
         next_step=_get_text(given, "next_step"),
         learned=_get_entries(given, "learned"),
         dead_ends=_get_entries(given, "dead_ends"),
     )
-    return ToolAnswer(text="Handed off.", ends_session=True)
+    return ToolResult(text="Handed off.", ends_session=True)
 
 
-def run_block(notes: AttemptNotes, given: Mapping[str, Any]) -> ToolAnswer:
+def run_block(notes: AttemptNotes, given: Mapping[str, Any]) -> ToolResult:
     """End the session because only the user can go on."""
     notes.blocked = _get_text(given, "reason")
-    return ToolAnswer(text="Blocked; the user is asked.", ends_session=True)
+    return ToolResult(text="Blocked; the user is asked.", ends_session=True)
 
 
 def _get_text(given: Mapping[str, Any], name: str) -> str:

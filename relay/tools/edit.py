@@ -17,16 +17,9 @@ from typing import Any
 
 from relay.base.tree import make_look, replace_with_file, take_look
 from relay.base.walk import Location, enter_all
+from relay.session.values import ToolResult
 from relay.tools.claims import AttemptNotes, KeepReplaced
-from relay.tools.workspace import (
-    RefusedError,
-    ToolAnswer,
-    Workspace,
-    locate,
-    open_outputs,
-    open_regular,
-    require_writable,
-)
+from relay.tools.workspace import RefusedError, Workspace, locate, open_outputs, open_regular, require_writable
 
 
 def require_target(place: Location) -> None:
@@ -103,7 +96,7 @@ _COMPARED_LINES = 2_000
 _COMPARED_CHARS = 120
 
 
-def run_edit(workspace: Workspace, notes: AttemptNotes, keep: KeepReplaced, given: Mapping[str, Any]) -> ToolAnswer:
+def run_edit(workspace: Workspace, notes: AttemptNotes, keep: KeepReplaced, given: Mapping[str, Any]) -> ToolResult:
     """Replace the only occurrence of `old`."""
     old, new = _to_lf(given["old"]), _to_lf(given["new"])
     if not old or old == new:
@@ -128,10 +121,10 @@ def run_edit(workspace: Workspace, notes: AttemptNotes, keep: KeepReplaced, give
             replace_target(place, changed, scratch_fd=scratch_fd)
     _note_change(workspace, notes, place.path, seen=not unseen)
     line = data.count(b"\n", 0, start) + 1
-    return ToolAnswer(text=f"Replaced in {place.path}, line {line}.", changed_paths=(place.path,))
+    return ToolResult(text=f"Replaced in {place.path}, line {line}.", changed_paths=(place.path,))
 
 
-def run_write(workspace: Workspace, notes: AttemptNotes, keep: KeepReplaced, given: Mapping[str, Any]) -> ToolAnswer:
+def run_write(workspace: Workspace, notes: AttemptNotes, keep: KeepReplaced, given: Mapping[str, Any]) -> ToolResult:
     """Write `content` to a file, unless somebody else saved a version there that the model has not seen."""
     data = given["content"].encode()
     if len(data) > MAX_WRITE_BYTES:
@@ -144,7 +137,7 @@ def run_write(workspace: Workspace, notes: AttemptNotes, keep: KeepReplaced, giv
         before = _load(place) if place.status is not None and place.status.st_size <= MAX_EDIT_BYTES else None
         data = _keep_form(before or b"", data)
         if before == data:
-            return ToolAnswer(text=f"{place.path} already has this content.")
+            return ToolResult(text=f"{place.path} already has this content.")
         if _is_unseen(notes, keep, place):
             raise RefusedError(f"{place.path} was changed by somebody else and not written: read it first.")
         with open_outputs(workspace) as scratch_fd:
@@ -152,7 +145,7 @@ def run_write(workspace: Workspace, notes: AttemptNotes, keep: KeepReplaced, giv
     unread = place.path not in notes.seen
     _note_change(workspace, notes, place.path)
     text = f"Created {place.path}." if place.status is None else _say_replaced(place, before, data, unread=unread)
-    return ToolAnswer(text=text, changed_paths=(place.path,))
+    return ToolResult(text=text, changed_paths=(place.path,))
 
 
 def _is_utf8(data: bytes) -> bool:

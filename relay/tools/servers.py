@@ -41,7 +41,7 @@ from relay.sandbox.toolchains import LOCATIONS, find_hosts, find_package
 from relay.session.usage import estimate_tokens
 from relay.session.values import ToolCall, ToolResult, ToolSpec
 from relay.tools.toolbox import Toolbox
-from relay.tools.workspace import ToolAnswer, Workspace, finish
+from relay.tools.workspace import Workspace, fit_output
 
 _LOOK_S = 0.1
 _TELLS = re.compile(
@@ -407,7 +407,7 @@ class ToolServer:
         taken = {key: value for key, value in schema.items() if key not in _REFUSED}
         return ToolSpec(name=f"{self.name}{_BETWEEN}{name}", description=self._clean(text), input_schema=taken)
 
-    def call(self, call: ToolCall, timeout_s: float) -> ToolAnswer:
+    def call(self, call: ToolCall, timeout_s: float) -> ToolResult:
         """Call a tool; every failure is an answer."""
         params = {"name": call.name.partition(_BETWEEN)[2], "arguments": dict(call.input)}
         changed = () if self.settings.url else None
@@ -416,11 +416,11 @@ class ToolServer:
         except ServerError as error:
             self.close()
             words = self._clean(f"{self.name}: {error}")
-            return ToolAnswer(text=words, is_error=True, changed_paths=changed)
+            return ToolResult(text=words, is_error=True, changed_paths=changed)
         content = found.get("content")
         parts = [_render_part(part) for part in content] if isinstance(content, list) else []
         text = render_output("\n".join(parts).encode("utf-8", "replace")).strip("\n") or "(no output)"
-        return ToolAnswer(text=self._clean(text), is_error=found.get("isError") is True, changed_paths=changed)
+        return ToolResult(text=self._clean(text), is_error=found.get("isError") is True, changed_paths=changed)
 
     def _ask(self, method: str, params: dict[str, Any], until: float) -> Mapping[str, Any]:
         if self._link is None:
@@ -537,7 +537,7 @@ class Served:
             server = by_tool.get(call.name)
             if server is None:
                 return toolbox.run(call)
-            return finish(workspace, server.call(call, longest_s), call.id)
+            return fit_output(workspace, server.call(call, longest_s), call.id)
 
         def stop() -> None:
             for server in self.servers:

@@ -11,8 +11,9 @@ from relay.base.secrecy import is_covered
 from relay.base.words import list_some, render_output
 from relay.sandbox.command import CommandResult
 from relay.sandbox.policy import Level
+from relay.session.values import ToolResult
 from relay.tools.claims import LookFirst
-from relay.tools.workspace import ALWAYS_PROTECTED, RefusedError, ToolAnswer, Workspace, reserve_output
+from relay.tools.workspace import ALWAYS_PROTECTED, RefusedError, Workspace, fit_output, reserve_output
 
 DEFAULT_TIMEOUT_S = 120
 """Source: the bash tools of Claude Code and of the SDK's agent toolset."""
@@ -31,7 +32,7 @@ MAX_COMMAND_BYTES = 100_000
 
 def run_bash(
     workspace: Workspace, given: Mapping[str, Any], call_id: str, look: LookFirst = lambda: lambda: None
-) -> ToolAnswer:
+) -> ToolResult:
     """Run a command to its end or its time limit; its changes are not known here.
 
     The function that `look` returns is called before the command begins.
@@ -51,10 +52,11 @@ def run_bash(
     notes = _name_kept(workspace, command, output, failed=result.exit_code != 0)
     notes += [f"[{note}]" for note in result.notes]
     most_s = workspace.limits.timeout_s
-    return ToolAnswer(
-        text="\n".join([_say_end(result, timeout_s, most_s), output or "(no output)", *notes]),
-        is_error=result.exit_code != 0,
-        changed_paths=None,
+    text = "\n".join([_say_end(result, timeout_s, most_s), output or "(no output)", *notes])
+    return fit_output(
+        workspace,
+        ToolResult(text=text, is_error=result.exit_code != 0, changed_paths=None),
+        call_id,
         spool=spool,
         output=result.output,
         lost_bytes=max(result.total_bytes - workspace.limits.keep_bytes, 0),

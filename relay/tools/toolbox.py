@@ -30,9 +30,10 @@ from relay.session.values import ToolCall, ToolResult, ToolSpec
 from relay.tools import claims
 from relay.tools.claims import AttemptNotes, KeepReplaced, LookFirst
 from relay.tools.edit import run_edit, run_write
-from relay.tools.search import MAX_READ_LINES, run_list, run_read, run_search
+from relay.tools.read import MAX_READ_LINES, run_read
+from relay.tools.search import run_list, run_search
 from relay.tools.shell import DEFAULT_TIMEOUT_S, run_bash
-from relay.tools.workspace import RefusedError, ToolAnswer, Workspace, finish
+from relay.tools.workspace import RefusedError, Workspace, fit_output
 
 _TEXT: dict[str, Any] = {"type": "string"}
 _LIST: dict[str, Any] = {"type": "array", "items": {"type": "string"}}
@@ -287,7 +288,7 @@ def _words(schema: Mapping[str, Any]) -> str:
             return kinds[kind]
 
 
-_Handler = Callable[[ToolCall], ToolAnswer]
+_Handler = Callable[[ToolCall], ToolResult]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -304,7 +305,7 @@ class Toolbox:
     """Whether such a server runs, so that files may change between calls."""
 
 
-OwnTool = tuple[ToolSpec, Callable[[Mapping[str, Any]], ToolAnswer]]
+OwnTool = tuple[ToolSpec, Callable[[Mapping[str, Any]], ToolResult]]
 """A tool that only some sessions have, and a function that takes a checked input and answers or ends the session."""
 
 
@@ -363,7 +364,7 @@ def _build_lookups(workspace: Workspace, notes: AttemptNotes | None) -> dict[str
     }
 
 
-def _take_input(handle: Callable[[Mapping[str, Any]], ToolAnswer]) -> _Handler:
+def _take_input(handle: Callable[[Mapping[str, Any]], ToolResult]) -> _Handler:
     return lambda call: handle(call.input)
 
 
@@ -375,7 +376,7 @@ def _run(
     call: ToolCall,
 ) -> ToolResult:
     call = replace(call, name=_find_name(known, call.name))
-    result = finish(workspace, _answer(known, handlers, call), call.id)
+    result = fit_output(workspace, _answer(known, handlers, call), call.id)
     if notes is not None:
         notes.counts[call.name] += 1
         notes.last_errors.pop(call.name, None)
@@ -390,16 +391,16 @@ def _find_name(known: tuple[ToolSpec, ...], name: str) -> str:
     return name if name in names else next((own for own in names if own.lower() == name.lower()), name)
 
 
-def _answer(known: tuple[ToolSpec, ...], handlers: Mapping[str, _Handler], call: ToolCall) -> ToolAnswer:
+def _answer(known: tuple[ToolSpec, ...], handlers: Mapping[str, _Handler], call: ToolCall) -> ToolResult:
     spec = next((spec for spec in known if spec.name == call.name), None)
     if spec is None:
         names = ", ".join(spec.name for spec in known)
-        return ToolAnswer(text=f"There is no tool {call.name!r}. Tools: {names}.", is_error=True)
+        return ToolResult(text=f"There is no tool {call.name!r}. Tools: {names}.", is_error=True)
     if fault := check_input(spec, call.input):
-        return ToolAnswer(text=fault, is_error=True)
+        return ToolResult(text=fault, is_error=True)
     try:
         return handlers[call.name](call)
     except RefusedError as refusal:
-        return ToolAnswer(text=str(refusal), is_error=True)
+        return ToolResult(text=str(refusal), is_error=True)
     except OSError as error:
-        return ToolAnswer(text=f"{call.name} failed: {error.strerror or error}.", is_error=True)
+        return ToolResult(text=f"{call.name} failed: {error.strerror or error}.", is_error=True)

@@ -8,6 +8,7 @@ import os
 import stat
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from hashlib import sha256
 from itertools import islice
 from pathlib import Path
@@ -19,9 +20,8 @@ from relay.base.walk import Location, NotAFileError, WalkError, open_ignored
 from relay.sandbox.command import keep_output
 from relay.sandbox.policy import PROTECTED_NAMES, Limits
 from relay.sandbox.run import Sandbox
-from relay.session.pictures import Picture
 from relay.session.usage import estimate_size_tokens, estimate_tokens
-from relay.session.values import Shown, ToolResult
+from relay.session.values import ToolResult
 
 ALWAYS_PROTECTED = ("**/.git", ".relay", "relay.toml", *(f"**/{name}" for name in PROTECTED_NAMES))
 """Paths that no tool writes: git's data, relay's own files, files that steer coding agents."""
@@ -162,57 +162,35 @@ _MARK_TOKENS = 40
 """Room for the line that says what was cut."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ToolAnswer:
-    """A tool's answer, before the limit on its length."""
+def fit_output(
+    workspace: Workspace,
+    result: ToolResult,
+    call_id: str,
+    *,
+    spool: Path | None = None,
+    output: bytes = b"",
+    lost_bytes: int = 0,
+) -> ToolResult:
+    """Cut a result to `OUTPUT_CAP_TOKENS` tokens, once, and keep the whole in a file.
 
-    text: str
-    is_error: bool = False
-    ends_session: bool = False
-    ends_turn: bool = False
-    changed_paths: tuple[str, ...] | None = ()
-    """As in `ToolResult`."""
-    shown: Shown | None = None
-    """As in `ToolResult`."""
-    picture: Picture | None = None
-    """As in `ToolResult`."""
-    waited_s: float = 0.0
-    """As in `ToolResult`."""
-    spool: Path | None = None
-    """File with the full output, if that was too long for memory; removed if the model gets all of it."""
-    output: bytes = b""
-    """The full output if `spool` does not have it; empty if `text` is the full output."""
-    lost_bytes: int = 0
-    """Number of bytes that only the spool has."""
-
-
-def finish(workspace: Workspace, answer: ToolAnswer, call_id: str) -> ToolResult:
-    """Turn an answer into a result of at most `OUTPUT_CAP_TOKENS` tokens."""
-    text, cut_bytes = answer.text.encode("utf-8", "replace").decode("utf-8"), 0
-    if answer.lost_bytes == 0 and estimate_tokens(text) <= OUTPUT_CAP_TOKENS:
-        if answer.spool is not None:
-            answer.spool.unlink(missing_ok=True)
-    else:
-        spool, name = answer.spool, "full output"
-        if spool is None or not spool.exists():
-            name = "what is kept of the output" if answer.lost_bytes else name
-            path = reserve_output(workspace, call_id)
-            spool = path if path is not None and keep_output(path, answer.output or text.encode()) else None
-        where = f"{name}: {workspace.render_handle(spool)} (use read)" if spool else "the rest could not be kept"
-        whole_bytes = len(text.encode()) + answer.lost_bytes
-        text = cut_middle(text, where, lost_tokens=estimate_size_tokens(answer.lost_bytes))
-        cut_bytes = max(0, whole_bytes - len(text.encode()))
-    return ToolResult(
-        text=text,
-        is_error=answer.is_error,
-        ends_session=answer.ends_session,
-        ends_turn=answer.ends_turn,
-        changed_paths=answer.changed_paths,
-        shown=answer.shown,
-        picture=answer.picture,
-        waited_s=answer.waited_s,
-        cut_bytes=cut_bytes,
-    )
+    Args:
+        spool: File with the full output, if that was too long for memory; removed if the model gets all of it.
+        output: The full output if `spool` does not have it; empty if the result's text is the full output.
+        lost_bytes: Number of bytes that only the spool has.
+    """
+    text = result.text.encode("utf-8", "replace").decode("utf-8")
+    if lost_bytes == 0 and (result.cut_bytes or estimate_tokens(text) <= OUTPUT_CAP_TOKENS):
+        if spool is not None:
+            spool.unlink(missing_ok=True)
+        return replace(result, text=text)
+    name = "full output"
+    if spool is None or not spool.exists():
+        name = "what is kept of the output" if lost_bytes else name
+        path = reserve_output(workspace, call_id)
+        spool = path if path is not None and keep_output(path, output or text.encode()) else None
+    where = f"{name}: {workspace.render_handle(spool)} (use read)" if spool else "the rest could not be kept"
+    cut = cut_middle(text, where, lost_tokens=estimate_size_tokens(lost_bytes))
+    return replace(result, text=cut, cut_bytes=max(0, len(text.encode()) + lost_bytes - len(cut.encode())))
 
 
 def cut_middle(text: str, where: str, *, lost_tokens: int = 0, cap_tokens: int = OUTPUT_CAP_TOKENS) -> str:

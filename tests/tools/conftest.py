@@ -16,7 +16,7 @@ from relay.sandbox.run import Sandbox, open_sandbox
 from relay.session.values import ToolCall, ToolResult
 from relay.tools.claims import AttemptNotes
 from relay.tools.toolbox import SUBMIT_PLAN, Toolbox, build_reader_tools, build_runner_tools
-from relay.tools.workspace import ToolAnswer, Workspace
+from relay.tools.workspace import Workspace
 
 LIMITS = Limits(timeout_s=20.0)
 
@@ -64,7 +64,7 @@ class Bench:
         tools = build_runner_tools(workspace, self.notes)
         return Bench(self.root, self.outside, workspace, self.notes, tools)
 
-    def plan(self, submit: Callable[[str], ToolAnswer], **changes: Any) -> "Bench":
+    def plan(self, submit: Callable[[str], ToolResult], **changes: Any) -> "Bench":
         """The same repository with a planner's tools."""
         workspace = replace(self.workspace, **changes)
         return Bench(

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from relay.base.words import render_output
 from relay.session.usage import estimate_tokens
-from relay.tools.workspace import OUTPUT_CAP_TOKENS, ToolAnswer, cut_middle, finish
+from relay.session.values import ToolResult
+from relay.tools.workspace import OUTPUT_CAP_TOKENS, cut_middle, fit_output
 
 texts = st.text(alphabet=st.sampled_from("ab\n é€😀") | st.characters(codec="utf-8"), max_size=400)
 
@@ -69,7 +70,8 @@ def test_more_than_the_raw_buffer_is_in_the_spool(bench):
 def test_what_was_cut_is_not_called_the_full_output(bench):
     """Its place was taken away while the command ran: what was held in memory is kept."""
     gone = bench.workspace.outputs_dir / "gone.txt"
-    said = finish(bench.workspace, ToolAnswer(text="1\n3\n", spool=gone, output=b"1\n3\n", lost_bytes=2), "id").text
+    kept = fit_output(bench.workspace, ToolResult(text="1\n3\n"), "id", spool=gone, output=b"1\n3\n", lost_bytes=2)
+    said = kept.text
     assert "full output" not in said
     assert bench.ok("read", path=find(r"what is kept of the output: (\S+)", said)).startswith("1\n3")
 

@@ -6,13 +6,13 @@ import time
 import pytest
 
 from relay.sandbox.policy import Level
-from relay.tools.workspace import ToolAnswer
+from relay.session.values import ToolResult
 
 
 @pytest.fixture
 def bench(bench, open_box):
     """A reader's tools: a runner asks git by `bash`."""
-    return bench.plan(lambda _: ToolAnswer(text=""), sandbox=open_box(bench.root, Level.READ_ONLY))
+    return bench.plan(lambda _: ToolResult(text=""), sandbox=open_box(bench.root, Level.READ_ONLY))
 
 
 def age(path, seconds):

@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 
 from relay.sandbox.policy import Level
-from relay.tools.workspace import ToolAnswer
+from relay.session.values import ToolResult
 
 
 def test_the_exit_code_comes_first(bench):
@@ -81,8 +81,8 @@ def test_commands_that_cannot_run_are_refused(bench, command):
 
 def test_the_planner_can_look_but_not_write(bench, open_box):
     answers = {
-        "x": ToolAnswer(text="line 3: no phase", is_error=True),
-        "# x": ToolAnswer(text="The plan is accepted.", ends_session=True),
+        "x": ToolResult(text="line 3: no phase", is_error=True),
+        "# x": ToolResult(text="The plan is accepted.", ends_session=True),
     }
     planner = bench.plan(answers.__getitem__, sandbox=open_box(bench.root, Level.READ_ONLY))
     assert planner.ok("read", path="src/a.py").startswith("def a")

@@ -19,7 +19,7 @@ from relay.git.names import list_paths, render_path
 from relay.git.repository import Repo
 from relay.git.status import find_unwelcome
 from relay.session.usage import BYTES_PER_TOKEN, estimate_tokens
-from relay.tools.search import read_whole
+from relay.tools.read import read_whole
 from relay.tools.workspace import ALWAYS_PROTECTED, Workspace
 
 MAX_TOKENS = 4_000

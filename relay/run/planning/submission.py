@@ -37,8 +37,9 @@ from relay.plan.text import BOM
 from relay.session.events import Noticed, Observe, QuestionAsked, WordsHeard
 from relay.session.layers import PHASE, PLAN
 from relay.session.usage import MAX_READ_BYTES, Usage, estimate_size_tokens, pad_tokens
+from relay.session.values import ToolResult
 from relay.store.worktree_notes import UserWords
-from relay.tools.workspace import RefusedError, ToolAnswer
+from relay.tools.workspace import RefusedError
 
 if TYPE_CHECKING:
     from relay.setup.context import Ask  # it loads what `relay check` does not need
@@ -274,17 +275,17 @@ class Submissions:
         """Whether the session may submit again."""
         return self.accepted is None and self.tries < MAX_SUBMISSIONS
 
-    def submit(self, markdown: str) -> ToolAnswer:
+    def submit(self, markdown: str) -> ToolResult:
         """Judge a submission; an accepted one ends the session, and so does the last rejected one."""
         self.tries += 1
         self.last = markdown
         self.judgement = self.judge(markdown, self.tries <= SIZE_TRIES)
         if isinstance(self.judgement, Plan):
-            return ToolAnswer(text="The plan is accepted.", ends_session=True)
+            return ToolResult(text="The plan is accepted.", ends_session=True)
         left = MAX_SUBMISSIONS - self.tries
         listed = "\n".join(f"- {fault}" for fault in self.judgement.faults)
         words = f"The plan is not accepted ({left} tries left). Correct this and submit the whole text again:\n{listed}"
-        return ToolAnswer(text=words, is_error=True, ends_session=not left)
+        return ToolResult(text=words, is_error=True, ends_session=not left)
 
 
 def knowing_models(judge: JudgeSubmission, settings: Settings) -> JudgeSubmission:
@@ -449,7 +450,7 @@ class Interview:
         self.left: list[str] = []
         """Names of the texts from another terminal that the session was told."""
 
-    def take(self, given: Mapping[str, Any]) -> ToolAnswer:
+    def take(self, given: Mapping[str, Any]) -> ToolResult:
         """Ask a session's questions, and return the answers.
 
         Raises:
@@ -464,7 +465,7 @@ class Interview:
         began = time.monotonic()
         lines = [self._put(question, len(questions) - at) for at, question in enumerate(questions, 1)]
         words = "relay writes this into the plan itself; you need not."
-        return ToolAnswer(text="\n".join((*lines, words)), waited_s=time.monotonic() - began)
+        return ToolResult(text="\n".join((*lines, words)), waited_s=time.monotonic() - began)
 
     def _put(self, question: QuestionAsked, left: int) -> str:
         self._observe(question)
