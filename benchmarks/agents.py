@@ -23,7 +23,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
@@ -38,7 +38,7 @@ from relay.rehearsal.server import serve
 from relay.runners.agents.acp import has_mode, make_initialize, make_prompt
 from relay.runners.agents.gateway import HeldRequest, Route, open_gateway
 from relay.runners.agents.profiles import PROFILES, Profile, fill, get_installed, make_home
-from relay.runners.messages.endpoint import open_client
+from relay.runners.messages.api import open_wire
 from relay.sandbox.supervisor import find_descendants
 from relay.session.prices import cost_usd, find_price
 from relay.session.usage import Usage
@@ -270,9 +270,9 @@ def open_way(base_url: str) -> Iterator[int]:
 
     threading.Thread(target=release, daemon=True).start()
     environ = {"ANTHROPIC_API_KEY": "rehearsal", "ANTHROPIC_BASE_URL": base_url}
-    with tempfile.TemporaryDirectory() as place, open_client(environ, 60.0) as client:
+    with tempfile.TemporaryDirectory() as place, closing(open_wire(environ, 60.0)) as wire:
         door = Path(place, "door")
-        with open_gateway(Route(client=client, mark=MARK.encode(), secrets=(), tell=told.put), door):
+        with open_gateway(Route(wire=wire, mark=MARK.encode(), secrets=(), tell=told.put), door):
             shim = subprocess.Popen(
                 [sys.executable, "-I", "-S", str(inside.__file__), f"{PORT}={door}", "--", "sleep", "600"]
             )

@@ -52,7 +52,8 @@ def _end(code: int) -> None:
     import threading
     from contextlib import suppress
 
-    if threading.active_count() > 1:
+    # Nobody waits for the thread that still imports the SDK, for a session that is not held.
+    if any(thread.name != "relay-sdk" for thread in threading.enumerate() if thread is not threading.main_thread()):
         sys.exit(code)  # waits for them
     atexit._run_exitfuncs()  # noqa: SLF001  # as `sys.exit` does; libraries and tools count on it
     for stream in (sys.stdout, sys.stderr):

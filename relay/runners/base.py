@@ -166,6 +166,8 @@ class Surroundings:
     observe: Observe
     """Receives every request, answer and tool call."""
     interrupts: Interrupts
+    for_models_only: bool = False
+    """Whether no session will be held: what only sessions need is not loaded then."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

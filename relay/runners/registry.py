@@ -39,6 +39,7 @@ def _open_api(given: Surroundings) -> Iterator[Runner]:
         interrupts=given.interrupts,
         idle_timeout_s=settings.idle_timeout_s,
         way=_find_way(settings, given.environ),
+        for_models_only=given.for_models_only,
     ) as api:
         connection = ApiConnection(
             api=api,
@@ -164,7 +165,9 @@ def _open_agent(profile: Profile, given: Surroundings) -> Iterator[Runner]:
         return
     setup, way = choose_way(profile, settings, given.environ)
     idle_s = settings.idle_timeout_s
-    with open_api(environ=given.environ, interrupts=given.interrupts, idle_timeout_s=idle_s, way=way) as api:
+    with open_api(
+        environ=given.environ, interrupts=given.interrupts, idle_timeout_s=idle_s, way=way, for_models_only=True
+    ) as api:
         connection = ApiConnection(
             api=api, observe=given.observe, interrupts=given.interrupts, max_wait_s=settings.max_wait_s
         )

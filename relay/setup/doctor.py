@@ -219,7 +219,9 @@ def _ask_endpoint(kind: RunnerKind, settings: Settings, environ: Mapping[str, st
 
     interrupts = Interrupts()
     impatient = replace(settings, idle_timeout_s=ENDPOINT_TIMEOUT_S, max_wait_s=0)
-    given = Surroundings(environ=environ, settings=impatient, observe=lambda _: None, interrupts=interrupts)
+    given = Surroundings(
+        environ=environ, settings=impatient, observe=lambda _: None, interrupts=interrupts, for_models_only=True
+    )
 
     def ask() -> str:
         with kind.open(given) as runner:

@@ -26,9 +26,10 @@ from relay.runners.agents.gateway import (
     Route,
     open_gateway,
 )
+from relay.runners.messages.api import open_wire
 from relay.runners.messages.connection import FaultKind
-from relay.runners.messages.credentials import BearerToken, CredentialError
-from relay.runners.messages.endpoint import FRAMES, GEMINI, OPENAI, Way, find_own_secrets, open_client
+from relay.runners.messages.credentials import Credential, CredentialError, Proof
+from relay.runners.messages.endpoint import BEDROCK, FRAMES, GEMINI, OPENAI, Way, find_own_secrets
 from relay.runners.messages.reading import most_answer_bytes
 from relay.session.usage import Usage
 from tests.clouds import render_frames
@@ -62,9 +63,9 @@ def gateway(script, place, keep=lambda _: None, room=MAX_BODY_BYTES):
     told: queue.SimpleQueue[Any] = queue.SimpleQueue()
     with serve(parse_script(script)) as server:
         environ = {"ANTHROPIC_API_KEY": "sk-real-key-of-the-user", "ANTHROPIC_BASE_URL": server.base_url}
-        with open_client(environ, 5.0) as client:
+        with closing(open_wire(environ, 5.0)) as wire:
             secrets, held = find_own_secrets(environ), Memory(left_bytes=room)
-            route = Route(client=client, mark=MARK, secrets=secrets, tell=told.put, keep=keep, memory=held)
+            route = Route(wire=wire, mark=MARK, secrets=secrets, tell=told.put, keep=keep, memory=held)
             with open_gateway(route, place / "socket"):
                 yield server, told, place / "socket"
 
@@ -93,9 +94,9 @@ def played(answer, place, **given):
     """Open a gateway whose endpoint is a function of requests; yield what is told, and its socket."""
     told: queue.SimpleQueue[Any] = queue.SimpleQueue()
     transport = httpx2.MockTransport(answer)
-    way = given.get("way", Way())
-    with open_client({"ANTHROPIC_API_KEY": KEY}, 5.0, transport, Way(credential=way.credential)) as client:
-        route = Route(client=client, mark=MARK, secrets=(KEY,), tell=told.put, **given)
+    environ = {"ANTHROPIC_API_KEY": KEY}
+    with closing(open_wire(environ, 5.0, given.get("way", Way()), transport)) as wire:
+        route = Route(wire=wire, mark=MARK, secrets=(KEY,), tell=told.put, **given)
         with open_gateway(route, place / "socket"):
             yield told, place / "socket"
 
@@ -500,9 +501,9 @@ def test_other_apis_pass_to_their_endpoint_with_its_key_and_every_token_is_count
     told: queue.SimpleQueue[Any] = queue.SimpleQueue()
     with serve(parse_script(script)) as server:
         environ = {family.keys[0]: "sk-real-key-of-the-user", family.base: server.base_url + family.root}
-        with open_client(environ, 5.0, way=Way(family=family)) as client:
+        with closing(open_wire(environ, 5.0, Way(family=family))) as wire:
             secrets = find_own_secrets(environ)
-            route = Route(client=client, mark=MARK, secrets=secrets, tell=told.put, way=Way(family=family))
+            route = Route(wire=wire, mark=MARK, secrets=secrets, tell=told.put, way=Way(family=family))
             with open_gateway(route, tmp_path / "socket"):
                 asked = begin(ask_broken, tmp_path / "socket", target, body)
                 held = told.get(timeout=20)
@@ -531,19 +532,20 @@ def ask_broken(path, target, body):
             response.read()
 
 
-def locate(request):
-    return f"/models/{request['model']}:stream", {"said": request["messages"]}
-
-
-CLOUD = Way(locate=locate, lists_models=False)
+CLOUD = Way(
+    family=BEDROCK,
+    needs_sdk=True,
+    credential=Credential("it", lambda _: Proof(value="t", secrets=()), advice=""),
+    find_place=lambda: {"base_url": None, "runtime_url": "http://cloud.invalid", "aws_region": "r"},
+)
 
 
 @pytest.mark.parametrize(
     ("target", "change", "status", "words"),
     [
-        ("/v1/messages/count_tokens", {}, 404, "provider = anthropic answers nothing but messages"),
-        ("/v1/models/claude-opus-5-5", {}, 404, "provider = anthropic answers nothing but messages"),
-        ("/v1/messages", {"stream": False}, 400, "provider = anthropic is asked for nothing but streams of a model"),
+        ("/v1/messages/count_tokens", {}, 404, "provider = bedrock answers nothing but messages"),
+        ("/v1/models/claude-opus-5-5", {}, 404, "provider = bedrock answers nothing but messages"),
+        ("/v1/messages", {"stream": False}, 400, "provider = bedrock is asked for nothing but streams of a model"),
         ("/v1/messages", {"model": "../../v1/files"}, 400, "is asked for nothing but streams of a model"),
         ("/v1/messages", {"model": "m?x=1"}, 400, "is asked for nothing but streams of a model"),
     ],
@@ -569,8 +571,10 @@ def test_a_cloud_gets_the_request_in_its_form_and_the_agents_betas(tmp_path):
     headers = {"anthropic-beta": "one-beta,two-beta", "content-type": "application/json"}
     with played(answer, tmp_path, way=CLOUD) as (told, path):
         _, _, passed = ask_released(path, told, BODY, headers=headers)
-    body = {"said": BODY["messages"], "anthropic_beta": ["one-beta", "two-beta"]}
-    assert seen == [("/models/claude-opus-5-5:stream", body)]
+    [(path, sent)] = seen
+    kept = {name: value for name, value in BODY.items() if name not in {"model", "stream"}}
+    assert path == "/model/claude-opus-5-5/invoke-with-response-stream"
+    assert sent == {**kept, "anthropic_beta": ["one-beta", "two-beta"], "anthropic_version": "2026-10-21"}
     assert (passed.fault.kind, passed.fault.may_be_billed) == (FaultKind.USER, False)
 
 
@@ -580,7 +584,7 @@ def test_a_key_that_cannot_be_had_is_a_fault_and_sends_nothing(tmp_path, passes,
         raise CredentialError("the vault is locked", hint="unlock it", passes=passes)
 
     seen: list[Any] = []
-    way = Way(credential=BearerToken("it", fetch, advice=""))
+    way = Way(credential=Credential("it", fetch, advice=""))
     with played(seen.append, tmp_path, way=way) as (told, path):
         (found, _, said), _, passed = ask_released(path, told, BODY)
     assert (found, seen) == (status, [])

@@ -115,11 +115,7 @@ def run_on_cloud(relay, home, name, script, *more):
     """Build a phase on a cloud whose login is taken back in mid-run; return the server, the cloud and the run."""
     model, log_in = CLOUDS[name]
     place = home(f'provider = "{name.split()[0]}"\nmodel = "{model}"\n', *more)
-    lasts_s = 30 if "profile" in name else 3600
-    with (
-        serve(parse_script(script)) as server,
-        serve_clouds(backend=server.base_url, revokes_at=2, lasts_s=lasts_s) as clouds,
-    ):
+    with serve(parse_script(script)) as server, serve_clouds(backend=server.base_url, revokes_at=2) as clouds:
         login = log_in(place, clouds.url)
         own = {} if name.startswith("anthropic") else clouds.environ
         if name == "foundry":
@@ -135,10 +131,10 @@ CLOUD_SCRIPT = SCRIPT.replace("      - fault: {kind: status, status: 401}\n     
 
 @pytest.mark.parametrize("name", CLOUDS)
 def test_a_phase_is_built_on_each_cloud_at_list_price(relay, planned, home, git, name):
-    """With a login that is taken back in mid-run, and a profile that ends by the clock too; no secret is kept."""
+    """With a login that is taken back in mid-run; no secret is kept."""
     server, clouds, ran = run_on_cloud(relay, home, name, CLOUD_SCRIPT)
     used = {name_key(seen["headers"]) for seen in clouds.seen if name != "foundry"}
-    assert len(used) == {"foundry": 0, "anthropic profile": 4}.get(name, 2)
+    assert len(used) == (0 if name == "foundry" else 2)
     assert_paid(planned, server)
     assert git("show", "HEAD:hello.txt") == "hello"
     kept = [path.read_bytes() for path in planned.rglob("*") if path.is_file()]
@@ -160,22 +156,56 @@ def list_needed(extra=""):
     return {name for name, *_ in found}
 
 
-def test_a_plain_run_imports_nothing_of_the_extra(planned, environ):
-    """From its start to its commit: it begins no later than before, and holds none of the 77 MB."""
-    with serve(parse_script(CLOUD_SCRIPT)) as server:
-        # Each process says on standard error what it imports.
-        own = {"ANTHROPIC_BASE_URL": server.base_url, "ANTHROPIC_API_KEY": "k", "PYTHONPROFILEIMPORTTIME": "1"}
-        words = [sys.executable, "-P", "-m", "relay", "run", "--sandbox", "off"]
-        done = subprocess.run(words, cwd=planned, env={**environ, **own}, check=True, capture_output=True, text=True)
+def run_noting_imports(words, cwd, environ):
+    """Run a command of relay; return the modules that its processes import."""
+    own = {**environ, "ANTHROPIC_API_KEY": "k", "PYTHONPROFILEIMPORTTIME": "1"}
+    words = [sys.executable, "-P", "-m", "relay", *words]
+    done = subprocess.run(words, cwd=cwd, env=own, check=False, capture_output=True, text=True)
     said = (line.rpartition("|") for line in done.stderr.splitlines() if line.startswith("import time:"))
-    names = {name.strip() for _, _, name in said}
+    return {name.strip() for _, _, name in said}
+
+
+def test_a_plain_run_imports_nothing_of_the_extra(planned, environ):
+    """From its start to its commit: of the clouds' packages it holds nothing."""
+    with serve(parse_script(CLOUD_SCRIPT)) as server:
+        own = {**environ, "ANTHROPIC_BASE_URL": server.base_url}
+        names = run_noting_imports(["run", "--sandbox", "off"], planned, own)
     loaded = {name.partition(".")[0] for name in names}
     own_only = list_needed("cloud") - list_needed()
-    assert {"anthropic", "boto3", "botocore", "google-auth"} <= own_only
+    assert {"boto3", "botocore", "google-auth"} <= own_only
     brought = {
         name: dists for name, dists in packages_distributions().items() if own_only & set(map(canonicalize_name, dists))
     }
-    assert {"httpx2", "relay"} <= loaded
+    assert {"anthropic", "httpx2", "relay.store.commit"} <= loaded | names
     # Others have a module `google` too, and the HTTP client asks sniffio where it is.
     assert loaded & brought.keys() - {"google", "sniffio"} == set()
     assert {"google.auth", "relay.runners.messages.clouds"} & names == set()
+
+
+@pytest.mark.parametrize("words", ["check", "status", "report --text", "doctor", "run --dry-run"])
+def test_a_command_without_a_session_does_not_load_the_sdk(planned, environ, words):
+    """It takes a second or two, and 80 MB; the doctor asks for the model's limits without it."""
+    with serve(parse_script(CLOUD_SCRIPT)) as server:
+        own = {**environ, "ANTHROPIC_BASE_URL": server.base_url, "RELAY_SANDBOX": "off"}
+        names = run_noting_imports(words.split(), planned, own)
+        assert ("httpx2" in names) == (words == "doctor") == bool(server.requests)
+    assert "anthropic" not in names
+
+
+def test_the_gateway_of_an_agent_does_not_load_the_sdk_for_a_key():
+    """Whether it is in a variable or printed: the request is the agent's own."""
+    code = (
+        "import sys\n"
+        "from relay.base.interrupts import Interrupts\n"
+        "from relay.runners.messages.api import open_api, open_wire\n"
+        "from relay.runners.messages.credentials import Credential, Proof\n"
+        "from relay.runners.messages.endpoint import PLAIN, Way\n"
+        "printed = Way(credential=Credential('it', lambda _: Proof(value='k', secrets=()), advice=''))\n"
+        "for way in (PLAIN, printed):\n"
+        "    open_wire({'ANTHROPIC_API_KEY': 'k'}, 5, way).close()\n"
+        "    with open_api(environ={}, interrupts=Interrupts(), idle_timeout_s=5, way=way, for_models_only=True):\n"
+        "        pass\n"
+        "print({'httpx2', 'anthropic'} & set(sys.modules))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "{'httpx2'}"

@@ -25,8 +25,9 @@ from relay.runners.base import ModelInfo
 from relay.runners.messages.answers import Answer
 from relay.runners.messages.api import MessagesApi
 from relay.runners.messages.connection import ApiConnection, Fault, FaultKind, get_model
-from relay.runners.messages.endpoint import get_key_name, open_client
+from relay.runners.messages.endpoint import get_key_name
 from relay.runners.messages.reading import LEAST_ANSWER_S, most_answer_bytes
+from relay.runners.messages.transport import open_http
 from relay.session.usage import Usage
 
 REQUEST: dict[str, Any] = {
@@ -709,16 +710,16 @@ def test_certificates_that_are_not_there_are_the_user_s_to_name(monkeypatch, tmp
         file.write_text(content)
     monkeypatch.setenv("SSL_CERT_FILE", str(file))
     with pytest.raises(RunnerError, match=re.escape(f"cannot be read (SSL_CERT_FILE={file}")):
-        open_client({"ANTHROPIC_API_KEY": "k"}, 5)
+        open_http("https://api.anthropic.com", 5)
 
 
 def test_certificates_are_not_read_for_an_endpoint_without_tls(monkeypatch, tmp_path):
     """They take a tenth of the way to the first request, in every run on a gateway of this machine."""
     monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "none.pem"))
-    with open_client({"ANTHROPIC_API_KEY": "k", "ANTHROPIC_BASE_URL": "http://127.0.0.1:9"}, 5) as client:
+    with open_http("http://127.0.0.1:9", 5) as client:
         assert client.base_url.scheme == "http"
     with pytest.raises(RunnerError, match="cannot be read"):
-        open_client({"ANTHROPIC_API_KEY": "k", "ANTHROPIC_BASE_URL": "https://127.0.0.1:9"}, 5)
+        open_http("https://127.0.0.1:9", 5)
 
 
 @pytest.mark.parametrize("key", ["", "s3cret s3cret", "s3cret\n", "“s3cret”"])

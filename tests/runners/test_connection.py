@@ -91,16 +91,18 @@ def test_connections_are_used_again_when_the_response_was_read_to_its_end(swallo
         assert relay.count == connections
 
 
-def test_the_http_client_loads_while_other_programs_are_waited_for() -> None:
-    """Opening an endpoint is enough; nothing has to be asked of it."""
+def test_the_sdk_loads_while_other_programs_are_waited_for() -> None:
+    """Opening an endpoint is enough; nothing has to be asked of it, and nobody waits for it who asks nothing."""
     code = """
-import sys
+import sys, threading
 from relay.base.interrupts import Interrupts
-from relay.runners.messages.api import open_api
-before = "httpx2" in sys.modules
-with open_api(environ={}, interrupts=Interrupts(), idle_timeout_s=20):
+from relay.runners.messages.api import LOADER, open_api
+before = "anthropic" in sys.modules
+with open_api(environ={"ANTHROPIC_API_KEY": "k"}, interrupts=Interrupts(), idle_timeout_s=20):
     pass
-print(before, "httpx2" in sys.modules)
+for thread in [thread for thread in threading.enumerate() if thread.name == LOADER]:
+    thread.join()
+print(before, "anthropic" in sys.modules)
 """
     done = subprocess.run((sys.executable, "-c", code), capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["False", "True"]

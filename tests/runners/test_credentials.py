@@ -16,11 +16,10 @@ from relay.runners.messages.answers import Answer
 from relay.runners.messages.api import MessagesApi
 from relay.runners.messages.connection import Fault, FaultKind
 from relay.runners.messages.credentials import (
-    RENEW_S,
-    BearerToken,
+    Credential,
     CredentialError,
     KeyCommand,
-    Token,
+    Proof,
     find_work_trees,
 )
 from relay.runners.messages.endpoint import Way
@@ -42,15 +41,16 @@ def run(text: str, **given) -> KeyCommand:
     return KeyCommand(("sh", "-c", text), ENVIRON, **given)
 
 
-def make_fetch(*values, ends=None):
-    """Return a function that hands out tokens in this order, and the list of how it was asked."""
-    left, asked = list(values), []
+def make_fetch(*values):
+    """Return a function that hands out tokens in this order, each until another is wanted, and what it handed out."""
+    left, handed = list(values), list[str]()
 
     def fetch(fresh):
-        asked.append(fresh)
-        return Token(value=left.pop(0), until=ends)
+        if fresh or not handed:
+            handed.append(left.pop(0))
+        return Proof(value=handed[-1], secrets=(handed[-1],))
 
-    return fetch, asked
+    return fetch, handed
 
 
 def open_api(interrupts, credential, handler):
@@ -87,13 +87,12 @@ def test_a_key_that_is_over_is_asked_for_once_more_and_the_request_is_sent_again
     """Whole, and to the same model; the run hears nothing of it."""
     fetch, asked = make_fetch("old-key-of-the-morning", "new-key-of-the-evening")
     seen: list[Any] = []
-    credential = BearerToken("it", fetch, advice="")
+    credential = Credential("it", fetch, advice="")
     api = open_api(interrupts, credential, refuse("old-key-of-the-morning", status=status, seen=seen))
     assert isinstance(send(api), Answer)
     assert [token for token, _ in seen] == ["old-key-of-the-morning", "new-key-of-the-evening"]
     assert seen[0][1] == seen[1][1]
     assert json.loads(seen[1][1])["model"] == REQUEST["model"]
-    assert asked == [False, True]
     assert isinstance(send(api), Answer)
     assert len(asked) == 2
 
@@ -102,7 +101,7 @@ def test_a_second_refusal_is_the_users_and_says_what_was_tried(interrupts):
     fetch, asked = make_fetch("first-key-is-long", "second-key-is-long", "second-key-is-long")
     notes: list[Any] = []
     seen: list[Any] = []
-    credential = BearerToken("key_command (op)", fetch, advice="type it yourself")
+    credential = Credential("key_command (op)", fetch, advice="type it yourself")
     api = open_api(interrupts, credential, refuse("first-key-is-long", "second-key-is-long", seen=seen))
     fault = send(api, keep=notes.append)
     assert isinstance(fault, Fault)
@@ -118,28 +117,9 @@ def test_a_second_refusal_is_the_users_and_says_what_was_tried(interrupts):
 def test_the_same_key_again_is_not_sent_again(interrupts):
     fetch, asked = make_fetch("one-key-for-ever", "one-key-for-ever")
     seen: list[Any] = []
-    api = open_api(interrupts, BearerToken("it", fetch, advice=""), refuse("one-key-for-ever", seen=seen))
+    api = open_api(interrupts, Credential("it", fetch, advice=""), refuse("one-key-for-ever", seen=seen))
     assert isinstance(send(api), Fault)
-    assert (len(seen), asked) == (1, [False, True])
-
-
-def test_a_token_is_renewed_before_it_ends(interrupts):
-    """Between two requests of a night: no request is sent with one that ends on the way."""
-    now = [1_000.0]
-    asked: list[bool] = []
-
-    def fetch(fresh) -> Token:
-        asked.append(fresh)
-        return Token(value="ab"[len(asked) - 1] * 20, until=5_000.0 if len(asked) == 1 else 9_000.0)
-
-    credential = BearerToken("it", fetch, advice="", clock=lambda: now[0])
-    seen: list[Any] = []
-    api = open_api(interrupts, credential, refuse(seen=seen))
-    for moment in (1_000.0, 5_000.0 - RENEW_S, 5_000.0 - RENEW_S + 1, 8_000.0):
-        now[0] = moment
-        assert isinstance(send(api), Answer)
-    assert [token[0] for token, _ in seen] == ["a", "a", "b", "b"]
-    assert asked == [False, True]
+    assert (len(seen), len(asked)) == (1, 2)
 
 
 @pytest.mark.parametrize(("passes", "kind"), [(True, FaultKind.INFRA), (False, FaultKind.USER)])
@@ -148,7 +128,7 @@ def test_a_key_that_cannot_be_had_is_a_fault_and_sends_nothing(interrupts, passe
         raise CredentialError("the vault is locked", hint="unlock it", passes=passes)
 
     seen: list[Any] = []
-    api = open_api(interrupts, BearerToken("it", fetch, advice=""), refuse(seen=seen))
+    api = open_api(interrupts, Credential("it", fetch, advice=""), refuse(seen=seen))
     fault = send(api)
     assert isinstance(fault, Fault)
     assert (fault.kind, fault.message, fault.may_be_billed) == (kind, "the vault is locked; unlock it", False)
@@ -158,19 +138,18 @@ def test_a_key_that_cannot_be_had_is_a_fault_and_sends_nothing(interrupts, passe
 def test_threads_that_are_refused_together_ask_once():
     """An agent sends several requests at a time."""
     fetch, asked = make_fetch("old", "new")
-    credential = BearerToken("it", fetch, advice="")
-    request = httpx2.Request("POST", "http://endpoint.invalid")
-    assert credential.sign(request) == "old"
+    credential = Credential("it", fetch, advice="")
+    assert credential.use() == "old"
     threads = [threading.Thread(target=credential.renew, args=("old",)) for _ in range(8)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert asked == [False, True]
+    assert asked == ["old", "new"]
 
 
 def test_a_command_prints_the_key_and_nothing_else_of_it_is_kept():
-    assert run("printf '  a-key\\n'; echo noise >&2").fetch().value == "a-key"
+    assert run("printf '  a-key\\n'; echo noise >&2").fetch(fresh=False).value == "a-key"
 
 
 @pytest.mark.parametrize(
@@ -188,14 +167,14 @@ def test_a_command_prints_the_key_and_nothing_else_of_it_is_kept():
 )
 def test_what_is_no_key_is_refused_without_showing_it(text, words):
     with pytest.raises(CredentialError) as raised:
-        run(text).fetch()
+        run(text).fetch(fresh=False)
     assert raised.value.message.endswith(words)
     assert raised.value.hint == KeyCommand.advice
 
 
 def test_its_complaint_is_shown_in_one_short_line():
     with pytest.raises(CredentialError) as raised:
-        run("yes complaint | head -c 3000000 >&2; exit 1").fetch()
+        run("yes complaint | head -c 3000000 >&2; exit 1").fetch(fresh=False)
     assert len(raised.value.message) < 400
     assert "\n" not in raised.value.message
 
@@ -204,7 +183,7 @@ def test_a_command_that_does_not_end_is_killed_with_all_that_it_started(tmp_path
     """Also one that prints without an end: what is kept of it is bounded."""
     for text in (f"sleep 1000 & echo $! > {tmp_path}/pid; wait", "yes"):
         with pytest.raises(CredentialError, match=r"did not end in 0\.3 s and was killed"):
-            run(text, limit_s=0.3).fetch()
+            run(text, limit_s=0.3).fetch(fresh=False)
     pid = int((tmp_path / "pid").read_text())
     wait_until(lambda: not _is_alive(pid))
 
@@ -218,7 +197,7 @@ def _is_alive(pid: int) -> bool:
 
 def test_nobody_waits_for_what_a_command_leaves_behind(tmp_path):
     """A password manager starts its own service, which keeps the pipe open."""
-    assert run(f"sleep 1000 & echo $! > {tmp_path}/pid; echo the-key").fetch().value == "the-key"
+    assert run(f"sleep 1000 & echo $! > {tmp_path}/pid; echo the-key").fetch(fresh=False).value == "the-key"
     subprocess.run(["kill", (tmp_path / "pid").read_text().strip()], check=True)
 
 
@@ -236,8 +215,8 @@ def test_a_program_that_a_session_wrote_is_not_the_command(tmp_path):
     for words in (("op",), (str(planted),)):
         for here in (tmp_path, tmp_path / "bin", job):
             with pytest.raises(CredentialError, match="no such program on PATH outside of this repository"):
-                KeyCommand(words, environ, find_work_trees(here)).fetch()
-    assert KeyCommand(("op",), environ).fetch().value == "stolen"
+                KeyCommand(words, environ, find_work_trees(here)).fetch(fresh=False)
+    assert KeyCommand(("op",), environ).fetch(fresh=False).value == "stolen"
 
 
 @pytest.mark.parametrize(

@@ -38,15 +38,16 @@ from relay.runners.messages.answers import StreamBrokenError
 from relay.runners.messages.api import judge_event, judge_status, name_cause
 from relay.runners.messages.connection import Fault, FaultKind
 from relay.runners.messages.credentials import CredentialError
-from relay.runners.messages.endpoint import FRAMES, PLAIN, StatusError, Way, locate_message, read_beginning
+from relay.runners.messages.endpoint import PLAIN, Way
 from relay.runners.messages.reading import most_answer_bytes
 from relay.sandbox.openings import listen
 from relay.session.tape import KeepNote
 
 if TYPE_CHECKING:
-    import h11
     import httpx2
 
+    from relay.runners.messages.client import SdkWire
+    from relay.runners.messages.transport import PlainWire
 
 _MAX_HEAD_BYTES = 64 * 1024
 """Most bytes of a request's line and headers, or between two of its chunks."""
@@ -137,7 +138,6 @@ MAX_BODY_BYTES = 32 * 1024 * 1024
 """Largest request; endpoints accept no more."""
 MAX_HELD_BYTES = 128 * 1024 * 1024
 """Most bytes of all open requests, with the kept parts of their answers."""
-_MAX_ERROR_BYTES = 256 * 1024
 _ANSWER_TOKENS = 128_000
 """Longest answer of a request without a limit."""
 _EVENT_SHARE = 4
@@ -155,7 +155,6 @@ _QUERY = re.compile(r"(?:beta|alt|limit|(?:after|before)_id|pageSize|pageToken|a
 _TOLD = re.compile(r"content-type|retry-after(?:-ms)?|x-should-retry|(?:x-)?request-id")
 """Answer headers that an agent needs. The others name the owner of the key, and what is left of its limits."""
 _CODINGS = frozenset({"", "identity", "gzip", "deflate"})
-_OK = range(200, 300)
 
 
 class _RejectedError(Exception):
@@ -237,7 +236,7 @@ class OwnRequests:
 class Route:
     """Where the gateway sends requests."""
 
-    client: "httpx2.Client"
+    wire: "PlainWire | SdkWire"
     """Knows address and key."""
     mark: bytes
     """A text that only the session's own conversation contains."""
@@ -246,7 +245,7 @@ class Route:
     tell: Callable[[Told], None]
     """Called twice for each request that a model answers, and once for each refused one; on a thread of its own."""
     way: Way = PLAIN
-    """The kind of endpoint, what signs requests to it, and their form there."""
+    """The kind of endpoint, and what proves who asks."""
     keep: KeepNote = lambda _: None
     """Takes notes of each request and answer, for the tape."""
     hide: Callable[[str], str] = str
@@ -340,10 +339,10 @@ class _Exchange:
             ValueError: It asks for no stream, or its model can be part of no address.
         """
         way = self.route.way
-        if request is None and not way.lists_models:
+        if request is None and not way.family.lists_models:
             raise _RejectedError(404, f"provider = {way.family.name} answers nothing but messages")
         fits = request is None or (request.is_streamed and _MODEL.fullmatch(request.model))
-        if way.locate is not locate_message and not fits:
+        if way.family.names_model and not fits:
             raise ValueError(f"provider = {way.family.name} is asked for nothing but streams of a model")
 
     def _hold(self, request: ModelRequest, body: bytes) -> None:
@@ -385,10 +384,13 @@ class _Exchange:
         self.came_body = bytearray()
         tally = None
         try:
-            with contextlib.closing(self._send(body, request)) as response:
-                if response.status_code not in _OK:
+            with self._send(body) as response:
+                if not response.is_success:
                     return None, self._pass_error(response)
-                chunks = _read_chunks(response)
+                coding = response.headers.get("content-encoding", "")
+                if coding.lower() not in _CODINGS:
+                    raise httpx2.DecodingError(f"the endpoint compresses its answer unasked, as {coding[:100]}")
+                chunks = self.route.wire.read(response)
                 streamed = "event-stream" in response.headers.get("content-type", "")
                 tally = Tally(dialect=request.dialect if request else MESSAGES, streamed=streamed)
                 self._note(response)
@@ -406,44 +408,22 @@ class _Exchange:
         tally.close()
         return tally, None if request is None else _judge(tally, heard=heard)
 
-    def _send(self, body: bytes, request: ModelRequest | None) -> "httpx2.Response":
-        """Send the request; return the response before its body is read.
+    def _send(self, body: bytes) -> AbstractContextManager["httpx2.Response"]:
+        """Return the request to be sent: a context manager of the response, before its body is read.
 
         Raises:
             httpx2.HTTPError: The endpoint was not reached, or its answer cannot be read.
             CredentialError: There is no key.
         """
-        import httpx2
-
         login = _LOGIN if self.route.passes_login else ()
         headers = {name: value for name, value in self.headers.items() if _SENT.fullmatch(name) or name in login}
         headers |= {"accept-encoding": "identity"}
-        address, body = self._locate(body, request)
-        asked = self.route.client.build_request(self.command, address, content=body, headers=headers)
         if self.route.api_key and "x-api-key" in self.headers:
-            asked.headers["x-api-key"] = self.route.api_key
-            if asked.headers.get("authorization") == f"Bearer {self.route.api_key}":
-                del asked.headers["authorization"]
-        response = self.route.client.send(asked, stream=True)
-        coding = response.headers.get("content-encoding", "")
-        if coding.lower() not in _CODINGS:
-            response.close()
-            raise httpx2.DecodingError(f"the endpoint compresses its answer unasked, as {coding[:100]}")
-        return response
-
-    def _locate(self, body: bytes, request: ModelRequest | None) -> tuple[str, bytes]:
-        """Return where the endpoint takes the request, and the body in its form there."""
-        way = self.route.way
-        bare, _, query = self.path.removeprefix(way.family.root).partition("?")
+            headers["x-api-key"] = self.route.api_key
+        bare, _, query = self.path.removeprefix(self.route.way.family.root).partition("?")
         known = "&".join(filter(_QUERY.fullmatch, query.split("&")))
-        if request is None or way.locate is locate_message:
-            return f"{bare}?{known}" if known else bare, body
         with self.route.reading:
-            address, made = way.locate(json.loads(body))
-            if "stream" not in made:  # Bedrock's older runtime reads the betas in the body, as the SDK sends them
-                betas = self.headers.get("anthropic-beta", "")
-                made = {**made, "anthropic_beta": betas.split(",")} if betas else made
-            return address, json.dumps(made).encode()
+            return self.route.wire.forward(self.command, f"{bare}?{known}" if known else bare, headers, body)
 
     def _pass(self, response: "httpx2.Response", chunks: Iterator[bytes], tally: Tally, output_tokens: int) -> bool:
         """Forward an answer; return False if the agent left, so that the endpoint can stop.
@@ -477,12 +457,12 @@ class _Exchange:
         }
 
     def _pass_error(self, response: "httpx2.Response") -> Fault:
-        said = self._clean(read_beginning(response, _MAX_ERROR_BYTES).decode(errors="replace")).encode()
+        fault = judge_status(response, self.route.way.family, self.route.way.credential)
+        said = self._clean(response.content.decode(errors="replace")).encode()
         self._note(response)
         self.came["cut"], self.came_body = False, bytearray(said)
-        fault = judge_status(StatusError(response, said), self.route.way.family, self.route.way.credential)
         self.peer.answer(response.status_code, _choose_headers(response.headers), said)
-        return fault
+        return replace(fault, message=self._clean(fault.message))
 
     def _list_secrets(self) -> tuple[str, ...]:
         """Return the values so far of a credential: the environment does not hold them."""
@@ -499,16 +479,6 @@ def _refuse(peer: HttpPeer, status: int, words: str) -> None:
 
 def _choose_headers(headers: Mapping[str, str]) -> list[tuple[str, str]]:
     return [(name, value) for name, value in headers.items() if _TOLD.fullmatch(name.lower())]
-
-
-def _read_chunks(response: "httpx2.Response") -> Iterator[bytes]:
-    """Return the body; frames of AWS as the events that an agent reads."""
-    if not response.headers.get("content-type", "").startswith(FRAMES):
-        return response.iter_bytes()
-    from relay.runners.messages.clouds import read_frames
-
-    response.headers["content-type"] = "text/event-stream"
-    return read_frames(response.iter_bytes())
 
 
 def _was_sent(error: Exception) -> bool:

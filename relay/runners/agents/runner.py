@@ -11,7 +11,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import field, replace
 from functools import partial
 from pathlib import Path
@@ -38,7 +38,6 @@ from relay.runners.agents.acp import (
 from relay.runners.agents.gateway import Route, open_gateway
 from relay.runners.agents.profiles import (
     HOME_NAME,
-    NO_KEY,
     EndpointSetup,
     Installed,
     Profile,
@@ -50,9 +49,9 @@ from relay.runners.agents.profiles import (
 )
 from relay.runners.agents.session import AgentContext, AgentProcess, AgentSession, Inbox, release_waiting
 from relay.runners.base import ModelInfo, SessionSpec, Surroundings
-from relay.runners.messages.api import settle_limits
+from relay.runners.messages.api import open_wire, settle_limits
 from relay.runners.messages.conversation import ApiRunner
-from relay.runners.messages.endpoint import ANTHROPIC, Way, find_own_secrets, open_client
+from relay.runners.messages.endpoint import ANTHROPIC, Way, find_own_secrets
 from relay.sandbox.child import start_child
 from relay.sandbox.openings import MOST, Inquiries, Inquiry, serve_openings
 from relay.sandbox.policy import Level, Opening
@@ -263,12 +262,9 @@ class AgentRunner:
         environ, idle_s = self.given.environ, self.given.settings.idle_timeout_s
         lent = self.profile.has_login
         family = self.way.family
-        keys = {family.keys[0]: NO_KEY} if lent else {}
-        client = stack.enter_context(open_client({**environ, **keys}, idle_s, way=self.way))
-        if lent:
-            del client.headers[family.key_header[0]]
+        wire = stack.enter_context(closing(open_wire(environ, idle_s, self.way, is_lent=lent)))
         route = Route(
-            client=client,
+            wire=wire,
             mark=mark.encode(),
             secrets=find_own_secrets(environ),
             tell=lambda told: release_waiting(() if inbox.put(told, most=2 * MOST) else (told,)),

@@ -1,7 +1,7 @@
 """The Messages API over HTTP: one request in, one `Answer` or one `Fault` out; and the limits of a model.
 
-Retries, the conversation and the tools live elsewhere; address, key and headers in `endpoint.py`. `NotedRequest` keeps
-what goes over the wire for the session's tape.
+Retries, the conversation and the tools live elsewhere. The request goes by Anthropic's SDK, in `client.py`.
+`NotedRequest` keeps what goes over the wire for the session's tape.
 """
 
 import json
@@ -24,21 +24,7 @@ from relay.runners.base import ModelInfo
 from relay.runners.messages.answers import Answer, AnswerBuilder, StreamBrokenError
 from relay.runners.messages.connection import Fault, FaultKind, classify_error, find_retry_after
 from relay.runners.messages.credentials import REFUSED, Credential, CredentialError
-from relay.runners.messages.endpoint import (
-    ANTHROPIC,
-    EDITING_BETA,
-    FRAMES,
-    PLAIN,
-    Family,
-    StatusError,
-    Way,
-    find_own_secrets,
-    find_proxy,
-    open_client,
-    quote_model,
-    read_beginning,
-    require_success,
-)
+from relay.runners.messages.endpoint import ANTHROPIC, PLAIN, Family, Way, find_base, find_own_secrets, get_key_name
 from relay.runners.messages.reading import (
     END_S,
     OnBlock,
@@ -56,6 +42,9 @@ from relay.session.usage import Usage
 
 if TYPE_CHECKING:
     import httpx2
+
+    from relay.runners.messages.client import SdkWire
+    from relay.runners.messages.transport import BoundedClient, PlainWire
 
 
 _KEPT = ("content-type", "request-id", "retry-after", "retry-after-ms", "x-should-retry", "location")
@@ -88,11 +77,10 @@ class NotedRequest:
         finally:
             self._keep({**self._head, "body": self._heard.decode("utf-8", "surrogateescape"), "cut": cut})
 
-    def refuse(self, error: StatusError) -> None:
+    def refuse(self, response: "httpx2.Response") -> None:
         """Keep an error response."""
-        self.begin(error.status_code, error.headers)
-        body = error.body if isinstance(error.body, str) else json.dumps(error.body, ensure_ascii=False)
-        self._keep({**self._head, "body": body, "cut": False})
+        self.begin(response.status_code, response.headers)
+        self._keep({**self._head, "body": response.content.decode(errors="replace"), "cut": False})
 
 
 def describe_result(result: Answer | Fault) -> Note:
@@ -169,7 +157,6 @@ def settle_limits(
     )
 
 
-_encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode
 _REHEARSAL_HEADER = "relay-rehearsal"
 _SHOWN_CHARS = 500
 _READ_CHARS = 4_000
@@ -184,6 +171,8 @@ _GATEWAY_TIMEOUTS = frozenset({504, 524})
 _SWITCH_S = 0.0005
 """Switch interval while the client loads: a thread that waited for another program then goes on soon. Python's own is
 ten times longer."""
+LOADER = "relay-sdk"
+"""Name of the thread that loads the SDK; a process that ends does not wait for it."""
 _TRANSIENT = frozenset({FaultKind.INFRA, FaultKind.LIMIT})
 
 
@@ -218,8 +207,10 @@ class MessagesApi:
         self._clock = clock
         self._own_secrets = find_own_secrets(environ)
         self._user_file = show_user_file(environ)
-        self._client: httpx2.Client | None = None
+        self._plain: PlainWire | None = None
+        self._sdk: SdkWire | None = None
         self._opening = threading.Lock()
+        self._loading = threading.Lock()
 
     def find_model(self, model: str, own: ModelSettings = NOTHING_SET) -> ModelInfo | Fault:
         """Ask the endpoint once for window and limits; fall back to the dated table.
@@ -245,30 +236,30 @@ class MessagesApi:
     def _find_model(self, model: str, own: ModelSettings) -> ModelInfo | Fault:
         import httpx2
 
-        if not self._way.lists_models:
-            return self._prove(model, own)
+        from relay.runners.messages.transport import read_beginning
+
+        settle = partial(settle_limits, model, own, user_file=self._user_file)
         try:
+            wire = self._get_wire() if self._family.lists_models else None
+            if wire is None:
+                # The endpoint is not asked; prove that requests can be signed.
+                if self._credential:
+                    with self._interrupts.interruptible(Urgency.FINISH_TURN):
+                        self._credential.use()
+                complaint = f"provider = {self._family.name} lists no models; it has no limits for"
+                return settle(NOTHING_SET, complaint=complaint)
             with (
                 self._interrupts.interruptible(Urgency.FINISH_TURN),
                 open_within(self._opening_s),
-                self._get_client().stream("GET", quote_model(model, self._family)) as response,
+                wire.describe(model) as response,
             ):
-                body = read_beginning(require_success(response), _MODEL_BYTES)
-            rehearsed = _REHEARSAL_HEADER in response.headers
-            found = read_limits(json.loads(body))
-            complaint = f"the endpoint {self._address} gives no limits for"
-            return settle_limits(model, own, found, rehearsed=rehearsed, complaint=complaint, user_file=self._user_file)
+                body = read_beginning(response, _MODEL_BYTES) if response.is_success else b""
+            if body or response.is_success:
+                rehearsed = _REHEARSAL_HEADER in response.headers
+                complaint = f"the endpoint {self._address} gives no limits for"
+                return settle(read_limits(json.loads(body)), rehearsed=rehearsed, complaint=complaint)
         except Interrupted:
             return Fault(kind=FaultKind.INTERRUPTED, message="stopped while asking for the model")
-        except StatusError as error:
-            if error.status_code in _NO_MODELS_API:
-                # A gateway without a Models API, or with another name for the model there: the first request will show.
-                said = _get_error(error)
-                known = _UNKNOWN_MODEL.isdisjoint(_find_text(said, name) for name in ("type", "code", "status"))
-                what = "gives no limits for" if known else "does not know the model"
-                complaint = f"the endpoint {self._address} {what}"
-                return settle_limits(model, own, NOTHING_SET, complaint=complaint, user_file=self._user_file)
-            return _judge_model_error(error, self._family, self._credential)
         except (httpx2.HTTPError, httpx2.InvalidURL, OpeningTimeoutError) as error:
             raise RunnerError(
                 f"the endpoint {self._address} cannot be reached: {self._name_cause(error)}",
@@ -279,17 +270,17 @@ class MessagesApi:
                 f"the endpoint {self._address} does not answer like a Messages API: {error}",
                 hint=f"check {self._family.base}, and whether a proxy or a login page is in between",
             ) from error
-
-    def _prove(self, model: str, own: ModelSettings) -> ModelInfo:
-        """Return limits without the endpoint, which lists no models; prove first that requests can be signed."""
-        import httpx2
-
-        address = self._get_client().base_url
-        if self._credential:
-            with self._interrupts.interruptible(Urgency.FINISH_TURN):
-                self._credential.sign(httpx2.Request("GET", address))
-        complaint = f"provider = {self._family.name} lists no models; it has no limits for"
-        return settle_limits(model, own, NOTHING_SET, complaint=complaint, user_file=self._user_file)
+        if response.status_code in _NO_MODELS_API:
+            # A gateway without a Models API, or with another name for the model there: the first request will show.
+            said = _get_error(response)
+            known = _UNKNOWN_MODEL.isdisjoint(_find_text(said, name) for name in ("type", "code", "status"))
+            what = "gives no limits for" if known else "does not know the model"
+            return settle(NOTHING_SET, complaint=f"the endpoint {self._address} {what}")
+        fault = judge_status(response, self._family, self._credential)
+        if fault.kind in _TRANSIENT:
+            return fault
+        hint = _hint(response.status_code, self._family, self._credential)
+        raise RunnerError(f"the endpoint refused: {fault.message}", hint=hint)
 
     def send(self, request: Mapping[str, Any], *, on_block: OnBlock, keep: KeepNote = lambda _: None) -> Answer | Fault:
         """Send one streaming request and wait for its end; never raises for what an endpoint does.
@@ -325,9 +316,6 @@ class MessagesApi:
                 return self._receive(request, wire, builder, on_block)
         except Interrupted:
             return _fault(FaultKind.INTERRUPTED, "stopped while waiting for an answer", builder)
-        except StatusError as error:
-            wire.refuse(error)
-            return judge_status(error, self._family, self._credential)
         except CredentialError as error:
             kind = FaultKind.INFRA if error.passes else FaultKind.USER
             return Fault(kind=kind, message=f"{error.message}; {error.hint}" if error.hint else error.message)
@@ -341,18 +329,25 @@ class MessagesApi:
                 fault, lasting=not isinstance(error, StalledError), may_be_billed=not isinstance(error, PageError)
             )
 
-    def prepare(self) -> None:
-        """Load the HTTP client and read the certificates. The first request reports what fails here."""
+    def prepare(self, *, for_models_only: bool) -> None:
+        """Load the HTTP client and read the certificates, then load the SDK. The first request reports what fails here.
+
+        Args:
+            for_models_only: Whether no message will be sent: the SDK is not needed then.
+        """
         import httpx2
 
         with suppress(RunnerError, OSError, ValueError, ImportError, httpx2.InvalidURL):
-            self._get_client()
+            self._get_wire()
+            if not for_models_only:
+                self._get_sdk()
 
     def close(self) -> None:
-        """Close the connection pool."""
-        if self._client is not None:
-            self._client.close()
-            self._client = None
+        """Close the connections."""
+        for wire in (self._plain, self._sdk):
+            if wire is not None:
+                wire.close()
+        self._plain = self._sdk = None
 
     @property
     def _opening_s(self) -> float:
@@ -364,27 +359,19 @@ class MessagesApi:
     ) -> Answer | Fault:
         import httpx2
 
-        client = self._get_client()
+        sdk = self._get_sdk()
         watchdog = Watchdog(self._clock, idle_s=self._idle_timeout_s, output_tokens=int(request["max_tokens"]))
-        address, fields = self._way.locate(request)
-        headers = {"content-type": "application/json"}
-        try:
-            body = _encode(fields).encode()
-        except (ValueError, RecursionError) as unfit:  # nothing has been sent, so nothing is paid for
-            return Fault(kind=FaultKind.REQUEST, message=f"relay cannot write this request as JSON: {unfit}")
-        if "context_management" in request:
-            headers["anthropic-beta"] = ",".join(filter(None, (client.headers.get("anthropic-beta"), EDITING_BETA)))
-        manager = client.stream("POST", address, content=body, headers=headers)
         with ExitStack() as stack:
-            with open_within(self._opening_s):
-                response = require_success(stack.enter_context(manager))
+            try:
+                with open_within(self._opening_s):
+                    response = stack.enter_context(sdk.ask(request))
+            except (ValueError, RecursionError) as unfit:  # nothing has been sent, so nothing is paid for
+                return Fault(kind=FaultKind.REQUEST, message=f"relay cannot write this request as JSON: {unfit}")
+            if not response.is_success:
+                wire.refuse(response)
+                return judge_status(response, self._family, self._credential)
             wire.begin(response.status_code, response.headers)
-            raw = response.iter_bytes()
-            if response.headers.get("content-type", "").startswith(FRAMES):
-                from relay.runners.messages.clouds import read_frames
-
-                raw = read_frames(raw)
-            chunks = stack.enter_context(closing(wire.listen(raw)))
+            chunks = stack.enter_context(closing(wire.listen(sdk.read(response))))
             if (error := read_answer(chunks, watchdog, builder, on_block)) is not None:
                 return judge_event(error, builder.usage, has_begun=builder.has_begun)
             # The answer counts whatever happens here: it is paid for.
@@ -395,19 +382,75 @@ class MessagesApi:
 
     @property
     def _address(self) -> str:
-        return str(self._client.base_url) if self._client else self._environ.get(self._family.base, "")
+        wire = self._plain or self._sdk
+        return wire.address if wire else self._environ.get(self._family.base, "")
 
     def _name_cause(self, error: Exception) -> str:
         """Name what went wrong on the way, and the proxy on it."""
+        from relay.runners.messages.transport import find_proxy
+
         proxy = find_proxy(self._address)
         return f"{name_cause(error)}{f' (through the proxy of {proxy})' if proxy else ''}"
 
-    def _get_client(self) -> "httpx2.Client":
-        # The preparing thread and the first request may both get here.
-        with self._opening:
-            if self._client is None:
-                self._client = open_client(self._environ, self._idle_timeout_s, self._transport, self._way)
-            return self._client
+    def _get_wire(self) -> "PlainWire | SdkWire":
+        """Return the wire for everything but messages, which is there before the SDK is loaded."""
+        if self._way.needs_sdk:
+            return self._get_sdk()
+        with self._opening:  # the preparing thread and the first request may both get here
+            self._plain = self._plain or _open_plain(self._environ, self._way, self._connect)
+            return self._plain
+
+    def _get_sdk(self) -> "SdkWire":
+        http = None if self._way.needs_sdk else self._get_wire().http  # one pool for both
+        with self._loading:
+            if self._sdk is None:
+                from relay.runners.messages.client import SdkWire
+
+                self._sdk = SdkWire(self._environ, self._way, lambda address: http or self._connect(address))
+            return self._sdk
+
+    def _connect(self, address: str) -> "BoundedClient":
+        from relay.runners.messages.transport import SilentClient, open_http
+
+        return open_http(address, self._idle_timeout_s, self._transport, make=SilentClient)
+
+
+def open_wire(
+    environ: Mapping[str, str],
+    idle_timeout_s: float,
+    way: Way = PLAIN,
+    transport: "httpx2.BaseTransport | None" = None,
+    *,
+    is_lent: bool = False,
+) -> "PlainWire | SdkWire":
+    """Open the lightest wire that goes this way; nothing is sent.
+
+    Args:
+        environ: The source of the key, the base URL and the custom headers.
+        idle_timeout_s: Longest silence.
+        transport: How requests travel; None for the network.
+        is_lent: Whether the login of an agent goes with its requests, in place of a key.
+
+    Raises:
+        RunnerError: No usable key, or no certificates.
+        httpx2.InvalidURL: The base URL is malformed.
+    """
+    from relay.runners.messages.transport import SilentClient, open_http
+
+    if way.needs_sdk:
+        from relay.runners.messages.client import SdkWire
+
+        return SdkWire(environ, way, lambda address: open_http(address, idle_timeout_s, transport, make=SilentClient))
+    return _open_plain(environ, way, lambda address: open_http(address, idle_timeout_s, transport), is_lent=is_lent)
+
+
+def _open_plain(
+    environ: Mapping[str, str], way: Way, connect: Callable[[str], "BoundedClient"], *, is_lent: bool = False
+) -> "PlainWire":
+    from relay.runners.messages.transport import PlainWire
+
+    key = "" if way.credential or is_lent else environ[get_key_name(environ, (way.family,))]
+    return PlainWire(connect(find_base(environ, way.family) or way.family.address), way, environ, key)
 
 
 def _fault(kind: FaultKind, message: str, builder: AnswerBuilder) -> Fault:
@@ -438,12 +481,13 @@ def judge_event(data: Mapping[str, Any], usage: Usage | None, *, has_begun: bool
     )
 
 
-def judge_status(error: StatusError, family: Family = ANTHROPIC, credential: Credential | None = None) -> Fault:
+def judge_status(error: "httpx2.Response", family: Family = ANTHROPIC, credential: Credential | None = None) -> Fault:
     """Return the fault of an error response; `credential` has signed the request, and was renewed once."""
+    said = _get_error(error)
     kind = classify_error(
         status=error.status_code,
-        error_type=_find_text(_get_error(error), "type"),
-        error_code=_find_code(_get_error(error)),
+        error_type=_find_text(said, "type"),
+        error_code=_find_code(said),
         text=_find_words(error),
     )
     if kind in _TRANSIENT and error.headers.get("x-should-retry") == "false":
@@ -454,29 +498,24 @@ def judge_status(error: StatusError, family: Family = ANTHROPIC, credential: Cre
     return Fault(
         kind=kind,
         message=_describe(error, family) + again,
-        retry_after_s=find_retry_after(error.headers, _get_error(error).get("details")),
+        retry_after_s=find_retry_after(error.headers, said.get("details")),
         may_be_billed=late,
         lasting=late,
     )
 
 
-def _judge_model_error(error: StatusError, family: Family, credential: Credential | None) -> Fault:
-    """Return the fault of an error of the Models API.
-
-    Raises:
-        RunnerError: The user has to change something.
-    """
-    fault = judge_status(error, family, credential)
-    if fault.kind in _TRANSIENT:
-        return fault
-    raise RunnerError(
-        f"the endpoint refused: {fault.message}", hint=_hint(error.status_code, family, credential)
-    ) from error
+def _read_body(response: "httpx2.Response") -> Any:
+    """Return the body of an error as JSON, else as text."""
+    try:
+        return json.loads(response.content)
+    except (ValueError, RecursionError):
+        return response.content.decode(errors="replace")
 
 
-def _get_error(error: StatusError) -> Mapping[str, Any]:
+def _get_error(response: "httpx2.Response") -> Mapping[str, Any]:
     """Return the ``error`` object of an error's body; empty if it has none."""
-    body = error.body[0] if isinstance(error.body, list) and error.body else error.body
+    body = _read_body(response)
+    body = body[0] if isinstance(body, list) and body else body
     inner = body.get("error") if isinstance(body, dict) else None
     return inner if isinstance(inner, dict) else {}
 
@@ -492,18 +531,18 @@ def _find_code(error: Mapping[str, Any]) -> str | None:
     return (_find_text(details, "error_code") if isinstance(details, dict) else None) or _find_text(error, "code")
 
 
-def _find_words(error: StatusError) -> str:
+def _find_words(error: "httpx2.Response") -> str:
     """Return the message of the body; empty without a body."""
     inner = _get_error(error)
     if inner:
         return str(inner.get("message") or "")
-    body = error.body
+    body = _read_body(error)
     if isinstance(body, str):
         return body
     return json.dumps(body, default=str) if body else ""
 
 
-def _describe(error: StatusError, family: Family) -> str:
+def _describe(error: "httpx2.Response", family: Family) -> str:
     kind = _find_text(_get_error(error), "type")
     text = " ".join(_find_words(error)[:_READ_CHARS].split())[:_SHOWN_CHARS] or "no body"
     if target := error.headers.get("location"):
@@ -515,7 +554,8 @@ def _describe(error: StatusError, family: Family) -> str:
         )
         form = speaks if family.dropped else f" ends with {family.root}" if family.root else ""
         words += f"; nothing is served at this address, or not this model: {family.base}{form}"
-    return f"{words} (request {error.request_id})" if error.request_id else words
+    request_id = error.headers.get("request-id") or error.headers.get("x-amzn-requestid")
+    return f"{words} (request {request_id})" if request_id else words
 
 
 def name_cause(error: Exception) -> str:
@@ -532,28 +572,35 @@ def _hint(status: int, family: Family, credential: Credential | None) -> str:
     return "see the endpoint's words above; `relay doctor` tries it again"
 
 
-def _prepare(api: MessagesApi, interval: float) -> None:
-    try:
-        api.prepare()
-    finally:
-        sys.setswitchinterval(interval)
-
-
 @contextmanager
 def open_api(
-    *, environ: Mapping[str, str], interrupts: Interrupts, idle_timeout_s: float, way: Way = PLAIN
+    *,
+    environ: Mapping[str, str],
+    interrupts: Interrupts,
+    idle_timeout_s: float,
+    way: Way = PLAIN,
+    for_models_only: bool = False,
 ) -> Iterator[MessagesApi]:
     """Open an endpoint; close its connections at the end.
 
-    A thread prepares the client meanwhile: open the endpoint before waiting for other programs.
+    A thread loads the HTTP client and the SDK meanwhile: open the endpoint before waiting for other programs. Nobody
+    waits for what is still being loaded when the block ends.
+
+    Args:
+        for_models_only: Whether no message will be sent.
     """
     api = MessagesApi(environ=environ, interrupts=interrupts, idle_timeout_s=idle_timeout_s, way=way)
     interval = sys.getswitchinterval()
+
+    def prepare() -> None:
+        try:
+            api.prepare(for_models_only=for_models_only)
+        finally:
+            sys.setswitchinterval(interval)
+
     sys.setswitchinterval(_SWITCH_S)
-    preparing = threading.Thread(target=_prepare, args=(api, interval), name="relay-http")
-    preparing.start()
+    threading.Thread(target=prepare, name=LOADER).start()
     try:
         yield api
     finally:
-        preparing.join()
         api.close()

@@ -1,48 +1,30 @@
 """Ways to Claude that need more than a fixed key: a login of Anthropic's SDK, the user's command, and clouds.
 
-The extra `cloud` brings the SDK, and what that takes for clouds: botocore and google-auth find and renew credentials,
-and botocore signs; relay asks these themselves, in 0.2 s. Anthropic's own login and the frames of Bedrock's event
-stream are the SDK's, which is imported for them alone, because that takes 1 to 2 s and 77 MB. The requests are relay's:
-address and body are written here as the SDK writes them, and `tests/runners/test_clouds.py` compares the two.
-
-A cloud whose key is in a variable, or printed by `key_command`, needs no SDK, but for Bedrock's older models, whose
-answers come in frames.
+What is missing is said here before anything slow is imported, with the command that gets it. The extra `cloud` brings
+botocore and google-auth, which find and renew the clouds' own logins; `client.py` asks with what they find.
 """
 
 import os
 import re
 import warnings
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing, contextmanager, suppress
-from dataclasses import replace
-from datetime import UTC
-from functools import partial
-from importlib import import_module
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Any, cast
-from urllib.parse import quote
 
 from relay.base.errors import ConfigError
 from relay.base.hints import advise_extra
 from relay.config import Settings
-from relay.runners.messages.answers import StreamBrokenError
-from relay.runners.messages.credentials import (
-    BearerToken,
-    Credential,
-    CredentialError,
-    KeyCommand,
-    Token,
-    find_work_trees,
-)
+from relay.runners.messages.credentials import Credential, CredentialError, KeyCommand, Proof, find_work_trees
 from relay.runners.messages.endpoint import (
     ANTHROPIC,
     AWS,
     BEDROCK,
-    EDITING_BETA,
     FOUNDRY,
-    VERSION,
+    MANTLE_MODEL,
     VERTEX,
     Way,
     find_base,
@@ -50,39 +32,22 @@ from relay.runners.messages.endpoint import (
 )
 
 if TYPE_CHECKING:
-    import httpx2
+    from relay.runners.messages.client import Login
 
 _FAMILIES = {family.name: family for family in (ANTHROPIC, BEDROCK, VERTEX, FOUNDRY, AWS)}
 _NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9:._-]{0,98}[A-Za-z0-9])?")
 """A region, a resource or a project: it becomes part of an address."""
 _AWS_REGION = ("AWS_REGION", "AWS_DEFAULT_REGION")
 _AWS_WORKSPACE = "ANTHROPIC_AWS_WORKSPACE_ID"
-_AWS_HOST, _MANTLE_HOST = "aws-external-anthropic.{}.api.aws", "bedrock-mantle.{}.api.aws/anthropic"
-_AWS_SERVICES = {"bedrock": "bedrock-mantle", "aws": "aws-external-anthropic"}
-"""Names in signatures; Bedrock's runtime has its own, ``bedrock``."""
-_RUNTIME, _RUNTIME_HOST = "ANTHROPIC_BEDROCK_BASE_URL", "bedrock-runtime.{}.amazonaws.com"
-_RUNTIME_ENDING = "/invoke-with-response-stream"
-_DECODER = "anthropic.lib.bedrock._stream_decoder"
+_RUNTIME = "ANTHROPIC_BEDROCK_BASE_URL"
 _BEDROCK_MODEL = re.compile(r"(?:[a-z-]{2,8}\.)?anthropic\.\S+|arn:aws[a-z-]*:bedrock:\S+")
-_MANTLE_MODEL = re.compile(r"anthropic\.(?!\S*-v\d+(?::\d+)?$)[a-z0-9-]+")
-"""A model at Bedrock's Messages API, called Mantle; every other one is at its older runtime."""
-_FRAME_BYTES = range(16, 24 * 1024 * 1024 + 1)
-"""Sizes of a frame, which stand in its first bytes. Source: botocore.eventstream."""
-_SIZE_BYTES = 4
-_SIGNATURE = ("authorization", "x-amz-date", "x-amz-security-token")
 _GOOGLE_REGION, _GOOGLE_PROJECT = "CLOUD_ML_REGION", "ANTHROPIC_VERTEX_PROJECT_ID"
-_GOOGLE_HOSTS = {
-    "global": "aiplatform.googleapis.com",
-    "us": "aiplatform.us.rep.googleapis.com",
-    "eu": "aiplatform.eu.rep.googleapis.com",
-}
 _FOUNDRY_RESOURCE = "ANTHROPIC_FOUNDRY_RESOURCE"
 _GOOGLE_SCOPE = "https://www.googleapis.com/auth/cloud-platform"
-_SDK, _AWS_SDK, _GOOGLE_SDK = ("anthropic",), ("boto3",), ("google.auth", "requests")
+_AWS_SDK, _GOOGLE_SDK = ("boto3",), ("google.auth", "requests")
 _AWS_ADVICE = "aws sso login, or aws configure; AWS_PROFILE chooses a profile"
 _GOOGLE_ADVICE = "gcloud auth application-default login"
-_SDK_ADVICE = "ant auth login; ANTHROPIC_PROFILE chooses a profile"
-_TOO_MANY, _SERVER_ERROR = 429, 500
+_LOGIN_ADVICE = "ant auth login; ANTHROPIC_PROFILE chooses a profile"
 _SHOWN_CHARS = 300
 
 
@@ -102,7 +67,7 @@ def find_way(settings: Settings, environ: Mapping[str, str]) -> Way:
         get_key_name(environ, (family,))
     match settings.provider:
         case "bedrock" | "aws":
-            return _find_aws(settings, environ, None if is_set else command or AwsSignature(environ, family.name))
+            return _find_aws(settings, environ, command, is_set=is_set)
         case "vertex":
             return _find_vertex(environ, command)
         case "foundry":
@@ -126,11 +91,11 @@ def _require_fit(settings: Settings, environ: Mapping[str, str]) -> None:
         )
 
 
-def _make_command(settings: Settings, environ: Mapping[str, str]) -> BearerToken:
+def _make_command(settings: Settings, environ: Mapping[str, str]) -> Credential:
     apart = [Path(place).expanduser().resolve() for place in settings.writable_dirs]
     command = KeyCommand(settings.key_command, environ, (*find_work_trees(Path.cwd()), *apart))
     command.require()
-    return BearerToken(command.name, command.fetch, advice=command.advice)
+    return Credential(command.name, command.fetch, advice=command.advice)
 
 
 def _get_name(environ: Mapping[str, str], *variables: str, what: str) -> str:
@@ -166,9 +131,8 @@ def _find_foundry(environ: Mapping[str, str], command: Credential | None, *, is_
             hint=f"export {FOUNDRY.keys[0]}=…; relay init --provider foundry shows how to use az login",
         )
     base = find_base(environ, FOUNDRY)
-    if not base:
-        base = f"https://{_get_name(environ, _FOUNDRY_RESOURCE, what='the resource')}.services.ai.azure.com/anthropic"
-    return Way(family=FOUNDRY, credential=command, find_address=lambda: base, lists_models=False)
+    place = {"base_url": base} if base else {"resource": _get_name(environ, _FOUNDRY_RESOURCE, what="the resource")}
+    return Way(family=FOUNDRY, credential=command, needs_sdk=True, find_place=lambda: place)
 
 
 # Google
@@ -180,22 +144,17 @@ def _find_vertex(environ: Mapping[str, str], command: Credential | None) -> Way:
         _require_extra("Google's login", _GOOGLE_SDK)
     is_named = command is not None or bool(environ.get(_GOOGLE_PROJECT))
     login = _GoogleLogin(_get_name(environ, _GOOGLE_PROJECT, what="the project") if is_named else "")
-    base = (
-        find_base(environ, VERTEX) or f"https://{_GOOGLE_HOSTS.get(region, f'{region}-aiplatform.googleapis.com')}/v1"
-    )
 
-    def locate(request: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]]:
-        place = f"{base}/projects/{login.get_project()}/locations/{region}/publishers/anthropic/models"
-        model = quote(str(request["model"]), safe=":@")
-        body = {name: value for name, value in request.items() if name != "model"}
-        return f"{place}/{model}:streamRawPredict", {**body, "anthropic_version": VERSION}
+    def find_place() -> Mapping[str, Any]:
+        base = find_base(environ, VERTEX) or None
+        return {"base_url": base, "region": region, "project_id": login.get_project()}
 
-    own = BearerToken("provider = vertex", login.fetch, advice=_GOOGLE_ADVICE)
-    return Way(family=VERTEX, credential=command or own, find_address=lambda: base, locate=locate, lists_models=False)
+    credential = command or Credential("provider = vertex", login.fetch, advice=_GOOGLE_ADVICE)
+    return Way(family=VERTEX, credential=credential, needs_sdk=True, find_place=find_place)
 
 
 class _GoogleLogin:
-    """Application Default Credentials. Mutable: learns the project.
+    """Application Default Credentials. Mutable: learns the project, and keeps what it found until that ends.
 
     Args:
         project: Empty to take that of the login.
@@ -203,19 +162,29 @@ class _GoogleLogin:
 
     def __init__(self, project: str) -> None:
         self._project = project
+        self._found: Any = None
 
     def get_project(self) -> str:
         """Return the project; look it up in the login first where nobody names it."""
         if not self._project:
-            self.fetch()
+            self.fetch(fresh=False)
         return self._project
 
-    def fetch(self, _fresh: bool = False) -> Token:  # noqa: FBT001, FBT002  # as every fetch
-        """Read the login anew, and get a token for it.
+    def fetch(self, fresh: bool) -> Proof:  # noqa: FBT001  # as every fetch
+        """Return a token; read the login anew where there is none, it ends, or another one is wanted.
 
         Raises:
             CredentialError: There is no login, Google refuses it or is not reached, or it has no project.
         """
+        if fresh or self._found is None or self._found.expired:
+            self._found, self._project = self._load()
+        found = self._found
+        account = getattr(found, "service_account_email", "") or getattr(found, "account", "")
+        where = os.environ.get("GOOGLE_APPLICATION_CREDENTIALS") or type(found).__module__
+        words = f"Google's login{f' of {account}' if account else ''} (project {self._project}, from {where})"
+        return Proof(value=str(found.token), secrets=(str(found.token),), words=words)
+
+    def _load(self) -> tuple[Any, str]:
         import google.auth
         from google.auth.exceptions import GoogleAuthError, TransportError
         from google.auth.transport.requests import Request
@@ -230,83 +199,47 @@ class _GoogleLogin:
             words = " ".join(str(error.args[0] if error.args else error).split())[:_SHOWN_CHARS]
             raise CredentialError(f"Google's login: {words}", hint=_GOOGLE_ADVICE, passes=passes) from None
         named = {_GOOGLE_PROJECT: self._project or project or ""}
-        self._project = _get_name(named, _GOOGLE_PROJECT, what="the project, which Google's login does not name,")
-        until = found.expiry.replace(tzinfo=UTC).timestamp() if found.expiry else None
-        account = getattr(found, "service_account_email", "") or getattr(found, "account", "")
-        where = os.environ.get("GOOGLE_APPLICATION_CREDENTIALS") or type(found).__module__
-        words = f"Google's login{f' of {account}' if account else ''} (project {self._project}, from {where})"
-        return Token(value=str(found.token), until=until, words=words)
+        return found, _get_name(named, _GOOGLE_PROJECT, what="the project, which Google's login does not name,")
 
 
 # AWS
 
 
-def _find_aws(settings: Settings, environ: Mapping[str, str], credential: Credential | None) -> Way:
+def _find_aws(settings: Settings, environ: Mapping[str, str], command: Credential | None, *, is_set: bool) -> Way:
     family = _FAMILIES[settings.provider]
-    own = credential if isinstance(credential, AwsSignature) else None
-    is_framed = family is BEDROCK and not _MANTLE_MODEL.fullmatch(settings.model)
-    if own or is_framed:
-        what = "AWS's login" if own else f"{settings.model}, a model of Bedrock's older runtime,"
-        _require_extra(what, (*_AWS_SDK, *_SDK) if is_framed else _AWS_SDK)
-    get_region = own.get_region if own else partial(_get_name, environ, *_AWS_REGION, what="the region")
-    base = environ.get(_RUNTIME, "").rstrip("/") if is_framed else find_base(environ, family)
-    if not own and not base:
-        get_region()  # one that is missing is seen now
+    login = None if is_set or command else _AwsLogin(environ)
+    is_framed = family is BEDROCK and not MANTLE_MODEL.fullmatch(settings.model)
+    if login or is_framed:
+        what = "AWS's login" if login else f"{settings.model}, a model of Bedrock's older runtime,"
+        _require_extra(what, _AWS_SDK)
+    base, runtime = find_base(environ, family) or None, environ.get(_RUNTIME, "").rstrip("/") or None
+    if not login and not (runtime if is_framed else base):
+        _get_name(environ, *_AWS_REGION, what="the region")  # one that is missing is seen now
+    more: dict[str, Any] = {"runtime_url": runtime}
     if family is AWS:
-        workspace = _get_name(environ, _AWS_WORKSPACE, what="the workspace")
-        family = replace(family, headers=(*family.headers, ("anthropic-workspace-id", workspace)))
-        find = partial(_find_aws_address, base, _AWS_HOST, get_region)
-        return Way(family=family, credential=credential, find_address=find)
-    find = partial(
-        _find_aws_address, base, _RUNTIME_HOST if is_framed else _MANTLE_HOST, get_region, is_framed=is_framed
-    )
-    locate = partial(_locate_at_bedrock, environ, get_region)
-    return Way(family=family, credential=credential, find_address=find, locate=locate, lists_models=False)
+        more = {"workspace_id": _get_name(environ, _AWS_WORKSPACE, what="the workspace")}
+
+    def find_place() -> Mapping[str, Any]:
+        named = any(environ.get(name) for name in _AWS_REGION)
+        region = login.get_region() if login else _get_name(environ, *_AWS_REGION, what="the region") if named else ""
+        return {"base_url": base, "aws_region": region, **more}
+
+    own = Credential(f"provider = {family.name}", login.fetch, advice=_AWS_ADVICE) if login else command
+    return Way(family=family, credential=own, needs_sdk=True, find_place=find_place)
 
 
-def _find_aws_address(base: str, host: str, get_region: Callable[[], str], *, is_framed: bool = False) -> str:
-    if is_framed:
-        import_module(_DECODER)  # now, not while an answer waits
-    return base or f"https://{host.format(get_region())}"
-
-
-def _locate_at_bedrock(
-    environ: Mapping[str, str], get_region: Callable[[], str], request: Mapping[str, Any]
-) -> tuple[str, Mapping[str, Any]]:
-    """Return address and body; one run may use models of both of Bedrock's endpoints."""
-    model = str(request["model"])
-    if _MANTLE_MODEL.fullmatch(model):
-        base = find_base(environ, BEDROCK) or f"https://{_MANTLE_HOST.format(get_region())}"
-        return f"{base}/v1/messages", request
-    base = environ.get(_RUNTIME, "").rstrip("/") or f"https://{_RUNTIME_HOST.format(get_region())}"
-    body = {name: value for name, value in request.items() if name not in {"model", "stream"}}
-    if "context_management" in request:
-        body["anthropic_beta"] = [EDITING_BETA]
-    return f"{base}/model/{quote(model, safe=':;')}{_RUNTIME_ENDING}", {**body, "anthropic_version": VERSION}
-
-
-class AwsSignature:
-    """AWS's own credentials, as boto3 finds them, which sign each request. Mutable: botocore renews them.
+class _AwsLogin:
+    """AWS's own credentials, as boto3 finds them. Mutable: botocore renews them.
 
     Args:
         environ: May name the region; boto3 reads the process's own environment.
-        provider: Names the service in signatures.
     """
 
-    advice = _AWS_ADVICE
-
-    def __init__(self, environ: Mapping[str, str], provider: str) -> None:
+    def __init__(self, environ: Mapping[str, str]) -> None:
         self._environ = environ
-        self._service = _AWS_SERVICES[provider]
         self._session: Any = None
         self._found: Any = None
-        self._known: dict[str, None] = {}
         self._lock = Lock()
-        self.words = f"provider = {provider}"
-
-    @property
-    def secrets(self) -> tuple[str, ...]:
-        return tuple(self._known)
 
     def get_region(self) -> str:
         """Return the region of the environment, else that of the profile.
@@ -321,49 +254,23 @@ class AwsSignature:
         region = {_AWS_REGION[0]: self._session.region_name or ""}
         return _get_name(region, *_AWS_REGION, what="the region, which no profile names,")
 
-    def sign(self, request: "httpx2.Request") -> str:
-        """Sign a request as it is; later changes of its headers or body make the signature wrong."""
-        from botocore.auth import SigV4Auth
-        from botocore.awsrequest import AWSRequest
-
-        region = self.get_region()
+    def fetch(self, fresh: bool) -> Proof:  # noqa: FBT001  # as every fetch
+        """Return the keys of now; look anew where others are wanted: a login of the user's may have written them."""
         with self._lock, _explaining_aws():
-            key = self._freeze()
-        unsigned = {*_SIGNATURE, "connection"}  # a proxy may take that header away
-        headers = {name: value for name, value in request.headers.items() if name not in unsigned}
-        signed = AWSRequest(method=request.method, url=str(request.url), headers=headers, data=request.read())
-        service = "bedrock" if request.url.path.endswith(_RUNTIME_ENDING) else self._service
-        SigV4Auth(key, service, region).add_auth(signed)
-        for name in _SIGNATURE:
-            request.headers.pop(name, None)
-        request.headers.update({name: signed.headers[name] for name in _SIGNATURE if name in signed.headers})
-        return f"{key.access_key} {key.token}"
-
-    def renew(self, refused: str) -> bool:
-        """Look for credentials anew: a login of the user's may have written others."""
-        with self._lock, _explaining_aws():
-            key = self._freeze()
-            if f"{key.access_key} {key.token}" != refused:
-                return True  # another thread has
-            self._session = self._found = None
-            key = self._freeze()
-            return f"{key.access_key} {key.token}" != refused
+            if fresh:
+                self._session = self._found = None
+            self._open()
+            self._found = self._found or self._session.get_credentials()
+            if self._found is None:
+                raise CredentialError("no AWS credentials were found: variables, profiles, roles", hint=_AWS_ADVICE)
+            key = self._found.get_frozen_credentials()
+            words = f"AWS's login (profile {self._session.profile_name}, from {self._found.method})"
+        return Proof(value=key, secrets=tuple(text for text in (key.secret_key, key.token) if text), words=words)
 
     def _open(self) -> None:
         import boto3
 
         self._session = self._session or boto3.Session()
-
-    def _freeze(self) -> Any:
-        """Return the credentials of now."""
-        self._open()
-        self._found = self._found or self._session.get_credentials()
-        if self._found is None:
-            raise CredentialError("no AWS credentials were found: variables, profiles, roles", hint=_AWS_ADVICE)
-        key = self._found.get_frozen_credentials()
-        self._known |= dict.fromkeys(text for text in (key.secret_key, key.token) if text)
-        self.words = f"AWS's login (profile {self._session.profile_name}, from {self._found.method})"
-        return key
 
 
 @contextmanager
@@ -378,32 +285,6 @@ def _explaining_aws() -> Iterator[None]:
         raise CredentialError(f"AWS's login: {words}", hint=_AWS_ADVICE, passes=passes) from None
 
 
-def read_frames(chunks: Iterator[bytes]) -> Iterator[bytes]:
-    """Yield the frames of AWS as server-sent events, and an empty text behind each chunk: a sign of life.
-
-    Raises:
-        StreamBrokenError: They are no frames, or damaged.
-    """
-    from botocore.eventstream import ParserError
-
-    decoder, held = import_module(_DECODER).AWSEventStreamDecoder(), b""
-    for chunk in chunks:
-        held += chunk
-        while len(held) >= _SIZE_BYTES:
-            size = int.from_bytes(held[:_SIZE_BYTES])
-            if size not in _FRAME_BYTES:
-                raise StreamBrokenError(f"a frame of {size:,} bytes")
-            if len(held) < size:
-                break
-            frame, held = held[:size], held[size:]
-            try:
-                for event in decoder.iter_bytes(iter((frame,))):
-                    yield f"event: {event.event}\ndata: {event.data}\n\n".encode()
-            except (ParserError, ValueError, KeyError) as error:
-                raise StreamBrokenError(f"a damaged frame: {error}") from error
-        yield b""
-
-
 # The first-party API
 
 
@@ -416,10 +297,16 @@ def _find_login(environ: Mapping[str, str]) -> Way:
     words = name_login(environ)
     if not words:
         get_key_name(environ)
-    _require_extra(words, _SDK)
     base = find_base(environ, ANTHROPIC)
-    credential = BearerToken(words, partial(_fetch_login, base), advice=_SDK_ADVICE)
-    return Way(credential=credential, find_address=partial(_find_login_address, base))
+
+    @cache
+    def load() -> "Login":
+        from relay.runners.messages.client import Login
+
+        return Login(base)
+
+    credential = Credential(words, lambda fresh: load().fetch(fresh), advice=_LOGIN_ADVICE)
+    return Way(credential=credential, needs_sdk=True, find_place=lambda: load().find_place())
 
 
 def name_login(environ: Mapping[str, str]) -> str:
@@ -438,48 +325,3 @@ def name_login(environ: Mapping[str, str]) -> str:
         if (folder / "configs" / f"{name}.json").is_file():
             return f"profile {name} of ant auth login"
     return ""
-
-
-def _find_login_address(base: str) -> str:
-    """Return the address of the environment, else that of the login, else the usual one; imports the SDK."""
-    with _finding_login(base) as found:
-        return base or found.base_url or ANTHROPIC.address
-
-
-def _fetch_login(base: str, fresh: bool) -> Token:  # noqa: FBT001  # as every fetch
-    """Have the SDK's chain give a token; a fresh one is in no file yet.
-
-    Raises:
-        CredentialError: The login is over, or the service that renews it does not answer.
-    """
-    from anthropic.lib.credentials._constants import OAUTH_API_BETA_HEADER
-
-    with _finding_login(base) as found:
-        token = found.provider(force_refresh=fresh)
-        where = getattr(found.provider, "config_path", "")
-        return Token(
-            value=token.token,
-            until=token.expires_at,
-            headers={"anthropic-beta": OAUTH_API_BETA_HEADER, **found.extra_headers},
-            words=f"profile {found.provider.profile} of ant auth login ({where})" if where else "",
-        )
-
-
-@contextmanager
-def _finding_login(base: str) -> Iterator[Any]:
-    """Yield what the SDK's chain finds now; every fault of it as a CredentialError."""
-    import httpx2
-    from anthropic import AnthropicError
-    from anthropic.lib.credentials import default_credentials
-
-    try:
-        found = default_credentials(base_url=base or ANTHROPIC.address)
-        if found is None:
-            raise CredentialError("Anthropic's SDK finds no login that it can use", hint=_SDK_ADVICE)
-        with closing(cast("Any", found.provider)):
-            yield found
-    except (AnthropicError, OSError, ValueError) as error:
-        status = getattr(error, "status_code", None) or 0
-        passes = status == _TOO_MANY or status >= _SERVER_ERROR or isinstance(error.__cause__, httpx2.HTTPError)
-        words = " ".join(str(error).split())[:_SHOWN_CHARS]
-        raise CredentialError(f"Anthropic's login: {words}", hint=_SDK_ADVICE, passes=passes) from None

@@ -1,18 +1,15 @@
-"""Keys that renew themselves: a token with an end, and the user's `key_command`, which prints one.
+"""What proves who asks: a value that renews itself, and the user's `key_command`, which prints one.
 
-A credential signs each request. After a refusal (401, 403) it is asked for a new token once; `signing.py` sends the
-request again with that.
+A wire (`transport.py`) asks for the value before each request, and once more after a refusal.
 """
 
 import contextlib
 import os
 import shutil
-import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import field
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from pathlib import Path
 from threading import Lock
-from typing import TYPE_CHECKING, Protocol
+from typing import Any
 
 from relay.base.errors import RunnerError
 from relay.base.program import run_program
@@ -20,15 +17,10 @@ from relay.base.redaction import hide_values, redact_for_strangers
 from relay.base.values import dataclass
 from relay.base.words import shorten
 
-if TYPE_CHECKING:
-    import httpx2
-
 COMMAND_LIMIT_S = 60.0
 """Longest time for `key_command`: a password manager may wait for a finger."""
 REFUSED = frozenset({401, 403})
 """Statuses after which a credential is renewed."""
-RENEW_S = 60.0
-"""A token is renewed so long before its end: a request may wait for its connection."""
 _MOST_BYTES = 64 * 1024
 _SHOWN_CHARS = 300
 
@@ -45,122 +37,68 @@ class CredentialError(RunnerError):
         self.passes = passes
 
 
-class Credential(Protocol):
-    """Signs requests, and can be renewed. Several threads may use it."""
-
-    @property
-    def words(self) -> str:
-        """What it is and where it comes from, without its value."""
-
-    @property
-    def advice(self) -> str:
-        """What the user can do where it is refused."""
-
-    @property
-    def secrets(self) -> tuple[str, ...]:
-        """All values so far that must be shown nowhere."""
-
-    def sign(self, request: "httpx2.Request") -> str:
-        """Add the headers that prove who asks; return a name for the value that was used, for `renew`.
-
-        Raises:
-            CredentialError: There is no credential.
-        """
-
-    def renew(self, refused: str) -> bool:
-        """Get a new value in place of one that was refused; return False if there is only the same again.
-
-        Raises:
-            CredentialError: There is no credential.
-        """
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Token:
-    """A text for the `authorization` header, and when it ends: seconds since the epoch, None if nobody knows."""
+class Proof:
+    """What a request is signed with."""
 
-    value: str
-    until: float | None = None
-    headers: Mapping[str, str] = field(default_factory=dict)
-    """Go with it."""
+    value: Hashable
+    """A token; for AWS the frozen keys. Two that are equal are the same."""
+    secrets: tuple[str, ...]
+    """The parts of it that must be shown nowhere."""
     words: str = ""
     """Where it comes from, if that is known only now."""
 
 
-class BearerToken:
-    """A token that is fetched when it is first needed, before its end, and after a refusal. Mutable.
+class Credential:
+    """A value that can be renewed. Several threads may use it. Mutable: learns where it comes from.
 
     Args:
-        words: As `Credential.words`, until a token brings its own.
-        fetch: Returns a token; given True, one that is not taken from any file.
-        advice: As `Credential.advice`.
-        clock: Seconds since the epoch.
+        words: What it is, without its value.
+        fetch: Returns what is good now; given True, what is not known to be refused. Raises CredentialError.
+        advice: What the user can do where it is refused.
     """
 
-    def __init__(
-        self,
-        words: str,
-        fetch: Callable[[bool], Token],
-        *,
-        advice: str,
-        clock: Callable[[], float] = time.time,
-    ) -> None:
-        self._words = words
+    def __init__(self, words: str, fetch: Callable[[bool], Proof], *, advice: str) -> None:
+        self.words = words
         self.advice = advice
         self._fetch = fetch
-        self._clock = clock
-        self._token: Token | None = None
         self._known: dict[str, None] = {}
         self._lock = Lock()
 
     @property
-    def words(self) -> str:
-        return (self._token and self._token.words) or self._words
-
-    @property
     def secrets(self) -> tuple[str, ...]:
+        """All values so far that must be shown nowhere."""
         return tuple(self._known)
 
-    def sign(self, request: "httpx2.Request") -> str:
-        """Add the token; fetch it first where there is none, or it ends soon."""
+    def use(self) -> Any:
+        """Return the value for one request.
+
+        Raises:
+            CredentialError: There is none.
+        """
         with self._lock:
-            token = self._get()
-        request.headers["authorization"] = f"Bearer {token.value}"
-        for name, value in token.headers.items():
-            before = request.headers.get(name, "")
-            if value not in before.split(","):
-                request.headers[name] = f"{before},{value}" if before else value
-        return token.value
+            return self._take(fresh=False)
 
-    def _get(self) -> Token:
-        """Return a token for one request; where the service that renews it is away, one that ends soon will do."""
-        token, now = self._token, self._clock()
-        if token is None:
-            return self._renew(fresh=False)
-        if token.until is None or now <= token.until - RENEW_S:
-            return token
-        try:
-            return self._renew(fresh=True)
-        except CredentialError as error:
-            if error.passes and now < token.until:
-                return token
-            raise
+    def renew(self, refused: Any) -> bool:
+        """Get another value in place of one that was refused; return False if there is only the same again.
 
-    def renew(self, refused: str) -> bool:
-        """Fetch a new token, unless another thread has."""
-        with self._lock:
-            current = self._token
-            return (current is not None and current.value != refused) or self._renew(fresh=True).value != refused
+        Raises:
+            CredentialError: There is none.
+        """
+        with self._lock:  # another thread may have renewed it
+            return bool(self._take(fresh=False) != refused or self._take(fresh=True) != refused)
 
-    def _renew(self, *, fresh: bool) -> Token:
-        token = self._fetch(fresh)
-        self._known[token.value] = None
-        self._token = token
-        return token
+    def _take(self, *, fresh: bool) -> Any:
+        proof = self._fetch(fresh)
+        self.words = proof.words or self.words
+        self._known |= dict.fromkeys(proof.secrets)
+        return proof.value
 
 
 class KeyCommand:
     """The user's command that prints a key. It runs outside of the sandbox, because only its user can have set it.
+
+    Mutable: keeps the key.
 
     Args:
         words: Program and arguments; no shell reads them.
@@ -186,6 +124,7 @@ class KeyCommand:
         # Found once: what a session puts in front of it later is not run.
         found = shutil.which(self._words[0], path=safe)
         self._program = None if found is None or _is_inside(found, apart) else found
+        self._key = ""
 
     advice = "type the command yourself: it has to print the key and nothing else"
 
@@ -201,12 +140,17 @@ class KeyCommand:
                 hint="write its absolute path, or put its directory into PATH",
             )
 
-    def fetch(self, _fresh: bool = False) -> Token:  # noqa: FBT001, FBT002  # as every fetch
-        """Run it and return the key that it prints.
+    def fetch(self, fresh: bool) -> Proof:  # noqa: FBT001  # as every fetch
+        """Return the key; run the command first where there is none, or another one is wanted.
 
         Raises:
             CredentialError: It cannot be started, does not end in time, fails, or prints no key.
         """
+        if fresh or not self._key:
+            self._key = self._run()
+        return Proof(value=self._key, secrets=(self._key,))
+
+    def _run(self) -> str:
         self.require()
         try:
             ended = run_program(
@@ -220,7 +164,7 @@ class KeyCommand:
             raise CredentialError(f"{self.name} cannot be started: {error}") from None
         if ended.code is None:
             raise CredentialError(f"{self.name} did not end in {self._limit_s:g} s and was killed", hint=self.advice)
-        return Token(value=self._read(ended.code, ended.out, ended.err))
+        return self._read(ended.code, ended.out, ended.err)
 
     def _read(self, code: int, said: bytes, complaint: bytes) -> str:
         key = said.decode("utf-8", "replace").strip()
