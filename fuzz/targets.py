@@ -73,7 +73,7 @@ def _check_spans(plan: Plan) -> None:
         done = phase.end
         for item in phase.items:
             assert phase.start < item.mark < phase.end
-            assert plan.text[item.mark - 1 : item.mark + 2] in {"[ ]", "[x]", "[X]", "[-]", "[~]", "[?]"}
+            assert plan.text[item.mark - 1 : item.mark + 2] in {"[ ]", "[x]", "[X]", "[-]", "[~]", "[?]", "[>]"}
     ids = [item.id for item in plan.items]
     assert len(set(ids)) == len(ids)
 

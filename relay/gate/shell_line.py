@@ -7,7 +7,7 @@ from itertools import pairwise
 from relay.base.values import dataclass
 from relay.base.words import shorten
 from relay.plan.model import Plan, Violation
-from relay.plan.statements import read_validation_commands, read_verify_lines
+from relay.plan.statements import read_statements, read_validation_commands
 
 _CERTAIN = re.compile(
     r"(?:true|:|exit 0|return 0|wait|(?:echo|printf|cat|tail|head|sleep|date)(?:\s.*)?)(?:\s*\d?>.*)?", re.DOTALL
@@ -227,7 +227,8 @@ def find_lines(plan: Plan) -> Mapping[str, int]:
     """Return the first line of each command; commands of the front matter are left out."""
     found: dict[str, int] = {}
     for section in plan.outline.sections:
-        for line in read_verify_lines(section):
-            found |= {command: line.line for command in line.commands if command not in found}
+        for one in read_statements(section):
+            named = one.values if one.word == "verify" else ()
+            found |= {command: one.line for command in named if command not in found}
         found |= {command: section.line for command in read_validation_commands(section) if command not in found}
     return found

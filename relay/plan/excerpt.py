@@ -10,9 +10,9 @@ from itertools import chain
 from operator import attrgetter
 
 from relay.base.values import dataclass
-from relay.plan.model import Phase, Plan, Violation, find_printed_number
+from relay.plan.model import Phase, Plan, Violation
 from relay.plan.outline import Section, find_ancestors
-from relay.plan.text import is_unit
+from relay.plan.text import find_printed_number, is_unit
 
 MAX_CHARS = 40_000
 """Most characters of each of the three texts, about 13,000 tokens; a session reads the rest in the file."""

@@ -5,36 +5,16 @@ endings as they are on disk. Line numbers are 1-based and count the lines that C
 carriage return or the two as a pair end a line, and nothing else does.
 """
 
-import re
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import field, replace
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import field
 from typing import Any
 
 from relay.base.hints import Hint
 from relay.base.values import dataclass
 from relay.plan.outline import Outline, Section
 from relay.plan.statements import find_command_modules, find_command_paths
-from relay.plan.text import Numbered, parse_number, render_plain
-
-_KEYWORDS = "phase|sub-?task|task|step|item|story|section|milestone|stage|part|feature|requirement"
-_PRINTED = re.compile(
-    r"[*_(\[{\#§]*+(?:"
-    rf"(?:(?:{_KEYWORDS})\s+\#?)?(?P<dotted>\d{{1,9}}(?:\.\d{{1,9}})+[a-z]?)(?=[.):\]}}*_,;—–-]*+(?:\s|$))"
-    r"|(?P<whole>\d{1,9}[a-z]?)(?=[.):][*_]*+(?:\s|$)))",
-    re.IGNORECASE,
-)
-
-
-def fold_number(number: str) -> str:
-    """Return a number for comparison: ``01.2A`` is ``1.2a``."""
-    return ".".join(part.lstrip("0") or "0" for part in number.casefold().split("."))
-
-
-def find_printed_number(text: str) -> str:
-    """Return the number that an item begins with, such as ``1.2`` of ``Task 1.2: Keys``; empty without one."""
-    found = _PRINTED.match(text)
-    return (found["dotted"] or found["whole"]) if found else ""
+from relay.plan.text import Numbered, find_printed_number, fold_number, parse_number, render_plain
 
 
 def number_phases(heads: Sequence[Numbered]) -> tuple[str, ...]:
@@ -83,7 +63,7 @@ class Item:
     done: bool
     """Whether the box holds ``x`` or ``X``."""
     optional: bool = False
-    """A star follows the box (``- [ ]* 2.1``): it may be ticked, and its phase is done without it."""
+    """A star follows the box (``- [ ]* 2.1``) or its sign puts it off (``- [>]``): its phase is done without it."""
     line: int
     mark: int
     """Offset of the one character between the brackets."""
@@ -168,14 +148,6 @@ class Phase:
         named = (path for item in self.open_items for path in item.paths)
         return tuple(dict.fromkeys((*named, *self.files)))
 
-    def mark(self, marks: Collection[int], sign: str) -> "Phase":
-        """Return the phase with `sign` in its boxes at these offsets."""
-        if not any(item.mark in marks for item in self.items):
-            return self
-        done = sign != " "
-        items = (replace(item, done=done) if item.mark in marks else item for item in self.items)
-        return replace(self, items=tuple(items))
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
@@ -190,6 +162,8 @@ class Plan:
     phases: tuple[Phase, ...]
     outline: Outline = field(repr=False, compare=False)
     """Sections of the text; checks and edits start from it instead of parsing again."""
+    reader: Callable[[str], "Plan"] = field(repr=False, compare=False)
+    """`parse_plan`, which imports this module."""
     settings: Mapping[str, Any] = field(default_factory=dict)
     """The front matter's ``relay`` mapping, values unchecked; empty when there is none."""
 
@@ -263,10 +237,7 @@ class Plan:
         return self._mark({item.mark for item in self.items if item.id in item_ids}, " ")
 
     def _mark(self, marks: Collection[int], sign: str) -> "Plan":
-        if not marks:
-            return self
-        outline = self.outline.mark(marks, sign)
-        return replace(self, text=outline.text, outline=outline, phases=tuple(p.mark(marks, sign) for p in self.phases))
+        return self.reader(self.outline.lines.put(marks, sign).text) if marks else self
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,9 +10,10 @@ plugin is quadratic, and its default nesting limit silently drops what is deeper
 
 import re
 from bisect import bisect_left
-from collections.abc import Collection, Iterator, Sequence
-from dataclasses import field, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from enum import StrEnum, auto
+from functools import cache
 from operator import attrgetter
 from typing import TYPE_CHECKING, TypeVar
 
@@ -21,6 +22,7 @@ from relay.base.values import dataclass
 from relay.plan.text import (
     FrontMatter,
     Lines,
+    find_printed_number,
     is_condition,
     is_enumerated,
     is_unit,
@@ -33,8 +35,6 @@ if TYPE_CHECKING:
     from markdown_it import MarkdownIt
     from markdown_it.rules_block import StateBlock
     from markdown_it.token import Token
-
-from functools import cache
 
 MAX_NESTING = 100
 """Levels of containers; a list takes two (the list and its item), a quote one."""
@@ -105,18 +105,23 @@ def _parser() -> "MarkdownIt":
 
 MAX_CHARS = 4 * 1024 * 1024
 """A plan file longer than this is refused; 10,000 items of 100 characters are a quarter of it."""
-OPEN_SIGNS = " -~?"
-"""Characters in a box that is not ticked. The last three are Kiro's: begun, queued, in doubt."""
-_BOX = re.compile(rf"\[([xX{re.escape(OPEN_SIGNS)}])\](\\?\*)?[ \t]+(?=[^ \t\n])")
-_SIGNED_BOX = re.compile(r"\[.\](?:\\?\*)?")
-_TEXT_OPENERS = frozenset({"paragraph_open", "heading_open"})
+OPEN_SIGNS = " -~?>"
+"""Characters in a box that is not ticked."""
+PUT_OFF_SIGNS = "->"
+"""Those of work that is put off; before a number, as Kiro writes it, ``-`` is work that somebody has begun."""
 ITEM_LEVEL = 7
 """Level of a section that a numbered item of a list opens; no heading is as deep."""
+_BOX = re.compile(rf"\[([xX{re.escape(OPEN_SIGNS)}])\](\\?\*)?[ \t]+(?=[^ \t\n])")
+_SIGNED_BOX = re.compile(r"\[.\](?:\\?\*)?")
+_BOXED_HEADING = re.compile(
+    r"((?:[-*+][ \t]+)?(?:[^\w\n\[\]]{0,4}[\w.]{1,20}[.):]?[ \t]{1,4}){0,2})\[([ xX])\][ \t]+(?=[^ \t\n])"
+)
 _WHOLE = re.compile(r"\d{1,9}(?:\.0)?[a-z]?")
 _REQUIREMENTS = re.compile(r"[*_]{0,3}Requirements?:[*_]{0,3}[ \t]*[*_]{0,3}\d", re.IGNORECASE)
 _CHECKPOINT = re.compile(r"(?:final[ \t]+)?checkpoint\b", re.IGNORECASE)
-_SEVERAL = 2
 _OPEN_FENCE = re.compile(r"[ \t>]*(?:`{3,}|~{3,})[ \t]*")
+_DEEPEST = 6
+_SEVERAL = 2
 
 
 class EntryKind(StrEnum):
@@ -148,14 +153,14 @@ class Entry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Box:
-    """A checkbox with text behind it, first in a list item."""
+    """A checkbox with text behind it, first in a list item, or in a heading that has none below it."""
 
     line: int
     mark: int
     """Offset of the character between the brackets."""
     done: bool
     optional: bool
-    """A star follows the box, as in ``- [ ]* 2.1``."""
+    """A star follows the box, as in ``- [ ]* 2.1``, or its sign puts it off."""
     text: str
     prose: str
     """The item's whole first paragraph, line ends as ``\\n``."""
@@ -179,12 +184,14 @@ class Section:
     """1 to 6; 0 above the first heading, `ITEM_LEVEL` for an item of a list, one more for its notes."""
     heading: str
     title: str
-    """The heading without markup."""
+    """The heading without markup and without a box."""
     line: int
     start: int
-    end: int
+    end: int = 0
     underlined: bool = False
     """It has a setext heading."""
+    box: Box | None = None
+    """The box in the heading, whether or not it counts."""
     entries: tuple[Entry, ...] = ()
     boxes: tuple[Box, ...] = ()
     is_overview: bool = False
@@ -202,8 +209,6 @@ class Extent:
 
     head: int
     stop: int
-    holds_parts: bool = False
-    """The phase includes boxes of deeper sections."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -221,26 +226,6 @@ class Outline:
         """The file's text."""
         return self.lines.text
 
-    def mark(self, marks: Collection[int], sign: str) -> "Outline":
-        """Return the outline with `sign`, ``x`` or a blank, in the boxes at these offsets, without parsing again.
-
-        The sign in a box does not affect how Markdown is parsed, so the rest stays as parsing would find it.
-        """
-        sections = tuple(
-            replace(
-                section,
-                boxes=tuple(replace(box, done=sign != " ") if box.mark in marks else box for box in section.boxes),
-            )
-            if any(box.mark in marks for box in section.boxes)
-            else section
-            for section in self.sections
-        )
-        return replace(self, lines=self.lines.put(marks, sign), sections=sections)
-
-
-def _strip_box(text: str) -> str:
-    return _SIGNED_BOX.sub("", text, count=1).strip(" \t")
-
 
 def read_outline(text: str) -> Outline:
     """Read the outline of a plan file.
@@ -252,26 +237,152 @@ def read_outline(text: str) -> Outline:
         raise PlanError(f"a plan of {len(text):,} characters; at most {MAX_CHARS:,} are read", line=1)
     lines = Lines.of(text)
     front = parse_front_matter(lines)
-    reader = _Reader(lines=lines, first=front.body)
+    reader = _Reader(lines, front.body)
     reader.read(parse_blocks(text[lines.offset(front.body) :], line=front.body))
-    sections = tuple(_cut_lists(_mark_overviews(reader.finish()), lines))
-    return Outline(lines=lines, front=front, sections=sections, extents=_find_extents(sections))
+    sections = reader.cut(reader.heads)
+    if boxed := [*_find_boxed(sections)]:
+        reader.boxes = sorted((*reader.boxes, *boxed), key=attrgetter("line"))
+        sections = reader.cut(reader.heads)
+    sections = _mark_overviews(sections)
+    if parts := [*_find_parts(sections, lines)]:
+        sections = reader.cut(sorted((*sections, *parts), key=attrgetter("line")))
+    return Outline(lines=lines, front=front, sections=tuple(sections), extents=tuple(_find_extents(sections)))
 
 
-def _mark_overviews(sections: Sequence[Section]) -> Sequence[Section]:
+class _Reader:
+    """Walks the block tokens once. Mutable: it collects headings, lines and boxes while it walks."""
+
+    def __init__(self, lines: Lines, first: int) -> None:
+        self.lines = lines
+        self.first = first
+        """0-based line of the file that token line 0 is."""
+        self.heads = [Section(level=0, heading="", title="", line=first + 1, start=lines.offset(first))]
+        self.entries = list[Entry]()
+        self.boxes = list[Box]()
+        self.items = list[bool]()
+        """The open list items, outermost first: whether each is a task."""
+
+    def read(self, tokens: "Sequence[Token]") -> None:
+        for at, token in enumerate(tokens):
+            index = self.first + (token.map[0] if token.map else 0)
+            match token.type:
+                case "list_item_open":
+                    box = self._find_box(token, index, tokens[at + 1 : at + 3])
+                    self.boxes += [box] if box else []
+                    self.items.append(box is not None)
+                case "list_item_close":
+                    self.items.pop()
+                case "heading_open" if not self.items:
+                    self._open_section(token, index, tokens[at + 1].content)
+                case "paragraph_open":
+                    self._add_paragraph(index, tokens[at + 1].content, opens=tokens[at - 1].type == "list_item_open")
+                case "fence" | "code_block" | "html_block":
+                    kind = EntryKind.HTML if token.type == "html_block" else EntryKind.CODE
+                    self._add(kind, index, token.content, unclosed=token.type == "fence" and not self._is_closed(token))
+                case _:
+                    pass
+
+    def cut(self, heads: Sequence[Section]) -> list[Section]:
+        """Return the sections with what stands below each heading."""
+        ends = [(head.line, head.start) for head in (*heads[1:],)] + [(self.lines.count + 2, len(self.lines.text))]
+        return [
+            replace(
+                head,
+                end=end,
+                entries=_take(self.entries, head.line + (head.level > ITEM_LEVEL), line),
+                boxes=() if head.is_overview else _take(self.boxes, head.line, line),
+            )
+            for head, (line, end) in zip(heads, ends, strict=True)
+        ]
+
+    def _open_section(self, token: "Token", index: int, heading: str) -> None:
+        found = _BOXED_HEADING.match(heading)
+        words = heading if found is None else f"{found[1]}{heading[found.end() :]}"
+        title, box = render_plain(words), None
+        if found:
+            text = heading[found.end() :]
+            mark = self.lines.text.index("[", self.lines.offset(index) + len(found[1])) + 1
+            stop = self.first + (token.map or [0, 0])[1]
+            is_done = found[2] != " "
+            box = Box(
+                line=index + 1, mark=mark, done=is_done, optional=False, text=text, prose=text, depth=0, stop=stop
+            )
+        self.heads.append(
+            Section(
+                level=int(token.tag[1]),
+                heading=heading,
+                title=title,
+                line=index + 1,
+                start=self.lines.offset(index),
+                underlined=token.markup in {"=", "-"},
+                box=box,
+            )
+        )
+
+    def _find_box(self, item: "Token", index: int, following: "Sequence[Token]") -> Box | None:
+        """Return the item's box; it must open the text on the item's own first line."""
+        opener, *inline = following
+        found = _BOX.match(inline[0].content) if opener.type in {"paragraph_open", "heading_open"} else None
+        if found is None or opener.map is None or self.first + opener.map[0] != index:
+            return None
+        # Only container markup stands before the text of an item, and it has no bracket. markdown-it-py also strips
+        # all white space of Python, so that it would see a box in `- \u2028[ ] text`.
+        line = self.lines.at(index)
+        bracket = line.find("[")
+        if bracket < 1 or line[bracket - 1] not in " \t":
+            return None
+        text = _strip_box(line[bracket:])
+        return Box(
+            line=index + 1,
+            mark=self.lines.offset(index) + bracket + 1,
+            done=found[1] not in OPEN_SIGNS,
+            optional=bool(found[2])
+            or (found[1] in PUT_OFF_SIGNS and not (found[1] == "-" and find_printed_number(text))),
+            text=text,
+            prose=inline[0].content[found.end() :],
+            depth=sum(self.items),
+            stop=self.first + (item.map[1] if item.map else index + 1),
+        )
+
+    def _add_paragraph(self, index: int, content: str, *, opens: bool) -> None:
+        kind = EntryKind.PROSE if not opens else EntryKind.TASK if self.items[-1] else EntryKind.BULLET
+        for offset, text in enumerate(content.split("\n")):
+            words = _strip_box(text) if kind is EntryKind.TASK else text.strip(" \t")
+            self._add(kind, index + offset, words)
+            kind = EntryKind.PROSE
+
+    def _add(self, kind: EntryKind, index: int, text: str, *, unclosed: bool = False) -> None:
+        entry = Entry(kind=kind, line=index + 1, text=text, depth=len(self.items), unclosed=unclosed)
+        self.entries.append(entry)
+
+    def _is_closed(self, token: "Token") -> bool:
+        start, stop = token.map or (0, 0)
+        return stop - start > 1 and _OPEN_FENCE.fullmatch(self.lines.at(self.first + stop - 1)) is not None
+
+
+def _strip_box(text: str) -> str:
+    return _SIGNED_BOX.sub("", text, count=1).strip(" \t")
+
+
+def _take(found: Sequence[_Placed], first: int, end: int) -> tuple[_Placed, ...]:
+    """Return the entries or boxes from line `first` to before line `end`; they are sorted by line."""
+    line = attrgetter("line")
+    return tuple(found[bisect_left(found, first, key=line) : bisect_left(found, end, key=line)])
+
+
+def _mark_overviews(sections: Sequence[Section]) -> list[Section]:
     """Take the boxes from each list that repeats the headings of phases: `- [ ] **Phase 1: Keys**`, as gsd writes it.
 
     Some of these phases have boxes of their own; else the list is the work.
     """
     units, has_boxes = dict[str, str](), set[str]()
-    above: list[Section] = []
-    for section in sections:
-        above = [*(other for other in above if other.level < section.level), section]
+    for section, above in zip(sections, find_ancestors(sections), strict=True):
         if is_unit(section.title):
             said = parse_number(section.title)
             units.setdefault(said.number, said.title.casefold())
         if section.boxes:
-            has_boxes.update(parse_number(other.title).number for other in above if is_unit(other.title))
+            titles = (section.title, *(sections[at].title for at in above))
+            has_boxes.update(parse_number(title).number for title in titles if is_unit(title))
 
     def is_overview(section: Section) -> bool:
         names = [plain for box in section.boxes if is_unit(plain := render_plain(box.text))]
@@ -282,100 +393,61 @@ def _mark_overviews(sections: Sequence[Section]) -> Sequence[Section]:
     return [replace(one, boxes=(), is_overview=True) if is_overview(one) else one for one in sections]
 
 
-def _cut_lists(sections: Sequence[Section], lines: Lines) -> Iterator[Section]:
-    """Make sections of numbered items: `- [ ] 2. Keys`, with `- [ ] 2.1 …` or `_Requirements: 1.2_` below some of them.
+def _find_parts(sections: Sequence[Section], lines: Lines) -> Iterator[Section]:
+    """Yield heads of numbered items: `- [ ] 2. Keys`, with `- [ ] 2.1 …` or `_Requirements: 1.2_` below some of them.
 
     Only a section's own text decides that, and a section below a numbered heading is never cut: so text that is added
     elsewhere never changes a phase's id.
     """
     titles = sum(section.level == 1 for section in sections)
-    above: list[Section] = []
-    for section in sections:
-        above = [*(other for other in above if other.level < section.level), section]
-        counted = any(is_enumerated(other.title) for other in above if other.level > 1 or titles > 1)
+    for section, above in zip(sections, find_ancestors(sections), strict=True):
+        over = (section, *(sections[at] for at in above))
+        counted = any(is_enumerated(one.title) for one in over if one.level > 1 or titles > 1)
         heads = [] if counted or section.is_notes or is_condition(section.title) else _find_heads(section)
-        if not heads:
-            yield section
-            continue
-        ends = [*(head.line for head in heads[1:]), lines.index_at(section.end) + 2]
-        yield _narrow(section, lines, section.line, heads[0].line)
-        for head, end in zip(heads, ends, strict=True):
-            item = replace(
-                section, level=ITEM_LEVEL, heading=head.text, title=render_plain(head.text), underlined=False
+        for head, after in zip(heads, (*heads[1:], None), strict=False):
+            start = lines.offset(head.line - 1)
+            yield Section(
+                level=ITEM_LEVEL, heading=head.text, title=render_plain(head.text), line=head.line, start=start
             )
-            yield from _cut_notes(_narrow(item, lines, head.line, end), lines)
+            yield from _find_list_notes(section, lines, head, after)
 
 
 def _find_heads(section: Section) -> list[Box]:
     """Return the boxes that each open a phase; a checkpoint belongs to the phase above it."""
     numbers = [parse_number(render_plain(box.text)) for box in section.boxes]
-    tops = [
-        (box, said)
-        for box, said in zip(section.boxes, numbers, strict=True)
-        if not box.depth and _WHOLE.fullmatch(said.number)
-    ]
+    boxes = zip(section.boxes, numbers, strict=True)
+    tops = [(box, said) for box, said in boxes if not box.depth and _WHOLE.fullmatch(said.number)]
     wholes = {said.number.removesuffix(".0") for _, said in tops}
-    is_outline = any(
-        said.number and not _WHOLE.fullmatch(said.number) and said.number.partition(".")[0] in wholes
-        for said in numbers
-    )
+    parts = (said.number for said in numbers if said.number and not _WHOLE.fullmatch(said.number))
+    is_outline = any(part.partition(".")[0] in wholes for part in parts)
     if len(tops) < _SEVERAL or not (is_outline or any(_REQUIREMENTS.match(entry.text) for entry in section.entries)):
         return []
     return [box for at, (box, said) in enumerate(tops) if not at or not _CHECKPOINT.match(said.title)]
 
 
-def _cut_notes(section: Section, lines: Lines) -> Iterator[Section]:
-    """Split off a numbered item's notes: a last bullet `Notes` in it or behind it, with bullets of its own."""
-    last, least = section.boxes[-1].line, _SEVERAL + 1
-    for entry in reversed(section.entries):
-        is_above = entry.kind is EntryKind.BULLET and entry.line > last and entry.depth < least
+def _find_list_notes(section: Section, lines: Lines, head: Box, after: Box | None) -> Iterator[Section]:
+    """Yield a numbered item's notes: a last bullet `Notes` in it or behind it, with bullets of its own."""
+    end = after.line if after else lines.count + 2
+    last, least = _take(section.boxes, head.line, end)[-1].line, _SEVERAL + 1
+    for entry in reversed(_take(section.entries, last + 1, end)):
+        is_above = entry.kind is EntryKind.BULLET and entry.depth < least
         if is_above and render_plain(entry.text).strip(" :").casefold() == "notes":
-            notes = replace(section, level=ITEM_LEVEL + 1, heading="Notes", title="Notes")
-            end = lines.index_at(section.end) + (2 if section.end == len(lines.text) else 1)
-            yield _narrow(section, lines, section.line, entry.line)
-            yield _narrow(notes, lines, entry.line, end, own=1)
+            start = lines.offset(entry.line - 1)
+            yield Section(level=ITEM_LEVEL + 1, heading="Notes", title="Notes", line=entry.line, start=start)
             return
         least = min(least, entry.depth)
-    yield section
 
 
-def _narrow(section: Section, lines: Lines, first: int, end: int, *, own: int = 0) -> Section:
-    """Return the part of a section from line `first` to before line `end`; the `own` first lines make no entry."""
-    return replace(
-        section,
-        line=first,
-        start=section.start if first == section.line else lines.offset(first - 1),
-        end=min(lines.offset(end - 1), section.end),
-        entries=_take(section.entries, first + own, end),
-        boxes=_take(section.boxes, first, end),
-    )
-
-
-def _take(found: tuple[_Placed, ...], first: int, end: int) -> tuple[_Placed, ...]:
-    """Return the entries or boxes from line `first` to before line `end`; they are sorted by line."""
-    line = attrgetter("line")
-    return found[bisect_left(found, first, key=line) : bisect_left(found, end, key=line)]
-
-
-def _find_extents(sections: Sequence[Section]) -> tuple[Extent, ...]:
-    """Return the phases: sections with boxes, each with the deeper sections after it that have none or are conditions.
-
-    Conditions of the whole document (``Success criteria``) are no phase: nobody works on them.
-    A heading such as ``Phase 2`` holds the boxes of its deeper sections too, up to the first numbered one.
-    """
-    extents: list[Extent] = []
-    final = _find_final(sections)
-    for index, section in enumerate(sections):
-        last = extents[-1] if extents else None
-        if not section.level or (last and last.holds_parts and index < last.stop):
-            continue
-        end = _find_whole(sections, index)
-        if not end and (not section.boxes or index in final):
-            continue
-        if last and last.stop > index:
-            extents[-1] = replace(last, stop=index)
-        extents.append(Extent(head=index, stop=end or _find_stop(sections, index), holds_parts=end > 0))
-    return tuple(extents)
+def _find_boxed(sections: Sequence[Section]) -> Iterator[Box]:
+    """Yield the boxes of headings that have none below them; where there are some, these are the work."""
+    below = set[int]()
+    """Levels of the sections further down that hold boxes, in themselves or below."""
+    for section in reversed(sections):
+        is_above = any(level > section.level for level in below)
+        if section.box and not section.boxes and not is_above:
+            yield section.box
+        works = is_above or section.boxes or section.box
+        below = {level for level in below if level <= section.level} | ({section.level} if works else set())
 
 
 def find_end(sections: Sequence[Section], head: int) -> int:
@@ -396,165 +468,42 @@ def find_ancestors(sections: Sequence[Section]) -> tuple[tuple[int, ...], ...]:
     return tuple(found)
 
 
-def _find_final(sections: Sequence[Section]) -> frozenset[int]:
-    """Return the sections whose conditions are about more than the heading above them."""
-    above: list[int] = []
-    working: set[int] = set()
-    conditions: list[tuple[int, int]] = []
-    for at, section in enumerate(sections):
-        above = [other for other in above if sections[other].level < section.level]
-        if section.boxes and is_condition(section.title):
-            conditions.append((at, above[-1] if above else 0))
-        elif section.boxes:
-            working.update((*above, at))
-        above.append(at)
-    return frozenset(at for at, over in conditions if sections[over].level <= 1 or over in working)
+def _find_extents(sections: Sequence[Section]) -> list[Extent]:
+    """Return the phases: sections with boxes, each with the deeper sections after it that have none or are conditions.
 
-
-def _find_whole(sections: Sequence[Section], head: int) -> int:
-    """Return the end of a phase that holds the boxes of deeper sections; 0 if the heading holds none.
-
-    It ends before the first numbered heading, as ``Task 3`` in ``Phase 2`` or ``1.2``: those are phases of their own,
-    as are all headings below the document's title.
+    A heading such as ``Phase 2`` holds the boxes of its deeper sections too, up to the first numbered one (``Task 3``,
+    ``1.2``), which is a phase of its own; the document's title holds none. Conditions of more than the heading above
+    them (``Success criteria``) are no phase: nobody works on them.
     """
-    level = sections[head].level
-    stop = find_end(sections, head)
-    if not is_unit(sections[head].title) or (level == head == 1 and stop == len(sections)):
-        return 0
-    above: list[int] = []
-    holds = False
-    for at in range(head + 1, stop):
-        above = [*(other for other in above if sections[other].level < sections[at].level), at]
-        if sections[at].boxes:
-            counted = (other for other in above if sections[other].is_notes or is_enumerated(sections[other].title))
-            if first := next(counted, 0):
-                return first if holds else 0
-            holds = True
-    return stop if holds else 0
-
-
-def _find_stop(sections: Sequence[Section], head: int) -> int:
-    level = sections[head].level
-    stop = head + 1
-    while stop < len(sections) and _belongs(sections[stop], level):
-        if sections[stop].boxes and not is_condition(sections[stop].title):
-            break
-        stop += 1
-    return stop
+    ancestors = find_ancestors(sections)
+    work = [at for at, one in enumerate(sections) if one.boxes and not is_condition(one.title)]
+    working = {over for at in work for over in (*ancestors[at], at)}
+    closed = {1} if [at for at, one in enumerate(sections) if one.level == 1] == [1] else set[int]()
+    extents: list[Extent] = []
+    for at, section in enumerate(sections):
+        last = extents[-1] if extents else None
+        goes_on = last is not None and last.stop == at and _belongs(section, sections[last.head].level)
+        chain = [*(over for over in ancestors[at] if over), at]
+        over = ancestors[at][-1]
+        counted = [n for n in chain if sections[n].is_notes or is_enumerated(sections[n].title)]
+        head = -1
+        if section.boxes and at:
+            low = counted[-1] if counted else 0
+            closed.update(n for n in chain if n < low)
+            head = next((n for n in chain if n >= low and n not in closed and is_unit(sections[n].title)), at)
+            over = ancestors[at][-1]
+            if head == at and is_condition(section.title) and (sections[over].level <= 1 or over in working):
+                head = -1
+        if last and (head == last.head or (head < 0 and goes_on)):
+            extents[-1] = replace(last, stop=at + 1)
+        elif head >= 0:
+            if last:
+                ends = (*counted, head) if is_unit(sections[last.head].title) else (head,)
+                extents[-1] = replace(last, stop=min(last.stop, next((n for n in ends if n > last.head), head)))
+            extents.append(Extent(head=head, stop=at + 1))
+    return extents
 
 
 def _belongs(section: Section, level: int) -> bool:
     # The notes of a phase on the sixth level have no seventh.
-    return section.level > level or (level == section.level == 6 and section.is_notes)  # noqa: PLR2004  # h6
-
-
-@dataclass(slots=True, kw_only=True)
-class _Reader:
-    """Walks the block tokens once. Mutable: it collects while it walks."""
-
-    lines: Lines
-    first: int
-    """0-based line of the file that token line 0 is."""
-    sections: list[Section] = field(default_factory=list)
-    entries: list[Entry] = field(default_factory=list)
-    boxes: list[Box] = field(default_factory=list)
-    items: list[bool] = field(default_factory=list)
-    """The open list items, outermost first: whether each is a task."""
-
-    def read(self, tokens: "Sequence[Token]") -> None:
-        self._open(0, "", self.first)
-        for at, token in enumerate(tokens):
-            match token.type:
-                case "list_item_open":
-                    self._open_item(token, tokens[at + 1 : at + 3])
-                case "list_item_close":
-                    self.items.pop()
-                case "heading_open" if not self.items:
-                    self._close(self.lines.offset(self._index(token)))
-                    self._open(int(token.tag[1]), tokens[at + 1].content, self._index(token), token.markup)
-                case "paragraph_open":
-                    self._add_paragraph(token, tokens[at - 1] if at else None, tokens[at + 1].content)
-                case "fence" | "code_block" | "html_block":
-                    self._add_block(token)
-                case _:
-                    pass
-
-    def finish(self) -> tuple[Section, ...]:
-        self._close(len(self.lines.text))
-        return tuple(self.sections)
-
-    def _open(self, level: int, heading: str, index: int, markup: str = "") -> None:
-        start = self.lines.offset(index)
-        self.sections.append(
-            Section(
-                level=level,
-                heading=heading,
-                title=render_plain(heading),
-                line=index + 1,
-                start=start,
-                end=start,
-                underlined=markup in {"=", "-"},
-            )
-        )
-
-    def _close(self, end: int) -> None:
-        entries, boxes = tuple(self.entries), tuple(self.boxes)
-        self.sections[-1] = replace(self.sections[-1], end=end, entries=entries, boxes=boxes)
-        self.entries.clear()
-        self.boxes.clear()
-
-    def _open_item(self, token: "Token", following: "Sequence[Token]") -> None:
-        box = self._find_box(token, following)
-        if box is not None:
-            self.boxes.append(box)
-        self.items.append(box is not None)
-
-    def _find_box(self, item: "Token", following: "Sequence[Token]") -> Box | None:
-        """Return the item's box; it must open the text on the item's own first line."""
-        if len(following) < 2 or following[0].type not in _TEXT_OPENERS:  # noqa: PLR2004  # opener and its text
-            return None
-        found = _BOX.match(following[1].content)
-        index = self._index(item)
-        if found is None or self._index(following[0]) != index:
-            return None
-        # Only container markup stands before the text of an item, and it has no bracket. markdown-it-py also strips
-        # all white space of Python, so that it would see a box in `- \u2028[ ] text`.
-        line = self.lines.at(index)
-        bracket = line.find("[")
-        if bracket < 1 or line[bracket - 1] not in " \t":
-            return None
-        return Box(
-            line=index + 1,
-            mark=self.lines.offset(index) + bracket + 1,
-            done=found[1] not in OPEN_SIGNS,
-            optional=found[2] is not None,
-            text=_strip_box(line[bracket:]),
-            prose=following[1].content[found.end() :],
-            depth=sum(self.items),
-            stop=self.first + (item.map[1] if item.map else index + 1),
-        )
-
-    def _add_paragraph(self, token: "Token", before: "Token | None", content: str) -> None:
-        index = self._index(token)
-        opens = before is not None and before.type == "list_item_open"
-        for offset, text in enumerate(content.split("\n")):
-            kind = EntryKind.PROSE
-            if opens and not offset:
-                kind = EntryKind.TASK if self.items[-1] else EntryKind.BULLET
-            words = _strip_box(text) if kind is EntryKind.TASK else text.strip(" \t")
-            self.entries.append(Entry(kind=kind, line=index + offset + 1, text=words, depth=len(self.items)))
-
-    def _add_block(self, token: "Token") -> None:
-        index = self._index(token)
-        kind = EntryKind.HTML if token.type == "html_block" else EntryKind.CODE
-        unclosed = token.type == "fence" and not self._is_closed(token)
-        self.entries.append(
-            Entry(kind=kind, line=index + 1, text=token.content, depth=len(self.items), unclosed=unclosed)
-        )
-
-    def _is_closed(self, token: "Token") -> bool:
-        start, stop = token.map or (0, 0)
-        return stop - start > 1 and _OPEN_FENCE.fullmatch(self.lines.at(self.first + stop - 1)) is not None
-
-    def _index(self, token: "Token") -> int:
-        return self.first + (token.map[0] if token.map else 0)
+    return section.level > level or (level == section.level == _DEEPEST and section.is_notes)

@@ -1,8 +1,8 @@
 """Parse the text of a plan into a `Plan`."""
 
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
-from itertools import islice
 from operator import attrgetter
 
 from relay.base.errors import PlanError
@@ -10,26 +10,26 @@ from relay.plan.check import (
     HOW_TO_ADD,
     describe_conditions,
     describe_unboxed,
+    find_near_boxes,
     list_conditions,
     list_unboxed,
 )
-from relay.plan.model import Item, Phase, Plan, fold_number, number_items, number_phases
-from relay.plan.near_boxes import find_near_boxes
-from relay.plan.outline import ITEM_LEVEL, Box, Extent, Outline, Section, find_ancestors, read_outline
+from relay.plan.model import Item, Phase, Plan, number_items, number_phases
+from relay.plan.outline import ITEM_LEVEL, Box, Outline, find_ancestors, read_outline
 from relay.plan.statements import (
     WISHES,
+    Statement,
     find_paths,
-    read_after_lines,
     read_file_list,
-    read_tools,
+    read_statements,
     read_validation_commands,
-    read_verify_lines,
-    read_wish_lines,
 )
-from relay.plan.text import parse_number
+from relay.plan.text import fold_number, parse_number
 
 _HOW = "put `- [ ] …` below a heading, or have a session make a plan of this text: relay plan --plan NEW.md - < FILE"
 _EXAMPLE = "a phase is a heading with items such as `- [ ] Add the table — db/schema.py` under it"
+
+_Commands = tuple[str, ...]
 
 
 @lru_cache(maxsize=8)  # the file's text and HEAD's, and those of jobs, which a run asks for again and again
@@ -51,9 +51,20 @@ def parse_plan(text: str) -> Plan:
     boxes = [[box for section in sections[extent.head : extent.stop] for box in section.boxes] for extent in extents]
     item_ids = number_items(ids, [[box.text for box in own] for own in boxes])
     known = {fold_number(phase_id): phase_id for phase_id in ids}
-    gates, phases = _Gates(outline), list[Phase]()
-    for extent, head, phase_id, items in zip(extents, heads, ids, map(_read_items, item_ids, boxes), strict=True):
-        section = sections[extent.head]
+    said = [tuple(read_statements(section)) for section in sections]
+    gates, phases = _find_gates(outline, said), list[Phase]()
+    read = zip(extents, heads, ids, map(_read_items, item_ids, boxes), gates, strict=True)
+    for extent, head, phase_id, items, (verify, own_verify) in read:
+        section, own = sections[extent.head], said[extent.head]
+        wishes, tools = dict[str, tuple[str, str, int]](), dict[str, int]()
+        for one in own:
+            for value in one.values if one.word in WISHES else ():
+                wishes.setdefault(one.word, (one.word, value, one.line))
+            for name in one.values if one.word == "tools" else ():
+                tools.setdefault(name, one.line)
+        listed = (
+            path for part in sections[extent.head : extent.stop] if not part.is_notes for path in read_file_list(part)
+        )
         phases.append(
             Phase(
                 id=phase_id,
@@ -63,12 +74,12 @@ def parse_plan(text: str) -> Plan:
                 start=section.start,
                 end=sections[extent.stop - 1].end,
                 items=items,
-                verify=gates.find(extent),
-                own_verify=gates.find_own(extent),
-                files=_read_files(sections[extent.head : extent.stop]),
-                after=_find_after(section, known, phases[-1].id if phases else None),
-                wishes=tuple(_read_wishes(section)),
-                tool_lines=read_tools(section),
+                verify=verify,
+                own_verify=own_verify,
+                files=tuple(dict.fromkeys(listed)),
+                after=_find_after(own, known, phases[-1].id if phases else None),
+                wishes=tuple(wishes[word] for word in WISHES if word in wishes),
+                tool_lines=tuple(tools.items()),
                 in_list=section.level == ITEM_LEVEL,
             )
         )
@@ -79,6 +90,7 @@ def parse_plan(text: str) -> Plan:
         preamble=outline.text[sections[0].start : sections[first].start],
         phases=tuple(phases),
         outline=outline,
+        reader=parse_plan,
         settings=outline.front.settings,
     )
 
@@ -110,68 +122,35 @@ def _read_items(ids: Sequence[str], boxes: Sequence[Box]) -> tuple[Item, ...]:
     )
 
 
-def _read_wishes(section: Section) -> Iterator[tuple[str, str, int]]:
-    for word in WISHES:
-        named = (line for line in read_wish_lines(section, word) if line.names)
-        yield from ((word, line.names[0], line.line) for line in islice(named, 1))
-
-
-def _read_files(sections: Sequence[Section]) -> tuple[str, ...]:
-    listed = (path for section in sections if not section.is_notes for path in read_file_list(section))
-    return tuple(dict.fromkeys(listed))
-
-
-def _find_after(section: Section, known: Mapping[str, str], above: str | None) -> tuple[str, ...]:
-    stated = [line for line in read_after_lines(section) if not line.prose]
+def _find_after(said: Sequence[Statement], known: Mapping[str, str], above: str | None) -> tuple[str, ...]:
+    stated = [one for one in said if one.word == "after" and not one.prose]
     if not stated:
         return () if above is None else (above,)
-    named = (known.get(fold_number(number), number) for line in stated for number in line.names)
+    named = (known.get(fold_number(number), number) for one in stated for number in one.values)
     return tuple(dict.fromkeys(named))
 
 
-class _Gates:
-    """The verify commands of each phase: its own, inherited ones and the document's."""
+def _find_gates(outline: Outline, said: Sequence[Sequence[Statement]]) -> Iterator[tuple[_Commands, _Commands]]:
+    """Yield each phase's verify commands, the widest scope first, and those in the phase itself.
 
-    def __init__(self, outline: Outline) -> None:
-        self._sections = outline.sections
-        self._ancestors = find_ancestors(outline.sections)
-        self._phase_of = {at: extent.head for extent in outline.extents for at in range(extent.head, extent.stop)}
-        self._own = {0: [*outline.front.verify]}
-        self._collect_validation()
-        title = 1 if outline.extents[0].head > 1 else 0
-        self._shared = (0, title) if title else (0,)
-
-    def find(self, extent: Extent) -> tuple[str, ...]:
-        """Return a phase's commands, the widest scope first."""
-        above = [at for at in self._ancestors[extent.head] if not self._sections[at].is_notes]
-        commands = []
-        for at in dict.fromkeys((*self._shared, *above)):
-            commands += [*self._own.get(at, ()), *_read_commands(self._sections[at])]
-        return tuple(dict.fromkeys((*commands, *self.find_own(extent))))
-
-    def find_own(self, extent: Extent) -> tuple[str, ...]:
-        """Return the commands in the phase itself."""
-        commands = [*self._own.get(extent.head, ())]
-        for at in range(extent.head, extent.stop):
-            if not self._is_in_notes(at, extent.head):
-                commands += _read_commands(self._sections[at])
-        return tuple(dict.fromkeys(commands))
-
-    def _collect_validation(self) -> None:
-        """Give ``Validation Commands`` to the phase it stands in, else to the heading it stands under."""
-        for at, section in enumerate(self._sections):
-            commands = read_validation_commands(section)
-            if commands:
-                scope = self._phase_of.get(at, self._ancestors[at][-1])
-                self._own.setdefault(scope, []).extend(commands)
-
-    def _is_in_notes(self, at: int, head: int) -> bool:
-        inside = (*(a for a in self._ancestors[at] if a > head), *((at,) if at > head else ()))
-        return any(self._sections[a].is_notes for a in inside)
-
-
-def _read_commands(section: Section) -> list[str]:
-    return [command for line in read_verify_lines(section) for command in line.commands]
+    ``Validation Commands`` are of the phase that they stand in, else of the heading that they stand under.
+    """
+    sections, extents, ancestors = outline.sections, outline.extents, find_ancestors(outline.sections)
+    phase_of = {at: extent.head for extent in extents for at in range(extent.head, extent.stop)}
+    given = defaultdict[int, list[str]](list, {0: [*outline.front.verify]})
+    for at, section in enumerate(sections):
+        if commands := read_validation_commands(section):
+            given[phase_of.get(at, ancestors[at][-1])] += commands
+    stated = [[command for one in own if one.word == "verify" for command in one.values] for own in said]
+    shared = (0, 1) if extents[0].head > 1 else (0,)
+    for head, stop in ((extent.head, extent.stop) for extent in extents):
+        parts = (
+            at for at in range(head, stop) if not any(sections[n].is_notes for n in (*ancestors[at], at) if n > head)
+        )
+        own = tuple(dict.fromkeys((*given[head], *(command for at in parts for command in stated[at]))))
+        wide = dict.fromkeys((*shared, *(at for at in ancestors[head] if not sections[at].is_notes)))
+        above = (command for at in wide for command in (*given[at], *stated[at]))
+        yield tuple(dict.fromkeys((*above, *own))), own
 
 
 def _no_phase(outline: Outline) -> PlanError:
@@ -179,10 +158,8 @@ def _no_phase(outline: Outline) -> PlanError:
         return PlanError(f"no phase found: {describe_unboxed(units)}", line=units[0].line, hint=HOW_TO_ADD)
     if conditions := list_conditions(outline):
         return PlanError(f"no phase found: {describe_conditions(conditions)}", line=conditions[0].line, hint=_HOW)
-    loose = outline.sections[0].boxes
-    if loose:
+    if loose := outline.sections[0].boxes:
         return PlanError(f"an item above any heading, and no phase; {_EXAMPLE}", line=loose[0].line)
-    if near := next(iter(sorted(find_near_boxes(outline), key=attrgetter("line"))), None):
+    if near := min(find_near_boxes(outline), key=attrgetter("line"), default=None):
         return PlanError(f"no phase found: {near.message}", line=near.line)
-    line = outline.front.body + 1
-    return PlanError(f"no phase found; {_EXAMPLE}", line=line, hint=_HOW)
+    return PlanError(f"no phase found; {_EXAMPLE}", line=outline.front.body + 1, hint=_HOW)

@@ -6,7 +6,6 @@ slash and an extension (spec-kit's ``in src/x.py``). Paths that leave the reposi
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from itertools import takewhile
 from operator import itemgetter
 from pathlib import PurePosixPath
@@ -64,30 +63,24 @@ class NamedPaths:
     """Code spans that are a name of the code: ``load_key``, ``Store.load``, without a call's brackets."""
 
 
-_NONE = NamedPaths(named=(), targets=(), refused=())
 _SYMBOL = re.compile(r"([A-Za-z_$][\w$]*+(?:(?:\.|::|\#)[A-Za-z_$][\w$]*+)*+)(?:\(\))?")
 
 
 def find_paths(prose: str) -> NamedPaths:
     """Return the paths named in an item's text (its lines joined)."""
     spans = find_code_spans(prose)
-    found = [(span.start, span.content) for span in spans if _looks_like_path(span.content)]
     tail = list(_from_tail(prose))
-    found += tail
+    found = [*((span.start, span.content) for span in spans if _looks_like_path(span.content)), *tail]
     if "/" in prose:
         found += _from_words(prose, spans)
-    symbols = tuple(dict.fromkeys(name[1] for span in spans if (name := _SYMBOL.fullmatch(span.content))))
-    if not found:
-        return replace(_NONE, symbols=symbols) if symbols else _NONE
-    found.sort(key=itemgetter(0))
-    words = dict.fromkeys([_clean(word) for _, word in found])
-    leaving = [word for word in words if _leaves(word)]
-    named = tuple(word for word in words if not _leaves(word)) if leaving else tuple(words)
+    words = dict.fromkeys(_clean(word) for _, word in sorted(found, key=itemgetter(0)))
+    symbols = dict.fromkeys(name[1] for span in spans if (name := _SYMBOL.fullmatch(span.content)))
     last = {_clean(word) for _, word in tail}
+    named = tuple(word for word in words if not _leaves(word))
     return NamedPaths(
         named=named,
         targets=tuple(word for word in named if word in last),
-        refused=tuple(word for word in leaving if _is_surely_file(word)),
+        refused=tuple(word for word in words if _leaves(word) and (".." in word.split("/") or _is_file_name(word))),
         symbols=tuple(name for name in symbols if name not in words),
     )
 
@@ -105,13 +98,12 @@ def find_command_modules(command: str) -> frozenset[str]:
 
 
 def _from_tail(prose: str) -> Iterator[tuple[int, str]]:
-    dashes = [(m.start(), m.end()) for m in _DASH.finditer(prose)]
-    for index, (_, start) in enumerate(dashes):
-        end = dashes[index + 1][0] if index + 1 < len(dashes) else len(prose)
-        parts = (part for piece in _PIECE.findall(prose[start:end]) for part in _AND.split(piece))
+    dashes = [*_DASH.finditer(prose)]
+    for dash, stop in zip(dashes, [*(after.start() for after in dashes[1:]), len(prose)], strict=False):
+        parts = (part for piece in _PIECE.findall(prose[dash.end() : stop]) for part in _AND.split(piece))
         pieces = [word for part in parts if (word := _clean_piece(part))]
-        if all(_looks_like_path(piece) for piece in pieces):
-            yield from ((start, piece) for piece in pieces)
+        if all(map(_looks_like_path, pieces)):
+            yield from ((dash.end(), piece) for piece in pieces)
 
 
 def _clean_piece(piece: str) -> str:
@@ -126,7 +118,7 @@ def _from_words(prose: str, spans: tuple[CodeSpan, ...]) -> Iterator[tuple[int, 
     for start, end in (*((span.start, span.end) for span in spans), (len(prose), len(prose))):
         for found in _BARE.finditer(prose, done, start):
             word = found[0].lstrip("([{*\"'").rstrip(".,;:)]}*\"'!?")
-            if _find_extension(_strip_line(word)) and _looks_like_path(word):
+            if _find_extension(_LINE_SUFFIX.sub("", word)) and _looks_like_path(word):
                 yield found.start(), word
         done = end
 
@@ -134,8 +126,8 @@ def _from_words(prose: str, spans: tuple[CodeSpan, ...]) -> Iterator[tuple[int, 
 def _looks_like_path(word: str) -> bool:
     if word.startswith("-") or word.endswith("()") or not _WORD.fullmatch(word):
         return False
-    word = _strip_line(word)
-    if word.startswith("//") or _REMOTE.match(word) or (":" in word and _SCHEME.match(word)):
+    word = _LINE_SUFFIX.sub("", word)
+    if word.startswith("//") or _REMOTE.match(word) or _SCHEME.match(word):
         return False
     return ("/" in word and word.strip("/.") != "") or _is_file_name(word)
 
@@ -150,21 +142,12 @@ def _find_extension(word: str) -> str | None:
     return extension.lower() if stem and _EXTENSION.fullmatch(extension) else None
 
 
-def _is_surely_file(word: str) -> bool:
-    """Whether a path that leaves the repository is a file and no route such as ``/v1/keys``."""
-    return ".." in word.split("/") or _is_file_name(word)
-
-
-def _strip_line(word: str) -> str:
-    return _LINE_SUFFIX.sub("", word) if ":" in word else word
-
-
 def _clean(word: str) -> str:
     """Return a word as a path relative to the root; ``/src/x.py`` is one, ``/etc/hosts`` and ``/v1/keys`` are not."""
-    word = _strip_line(word)
+    word = _LINE_SUFFIX.sub("", word)
     if word.startswith("/") and _is_file_name(word) and not _SYSTEM.match(word):
         word = word.lstrip("/")
-    return _HERE.sub("", word) if word.startswith("./") else word
+    return _HERE.sub("", word)
 
 
 def _leaves(word: str) -> bool:
@@ -172,7 +155,7 @@ def _leaves(word: str) -> bool:
 
 
 _STATEMENT = re.compile(
-    r"[*_]{0,3}(verify|verification|after|runner|tools|model|effort)[*_]{0,3}[ \t]*:[*_]{0,3}[ \t]*", re.IGNORECASE
+    r"[*_]{0,3}(verif(?:y|ication)|after|runner|tools|model|effort)[*_]{0,3}[ \t]*:[*_]{0,3}[ \t]*", re.IGNORECASE
 )
 _VALIDATION = re.compile(r"(?:validation|verification|verify) commands?:?", re.IGNORECASE)
 _FILES = re.compile(
@@ -197,46 +180,53 @@ _PLAIN_EFFORT = r"(?!(?:xx?s|x?s|m|x{0,2}l|small|tiny|large|huge|big|low-medium)
 """One word: ``Effort: 2 days`` and ``Effort: M`` are about people."""
 WISHES = {"runner": RUNNER_NAME, "model": _PLAIN_MODEL, "effort": _PLAIN_EFFORT}
 """Statements by which a phase chooses what runs it, each with the pattern of its value."""
-_TOOLS = re.compile(r"[*_]{0,3}tools[*_]{0,3}[ \t]*:[*_]{0,3}(.{0,500})", re.IGNORECASE)
 _TOOL_NAME = r"[a-z0-9][a-z0-9-]{0,30}"
+_MOST_TOOL_CHARS = 500
 _SEPARATOR = re.compile(r" ?(?:,|;|&|\band\b) ?|(?<=\d) (?=\#?\d)", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class VerifyLine:
-    """One ``Verify:`` line."""
+class Statement:
+    """One line such as ``Verify: `pytest -q` `` or ``After: 1, 3``."""
 
+    word: str
+    """``verify``, ``after``, ``tools``, or one of `WISHES`."""
     line: int
-    commands: tuple[str, ...]
-    plain: bool
-    """The command is the plain rest of the line, not a code span."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NamingLine:
-    """One line of ``After:``, ``Runner:``, ``Model:`` or ``Effort:``."""
-
-    line: int
-    names: tuple[str, ...]
-    """Numbers of phases, none for ``After: none``; or the one name of a runner, a model or an effort."""
-    prose: str
+    values: tuple[str, ...] = ()
+    """Commands, numbers of phases (none for ``After: none``), names of tool servers, or the one name of a wish."""
+    prose: str = ""
     """The words if they name nothing; such a line has no effect."""
 
 
-def find_statement(text: str) -> str | None:
+def find_statement(text: str) -> str:
     """Return the word, such as ``verify`` or ``runner``, when a line starts with one of relay's words and a colon."""
     found = _STATEMENT.match(text)
-    return None if found is None else {"verification": "verify"}.get(word := found[1].lower(), word)
+    return found[1].lower().replace("verification", "verify") if found else ""
 
 
-def read_verify_lines(section: Section) -> tuple[VerifyLine, ...]:
-    """Return the ``Verify:`` lines of one section; in a list of files the word names a file."""
-    listed = _find_listed(section.entries)
-    return tuple(
-        _read_verify(section.entries, at)
-        for at, entry in enumerate(section.entries)
-        if _is_line(entry) and find_statement(entry.text) == "verify" and at not in listed
-    )
+def read_statements(section: Section) -> Iterator[Statement]:
+    """Yield the statements of one section; a bare ``After:`` is none, and in a list of files the word names a file."""
+    entries, listed = section.entries, _find_listed(section.entries)
+    for at, entry in enumerate(entries):
+        found = _STATEMENT.match(entry.text) if _is_line(entry) else None
+        if found is None:
+            continue
+        word, rest = find_statement(entry.text), entry.text[found.end() :].strip()
+        rest = rest.rstrip("*_").rstrip() if entry.text[0] in "*_" else rest
+        if word == "verify" and at not in listed:
+            yield Statement(word=word, line=entry.line, values=_read_commands(rest, entries, at))
+        elif word == "tools":
+            names = (part.strip(" `.").casefold() for part in rest[: _MOST_TOOL_CHARS + 1].split(","))
+            known = (name for name in names if re.fullmatch(_TOOL_NAME, name) and len(rest) <= _MOST_TOOL_CHARS)
+            yield Statement(word=word, line=entry.line, values=tuple(known))
+        elif word == "after" and rest:
+            yield _read_after(entry.line, " ".join(rest.rstrip(".").split()))
+        elif word in WISHES and rest:
+            said = next(iter(_spans(rest)), rest.rstrip("."))
+            name = said if word == "model" else said.casefold()
+            is_known = re.fullmatch(WISHES[word], name, re.IGNORECASE) is not None
+            values, prose = ((name,), "") if is_known else ((), rest)
+            yield Statement(word=word, line=entry.line, values=values, prose=prose)
 
 
 def read_file_list(section: Section) -> tuple[str, ...]:
@@ -259,34 +249,6 @@ def _find_listed(entries: Sequence[Entry]) -> frozenset[int]:
     return frozenset(listed)
 
 
-def read_after_lines(section: Section) -> tuple[NamingLine, ...]:
-    """Return the ``After:`` lines of one section; a bare ``After:`` above an example is none."""
-    return tuple(_read_after(line, rest) for line, rest in _iter_statements(section, "after"))
-
-
-def read_wish_lines(section: Section, word: str) -> tuple[NamingLine, ...]:
-    """Return the lines of one section that state a word of `WISHES`."""
-    return tuple(_read_wish(line, rest, word) for line, rest in _iter_statements(section, word))
-
-
-def _iter_statements(section: Section, word: str) -> Iterator[tuple[int, str]]:
-    """Yield the line and the rest of each ``Word: rest`` line."""
-    for entry in section.entries:
-        if _is_line(entry) and find_statement(entry.text) == word and (rest := _rest(entry.text)):
-            yield entry.line, rest
-
-
-def read_tools(section: Section) -> tuple[tuple[str, int], ...]:
-    """Return the tool servers' names in the ``Tools:`` lines of one section, each with its line."""
-    found: dict[str, int] = {}
-    for entry in section.entries:
-        line = _TOOLS.fullmatch(entry.text) if _is_line(entry) else None
-        for name in (part.strip(" `.").casefold() for part in line[1].split(",")) if line else ():
-            if re.fullmatch(_TOOL_NAME, name):
-                found.setdefault(name, entry.line)
-    return tuple(found.items())
-
-
 def is_validation(section: Section) -> bool:
     """Whether a section is titled ``Validation Commands``."""
     return _VALIDATION.fullmatch(section.title.strip()) is not None
@@ -304,30 +266,15 @@ def _is_line(entry: Entry) -> bool:
     return entry.kind in {EntryKind.PROSE, EntryKind.BULLET}
 
 
-def _rest(text: str) -> str:
-    found = _STATEMENT.match(text)
-    rest = text[found.end() :] if found else text
-    return rest.strip() if text[:1] not in {"*", "_"} else rest.strip().rstrip("*_").rstrip()
-
-
-def _read_verify(entries: Sequence[Entry], at: int) -> VerifyLine:
-    entry = entries[at]
-    rest = _rest(entry.text)
-    spans = _spans(rest)
-    if spans or not rest:
-        return VerifyLine(line=entry.line, commands=spans or _read_below(entries, at), plain=False)
-    commands = () if rest.casefold() in _NOTHING else (rest,)
-    return VerifyLine(line=entry.line, commands=commands, plain=True)
-
-
-def _read_below(entries: Sequence[Entry], at: int) -> tuple[str, ...]:
-    """Return the commands of the code block or the list of code spans that follows a bare ``Verify:``."""
-    below = entries[at + 1 :] if at + 1 < len(entries) else ()
-    if below and below[0].kind is EntryKind.CODE:
-        return tuple(_read_script(below[0].text))
-    depth = entries[at].depth
-    bullets = takewhile(lambda entry: entry.kind is EntryKind.BULLET and entry.depth > depth, below)
-    return tuple(command for entry in bullets if entry.text.startswith("`") for command in _spans(entry.text))
+def _read_commands(rest: str, entries: Sequence[Entry], at: int) -> tuple[str, ...]:
+    """Return the commands of a ``Verify:`` line, or of the code block or the list of code spans below a bare one."""
+    if rest:
+        return _spans(rest) or (() if rest.casefold() in _NOTHING else (rest,))
+    if at + 1 < len(entries) and entries[at + 1].kind is EntryKind.CODE:
+        return tuple(_read_script(entries[at + 1].text))
+    below = (entries[n] for n in range(at + 1, len(entries)))
+    bullets = takewhile(lambda one: one.kind is EntryKind.BULLET and one.depth > entries[at].depth, below)
+    return tuple(command for one in bullets if one.text.startswith("`") for command in _spans(one.text))
 
 
 def _read_script(block: str) -> Iterator[str]:
@@ -342,17 +289,10 @@ def _spans(text: str) -> tuple[str, ...]:
     return tuple(span.content.strip() for span in find_code_spans(text) if span.content.strip())
 
 
-def _read_after(line: int, rest: str) -> NamingLine:
-    rest = " ".join(rest.rstrip(".").split())
+def _read_after(line: int, rest: str) -> Statement:
     if rest.casefold() in _NOTHING:
-        return NamingLine(line=line, names=(), prose="")
+        return Statement(word="after", line=line)
     targets = [_TARGET.fullmatch(part) for part in _SEPARATOR.split(rest) if part]
     names = tuple(target[1] for target in targets if target)
-    return NamingLine(line=line, names=names if all(targets) else (), prose="" if names and all(targets) else rest)
-
-
-def _read_wish(line: int, rest: str, word: str) -> NamingLine:
-    said = next(iter(_spans(rest)), rest.rstrip("."))
-    name = said if word == "model" else said.casefold()
-    known = re.fullmatch(WISHES[word], name, re.IGNORECASE) is not None
-    return NamingLine(line=line, names=(name,) if known else (), prose="" if known else rest)
+    is_order = bool(names) and all(targets)
+    return Statement(word="after", line=line, values=names if is_order else (), prose="" if is_order else rest)

@@ -15,7 +15,7 @@ left alone, and need not be YAML.
 
 import re
 from bisect import bisect_right
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import field, replace
 from pathlib import PurePosixPath
 from typing import Any, Self
@@ -142,22 +142,13 @@ class Lines:
         return _BLANK.match(self.at(index)) is not None
 
 
-_TICKS = re.compile(r"`+")
-_ESCAPE = re.compile(r"\\([!-/:-@\[-`{-~])")
+_TICKS = re.compile(r"(\\*)(`+)")
 _MARKUP = re.compile(
-    r"<!--[^<]*?-->"  # comment
+    r"\\(?P<escaped>[!-/:-@\[-`{-~])"
+    r"|<!--[^<]*?-->"  # comment
     r"|!?\[(?P<link>[^\[\]]*)\]\([^()\s]*\)"  # link or image
     r"|(?<![\s*])\*++|(?<!\*)\*++(?!\s)|~~"  # emphasis and strike-through; a star between blanks is a star
     r"|(?<!\w)_++(?=\w)|(?<=[^\W_])_++(?!\w)"
-)
-_KEYWORDS = "phase|task|step|iteration|milestone|stage|part|sprint|wave"
-_NUMBER = r"\d{1,9}(?:\.\d{1,9})*[a-z]?"
-_NUMBERED = re.compile(
-    rf"(?:\W*(?:{_KEYWORDS})\s+\#?(?P<word>{_NUMBER})(?=$|[\s—–:.)]|-(?!\d))"
-    rf"|(?P<bare>{_NUMBER})(?=[.):](?:\s|$)|\s+[—–-](?:\s|$))"
-    r"|(?P<dotted>\d{1,9}(?:\.\d{1,9})+)(?=\s))"
-    r"\s*[—–:.)-]{0,3}\s*",
-    re.IGNORECASE,
 )
 
 
@@ -173,62 +164,66 @@ class CodeSpan:
 
 def find_code_spans(text: str) -> tuple[CodeSpan, ...]:
     """Return the code spans of a line: backtick runs of equal length pair up, as in CommonMark."""
-    runs = [m.span() for m in _TICKS.finditer(text)]
-    if not runs:
-        return ()
-    partner: dict[int, int] = {}
-    seen: dict[int, int] = {}
-    for index in range(len(runs) - 1, -1, -1):
-        length = runs[index][1] - runs[index][0]
-        if length in seen:
-            partner[index] = seen[length]
-        seen[length] = index
-    return tuple(_pair_up(text, runs, partner))
-
-
-def _pair_up(text: str, runs: list[tuple[int, int]], partner: dict[int, int]) -> Iterator[CodeSpan]:
-    index = 0
-    while index < len(runs):
-        start, end = runs[index]
-        if index not in partner or _is_escaped(text, start):
-            index += 1
+    runs = [(found.start(2), found.end(), len(found[1]) % 2) for found in _TICKS.finditer(text)]
+    closes, next_of_length = [0] * len(runs), dict[int, int]()
+    for at in reversed(range(len(runs))):
+        start, end, _ = runs[at]
+        closes[at] = next_of_length.get(end - start, 0)
+        next_of_length[end - start] = at
+    spans, done = list[CodeSpan](), 0
+    for at, (start, end, is_escaped) in enumerate(runs):
+        if at < done or is_escaped or not closes[at]:
             continue
-        close = runs[partner[index]]
-        content = text[end : close[0]]
+        done = closes[at] + 1
+        close, stop, _ = runs[closes[at]]
+        content = text[end:close]
         if content.startswith(" ") and content.endswith(" ") and content.strip(" "):
             content = content[1:-1]
-        yield CodeSpan(start=start, end=close[1], content=content)
-        index = partner[index] + 1
-
-
-def _is_escaped(text: str, offset: int) -> bool:
-    start = offset
-    while start > 0 and text[start - 1] == "\\":
-        start -= 1
-    return (offset - start) % 2 == 1
+        spans.append(CodeSpan(start=start, end=stop, content=content))
+    return tuple(spans)
 
 
 def render_plain(text: str) -> str:
     """Return a heading's words without their markup, on one line."""
-    parts = []
-    done = 0
+    plain, done = "", 0
     for span in find_code_spans(text):
-        parts += [_strip_markup(text[done : span.start]), span.content]
+        plain += f"{_MARKUP.sub(_UNMARKED, text[done : span.start])}{span.content}"
         done = span.end
-    parts.append(_strip_markup(text[done:]))
-    return " ".join("".join(parts).split())
+    return " ".join(f"{plain}{_MARKUP.sub(_UNMARKED, text[done:])}".split())
 
 
-def _strip_markup(text: str) -> str:
-    escaped = _ESCAPE.split(text)
-    plain = [part if at % 2 else _MARKUP.sub(r"\g<link>", part) for at, part in enumerate(escaped)]
-    return "".join(plain)
-
-
-_UNIT = re.compile(rf"\W*(?:phase|task|step|iteration)\s+\#?{_NUMBER}(?=$|[\s—–:.)]|-(?!\d))", re.IGNORECASE)
-_UNIT_NUMBER = re.compile(rf"\b(?:phase|task|step|iteration)\s+\#?({_NUMBER})", re.IGNORECASE)
+_UNMARKED = r"\g<escaped>\g<link>"
+_NUMBER = r"\d{1,9}(?:\.\d{1,9})*[a-z]?"
+_WORK = "phase|task|step|iteration"
+_PARTS = f"{_WORK}|milestone|stage|part|sprint|wave"
+_NUMBERED = re.compile(
+    rf"(?:\W*(?:{_PARTS})\s+\#?(?P<word>{_NUMBER})(?=$|[\s—–:.)]|-(?!\d))"
+    rf"|(?P<bare>{_NUMBER})(?=[.):](?:\s|$)|\s+[—–-](?:\s|$))"
+    r"|(?P<dotted>\d{1,9}(?:\.\d{1,9})+)(?=\s))"
+    r"\s*[—–:.)-]{0,3}\s*",
+    re.IGNORECASE,
+)
+_PRINTED = re.compile(
+    r"[*_(\[{\#§]*+(?:"
+    r"(?:(?:phase|sub-?task|task|step|item|story|section|milestone|stage|part|feature|requirement)\s+\#?)?"
+    r"(?P<dotted>\d{1,9}(?:\.\d{1,9})+[a-z]?)(?=[.):\]}*_,;—–-]*+(?:\s|$))"
+    r"|(?P<whole>\d{1,9}[a-z]?)(?=[.):][*_]*+(?:\s|$)))",
+    re.IGNORECASE,
+)
+_UNIT = re.compile(rf"\W*(?:{_WORK})\s+\#?{_NUMBER}(?=$|[\s—–:.)]|-(?!\d))", re.IGNORECASE)
+_UNIT_NUMBER = re.compile(rf"\b(?:{_WORK})\s+\#?({_NUMBER})", re.IGNORECASE)
 _ENUMERATED = re.compile(
-    rf"\W*(?:(?:[a-z]+\s+){{0,2}}\#?\d|(?:{_KEYWORDS})\s+[a-z]\b|[a-z]{{1,4}}-?\d+(?:\.\d+)*\s*[:.)—–-]|[a-z][.):]\s)",
+    rf"\W*(?:(?:[a-z]+\s+){{0,2}}\#?\d|(?:{_PARTS})\s+[a-z]\b|[a-z]{{1,4}}-?\d+(?:\.\d+)*\s*[:.)—–-]|[a-z][.):]\s)",
+    re.IGNORECASE,
+)
+_CONDITION = re.compile(
+    r"\W*(?:(?:overall|final|global|project|feature|general|key|measurable|plan)\s+)?"
+    r"(?:(?:success|acceptance|completion|exit|done|quality)\s+(?:criteri(?:a|on)|conditions?|gates?|checks?|checklist)"
+    r"|definition\s+of\s+(?:done|ready)|done\s+when|dod"
+    r"|(?:(?:plan|spec)\s+)?self[- ]?(?:review|check)(?:\s+checklist)?|constitution\s+check"
+    r"|(?:final\s+)?(?:verification|validation|review|sign-?off|pre-?(?:merge|commit|flight))\s+checklist"
+    r"|验收标准|成功标准|完成标准|完成定义|验证清单|自检清单|自查清单)"
+    r"\s*(?:[:：(（—–-].*)?",
     re.IGNORECASE,
 )
 
@@ -248,24 +243,23 @@ def is_enumerated(plain: str) -> bool:
     return _ENUMERATED.match(plain) is not None
 
 
-_CONDITION = re.compile(
-    r"\W*(?:(?:overall|final|global|project|feature|general|key|measurable|plan)\s+)?"
-    r"(?:(?:success|acceptance|completion|exit|done|quality)\s+(?:criteri(?:a|on)|conditions?|gates?|checks?|checklist)"
-    r"|definition\s+of\s+(?:done|ready)|done\s+when|dod"
-    r"|(?:(?:plan|spec)\s+)?self[- ]?(?:review|check)(?:\s+checklist)?|constitution\s+check"
-    r"|(?:final\s+)?(?:verification|validation|review|sign-?off|pre-?(?:merge|commit|flight))\s+checklist"
-    r"|验收标准|成功标准|完成标准|完成定义|验证清单|自检清单|自查清单)"
-    r"\s*(?:[:：(（—–-].*)?",
-    re.IGNORECASE,
-)
-
-
 def is_condition(plain: str) -> bool:
     """Whether a heading announces conditions for the end: ``Success criteria``, ``Definition of Done``.
 
     A numbered one (``Phase 7: Acceptance criteria``) is work.
     """
     return _CONDITION.fullmatch(plain) is not None
+
+
+def fold_number(number: str) -> str:
+    """Return a number for comparison: ``01.2A`` is ``1.2a``."""
+    return ".".join(part.lstrip("0") or "0" for part in number.casefold().split("."))
+
+
+def find_printed_number(text: str) -> str:
+    """Return the number that an item begins with, such as ``1.2`` of ``Task 1.2: Keys``; empty without one."""
+    found = _PRINTED.match(text)
+    return (found["dotted"] or found["whole"]) if found else ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -300,7 +294,6 @@ _FENCE = re.compile(r"---[ \t]*")
 _KEY = re.compile(r"[A-Za-z_][\w.-]*[ \t]*:(?=[ \t]|$)")
 _RELAY = re.compile(r"\s*(?:\{(?:.*[\s{,])?)?[\"']?relay[\"']?[ \t]*:")
 _MARKDOWN = re.compile(r"#{1,6}[ \t]|[ \t>]*(?:[-*+]|\d{1,9}[.)])[ \t]+\[[ xX]\][ \t]")
-_RULE_HINT = "if this is a thematic break and not front matter, put a blank line above it"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -319,110 +312,72 @@ def parse_front_matter(lines: Lines) -> FrontMatter:
     Raises:
         PlanError: It has a ``relay`` key, and is not closed, too long or not YAML, or that mapping is not usable.
     """
-    if not _FENCE.fullmatch(lines.at(0)):
+    if lines.count == 1 or not _FENCE.fullmatch(lines.at(0)):
         return FrontMatter()
-    close = _read_close(lines)
-    if close is None:
+    last = min(lines.index_at(lines.starts[0] + MAX_CHARS) + 1, lines.count)
+    close = next((index for index in range(1, last) if _FENCE.fullmatch(lines.at(index))), 0)
+    is_ours = any(_RELAY.match(lines.at(index)) for index in range(1, close or last))
+    has_key = _KEY.match(lines.at(1)) is not None
+    if not close and is_ours and has_key:
+        raise _refusal(1, f"that starts here is not closed by a line `---` within {MAX_CHARS // 1024} KiB")
+    if not close:
         return FrontMatter()
+    start = lines.starts[1]
     try:
-        document = _load(lines, close)
-    except PlanError:
-        if _is_ours(lines, close):
-            raise
-        return FrontMatter(body=close + 1 if _is_of_others(lines, close) else 0)
-    if document is not None and not isinstance(document, dict):
+        document = _load(lines, start, lines.starts[close])
+    except YamlTextError as error:
+        if is_ours:
+            line = 2 if error.offset is None else lines.index_at(start + error.offset) + 1
+            raise _refusal(line, _WORDS[error.fault].format(error.words)) from None
+        # Front matter of another tool, or Markdown between two thematic breaks.
+        is_markdown = any(_MARKDOWN.match(lines.at(index)) for index in range(1, close))
+        return FrontMatter(body=close + 1 if has_key and not is_markdown else 0)
+    if not isinstance(document, dict | None):
         return FrontMatter()
-    settings = _read_settings(document or {}, lines, close)
-    line = _find_line(lines, close, "verify")
-    return FrontMatter(settings=settings, verify=_read_verify(settings.get("verify"), line), body=close + 1)
+    settings = (document or {}).get("relay")
+    settings = {} if settings is None else settings
+    line = _find_key(lines, close, "relay") or 1
+    if not isinstance(settings, dict):
+        raise _refusal(line, f"has `relay: {settings!r}`; `relay` must be a mapping such as `relay: {{model: …}}`")
+    if wrong := [key for key in settings if not isinstance(key, str)]:
+        raise _refusal(line, f"has the key {wrong[0]!r} under `relay`; keys must be words (quote `on`, `yes`, `no`)")
+    said = settings.get("verify")
+    commands = [said] if isinstance(said, str) else [] if said is None else said
+    if not isinstance(commands, list) or not all(isinstance(one, str) and one.strip() for one in commands):
+        line = _find_key(lines, close, "verify") or 1
+        raise _refusal(line, 'has a `verify` that is not a list of commands such as ["pytest -q"] (quote each one)')
+    return FrontMatter(settings=settings, verify=tuple(one.strip() for one in commands), body=close + 1)
 
 
 def find_setting_line(front: FrontMatter, lines: Lines, key: str) -> int:
     """Return the 1-based line of a key of the front matter; its first line if a plain search does not find the key."""
-    return _find_line(lines, front.body - 1, key)
+    return _find_key(lines, front.body - 1, key) or 1
 
 
-def _read_close(lines: Lines) -> int | None:
-    limit = lines.starts[0] + MAX_CHARS
-    for index in range(1, lines.count):
-        if lines.starts[index] > limit:
-            break
-        if _FENCE.fullmatch(lines.at(index)):
-            return index
-    if lines.count > 1 and _KEY.match(lines.at(1)) and _is_ours(lines, min(lines.index_at(limit) + 1, lines.count)):
-        raise PlanError(
-            f"the front matter that starts here is not closed by a line `---` within {MAX_CHARS // 1024} KiB",
-            line=1,
-            hint=_RULE_HINT,
-        )
-    return None
+def _find_key(lines: Lines, stop: int, key: str) -> int:
+    pattern = re.compile(rf"(?:.*[\s{{,])?[\"']?{re.escape(key)}[\"']?[ \t]*:")
+    return next((index + 1 for index in range(1, stop) if pattern.match(lines.at(index))), 0)
 
 
-def _is_ours(lines: Lines, stop: int) -> bool:
-    return any(_RELAY.match(lines.at(index)) for index in range(1, stop))
-
-
-def _is_of_others(lines: Lines, close: int) -> bool:
-    """Whether this is another tool's front matter, and not Markdown between two thematic breaks."""
-    return _KEY.match(lines.at(1)) is not None and not any(_MARKDOWN.match(lines.at(at)) for at in range(1, close))
-
-
-def _load(lines: Lines, close: int) -> Any:
-    start = lines.starts[1]
-    try:
-        node = compose(lines.text[start : lines.starts[close]], _LIMITS)
-        _require_unique(node, lines, start)
-        return construct(node) if node else None
-    except YamlTextError as error:
-        line = 2 if error.offset is None else _line_at(lines, start + error.offset)
-        raise _refusal(line, _WORDS[error.fault].format(error.words)) from None  # YAML counts from the fence
-
-
-def _require_unique(node: Any, lines: Lines, start: int) -> None:
-    """Refuse a key that stands twice in the document or under ``relay``: YAML would drop the first silently."""
+def _load(lines: Lines, start: int, stop: int) -> Any:
+    """Return the YAML value; a key that stands twice in it or under ``relay`` is refused: YAML would drop the first."""
     import yaml
 
-    seen: set[str] = set()
-    for key, value in node.value if isinstance(node, yaml.MappingNode) else ():
-        if str(key.value) in seen:
-            line = _line_at(lines, start + key.start_mark.index)
-            raise _refusal(line, f"has the key `{key.value}` twice; each key may stand once")
-        seen.add(str(key.value))
-        if key.value == "relay":
-            _require_unique(value, lines, start)
-
-
-def _read_settings(document: Mapping[Any, Any], lines: Lines, close: int) -> Mapping[str, Any]:
-    settings = document.get("relay")
-    line = _find_line(lines, close, "relay")
-    if settings is None:
-        return {}
-    if not isinstance(settings, dict):
-        raise _refusal(line, f"has `relay: {settings!r}`; `relay` must be a mapping such as `relay: {{model: …}}`")
-    wrong = [key for key in settings if not isinstance(key, str)]
-    if wrong:
-        raise _refusal(line, f"has the key {wrong[0]!r} under `relay`; keys must be words (quote `on`, `yes`, `no`)")
-    return settings
-
-
-def _read_verify(value: Any, line: int) -> tuple[str, ...]:
-    commands = [value] if isinstance(value, str) else value
-    if commands is None:
-        return ()
-    if not isinstance(commands, list) or not all(isinstance(c, str) and c.strip() for c in commands):
-        raise _refusal(line, 'has a `verify` that is not a list of commands such as ["pytest -q"] (quote each one)')
-    return tuple(command.strip() for command in commands)
-
-
-def _find_line(lines: Lines, close: int, key: str) -> int:
-    pattern = re.compile(rf"(?:.*[\s{{,])?[\"']?{re.escape(key)}[\"']?[ \t]*:")
-    return next((index + 1 for index in range(1, close) if pattern.match(lines.at(index))), 1)
-
-
-def _line_at(lines: Lines, offset: int) -> int:
-    return lines.index_at(offset) + 1
+    node = compose(lines.text[start:stop], _LIMITS)
+    pairs = node.value if isinstance(node, yaml.MappingNode) else ()
+    named = (value for key, value in pairs if key.value == "relay" and isinstance(value, yaml.MappingNode))
+    ours = [pair for value in named for pair in value.value]
+    for level in (pairs, ours):
+        seen = set[str]()
+        for key, _ in level:
+            if str(key.value) in seen:
+                raise YamlTextError(
+                    YamlFault.SYNTAX, words=f"the key `{key.value}` stands there twice", offset=key.start_mark.index
+                )
+            seen.add(str(key.value))
+    return construct(node) if node else None
 
 
 def _refusal(line: int, what: str) -> PlanError:
-    words = " ".join(what.split())
-    return PlanError(f"the front matter {words}", line=line, hint=_RULE_HINT)
+    hint = "if this is a thematic break and not front matter, put a blank line above it"
+    return PlanError(f"the front matter {' '.join(what.split())}", line=line, hint=hint)

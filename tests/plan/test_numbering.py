@@ -6,8 +6,9 @@ from hypothesis import strategies as st
 
 from relay.base.errors import PlanError
 from relay.plan.edit import append_items
-from relay.plan.model import Plan, find_printed_number, fold_number
+from relay.plan.model import Plan
 from relay.plan.parse import parse_plan
+from relay.plan.text import find_printed_number, fold_number
 
 
 def ids(*phases: str) -> list[str]:

@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from relay.base.errors import PlanError
-from relay.plan.edit import append_items
+from relay.plan.edit import append_items, append_note
 from relay.plan.model import Plan
 from relay.plan.parse import parse_plan
 
@@ -32,7 +32,9 @@ def ids(plan: Plan) -> list[str]:
         ("> - [ ] a", False),
         ("> > 1. [x] a", True),
         ("- - [ ] a", False),
+        ("- [-] 1.1 a", False),
         ("- [-] a", False),
+        ("- [>] a", False),
         ("* [~] a", False),
         ("1. [?] a", False),
         ("- [ ]* a", False),
@@ -43,9 +45,9 @@ def ids(plan: Plan) -> list[str]:
 def test_every_way_to_write_a_box_is_read(line, done):
     plan = parse_plan(f"# P\n\n{line}\n")
     (item,) = plan.phases[0].items
-    assert (item.text, item.done, item.line) == ("a", done, 3)
-    assert plan.text[item.mark - 1 : item.mark + 2] in {"[ ]", "[x]", "[X]", "[-]", "[~]", "[?]"}
-    assert item.optional == ("*" in line[3:])
+    assert (item.text.removeprefix("1.1 "), item.done, item.line) == ("a", done, 3)
+    assert plan.text[item.mark - 1 : item.mark + 2] in {"[ ]", "[x]", "[X]", "[-]", "[~]", "[?]", "[>]"}
+    assert item.optional == ("*" in line[3:] or line in {"- [-] a", "- [>] a"})
 
 
 @pytest.mark.parametrize(
@@ -86,7 +88,7 @@ def test_what_only_looks_like_a_box_is_no_item(block):
 
 
 def test_a_phase_is_done_without_what_is_optional():
-    plan = parse_plan("# P\n- [x] a\n- [ ]* b\n- [-]* c\n# Q\n- [-] d\n- [ ]* e\n")
+    plan = parse_plan("# P\n- [x] a\n- [ ]* b\n- [-]* c\n# Q\n- [?] d\n- [ ]* e\n")
     one, two = plan.phases
     assert (one.done, two.done, plan.next_phase()) == (True, False, two)
     assert [item.text for item in two.open_items] == ["d"]
@@ -124,6 +126,43 @@ def test_any_heading_with_items_is_a_phase(heading):
 
 def test_a_heading_inside_a_list_item_starts_no_phase():
     assert ids(parse_plan("# P\n- [ ] a\n\n  ## Inner\n\n- [ ] b\n")) == ["1"]
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_a_heading_with_a_box_and_none_below_is_a_phase_of_one_item(end):
+    text = end.join(
+        [
+            "\ufeff# Plan",
+            "## [ ] Phase 1: Base",
+            "### 1. [x] Set [up](u) ##",
+            "goal",
+            "### 2. [ ] Store `a.py` — b.py",
+            "#### Notes",
+            "- n",
+            "",
+            "Step 3: [ ] Say it",
+            "---",
+            "## [ ] Phase 4: [ ] more",
+            "- [ ] c",
+            "",
+        ]
+    )
+    plan = parse_plan(text)
+    assert [(phase.id, phase.title, phase.line) for phase in plan.phases] == [
+        ("1", "Set up", 3),
+        ("2", "Store a.py — b.py", 5),
+        ("3", "Say it", 9),
+        ("4", "[ ] more", 11),
+    ]
+    assert [(item.id, item.text, item.done, item.line) for item in plan.items] == [
+        ("1.1", "Set [up](u)", True, 3),
+        ("2.1", "Store `a.py` — b.py", False, 5),
+        ("3.1", "Say it", False, 9),
+        ("4.1", "c", False, 12),
+    ]
+    assert plan.items[1].paths == ("a.py", "b.py")
+    assert plan.tick(["2.1", "3.1"]).text == text.replace("2. [ ]", "2. [x]").replace("3: [ ]", "3: [x]")
+    assert append_note(plan, "2", "m").text == text.replace(f"- n{end}", f"- n{end}- m{end}")
 
 
 def test_headings_without_items_are_no_phases():

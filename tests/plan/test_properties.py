@@ -190,7 +190,7 @@ def test_any_text_is_read_or_refused_by_line(text):
         assert all(0 < violation.line <= lines and violation.message for violation in check_plan(plan))
 
 
-DISPUTED = re.compile(r"\[[ xX]\][ \t]*(?:[-+*>#<`~\[=\d]|\s|\Z|[\x00-\x20])|\[[\-~?]\]|\[[ xX]\]\\?\*")
+DISPUTED = re.compile(r"\[[ xX]\][ \t]*(?:[-+*>#<`~\[=\d]|\s|\Z|[\x00-\x20])|\[[\-~?>]\]|\[[ xX]\]\\?\*")
 """A box before what would open another block. markdown-it takes the box off and reads on, so that `- [ ] - [x] a` is
 two tasks; GitHub's specification has the box *in* a paragraph, so that it is one, and micromark reads it so too. Kiro's
 boxes (`[-]`, `[ ]*`) are none for it."""
@@ -203,7 +203,8 @@ def test_boxes_are_those_of_an_independent_reader_of_task_lists(text):
     peer = MarkdownIt("gfm-like2", {"maxNesting": 100, "alerts": False}).disable(["linkify", "table"])
     tokens = [token for token in peer.parse(text) if token.type == "list_item_open" and "checked" in token.meta]
     theirs = [(token.map[0] + 1, token.meta["checked"]) for token in tokens if token.map]
-    ours = [(box.line, box.done) for section in read_outline(text).sections for box in section.boxes]
+    sections = read_outline(text).sections
+    ours = [(box.line, box.done) for section in sections for box in section.boxes if box != section.box]
     assert ours == theirs
 
 
