@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from relay.base.errors import ExitCode, LedgerError, RepoError, within
+from relay.base.errors import LedgerError, RepoError, within
 from relay.base.values import dataclass
-from relay.base.words import count
 from relay.cli.boundary import note_plan
 from relay.cli.options import json_option, plan_option
 from relay.cli.screen import say, say_document
@@ -17,7 +16,7 @@ from relay.plan.text import find_ledger_path
 if TYPE_CHECKING:
     from relay.git.repository import Repo
     from relay.ledger.belief import Belief, Judgement
-    from relay.ledger.model import Claim, Entry, Ledger, Source
+    from relay.ledger.model import Claim, Entry, Ledger, Source, Stamp
 
 KINDS = ("decision", "constraint", "observation", "dead end", "warning")
 BUDGET_TOKENS = 1_500
@@ -39,24 +38,22 @@ class Open:
     """Sources that have changed, each with a description of its change."""
     judgement: "Judgement"
 
-    def require(self, name: str) -> "Claim":
-        """Return a claim.
-
-        Raises:
-            LedgerError: No claim has this id.
-        """
-        claim = self.ledger.claims.get(name)
-        if claim is None:
-            raise LedgerError(f"there is no claim {name!r}", path=self.path, hint="relay ledger list")
-        return claim
+    def require(self, *names: str, settles: bool = False) -> None:
+        """Raise LedgerError if no claim, or with `settles` no claim and no contradiction, has one of these ids."""
+        known = self.ledger.claims.keys() | (self.ledger.nogoods.keys() if settles else ())
+        if unknown := [name for name in names if name not in known]:
+            raise LedgerError(f"there is no claim {unknown[0]!r}", path=self.path, hint="relay ledger list")
 
 
 def _options(function: Callable[..., Any]) -> Callable[..., Any]:
     return plan_option(json_option(function))
 
 
+def _link(name: str, words: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    return click.option(name, multiple=True, metavar="ID", help=f"{words}; repeatable.")
+
+
 _because = click.option("--because", required=True, metavar="TEXT", help="Your reason.")
-_claim_id = click.argument("claim_id", metavar="ID", help="Claim id from `relay ledger list`.")
 
 
 @click.group("ledger")
@@ -67,89 +64,44 @@ def command() -> None:
     """
 
 
-@command.command("list", short_help="List all claims with their status.")
+@command.command("list", short_help="List all claims with their status, or explain one.")
+@click.argument("claim_id", metavar="[CLAIM]", required=False, help="Claim id: show it in full, and why it stands so.")
 @_options
-def list_claims(plan: str | None, *, as_json: bool) -> None:
-    """List every claim with its kind, its status, and the reason if it is out or in doubt."""
-    from relay.ledger.snapshot import describe_belief, describe_nogood
+def list_claims(plan: str | None, claim_id: str | None, *, as_json: bool) -> None:
+    """List every claim with its status, open contradictions first, and what is to be done.
 
-    found = _open(plan)
-    claims = found.ledger.claims.values()
-    if as_json:
-        say_document({"claims": [_render(found, claim) for claim in claims], **_render_open(found)})
-        return
-    for nogood in found.judgement.contradictions:
-        say(describe_nogood(nogood).removeprefix("- "), style="red")
-    for claim in claims:
-        belief = found.judgement[claim.id]
-        say(describe_belief(claim, belief).removeprefix("- "), style=_style(belief))
-    if not claims:
-        say(f"{found.path}: no claims")
-
-
-@command.command("show", short_help="Show a claim in full.")
-@_claim_id
-@_options
-def show_claim(plan: str | None, claim_id: str, *, as_json: bool) -> None:
-    """Show a claim with its text, reason and sources."""
-    found = _open(plan)
-    claim = found.require(claim_id)
-    known = _render(found, claim)
-    if as_json:
-        say_document(known)
-        return
-    for key, value in known.items():
-        words = "; ".join(map(_say_item, value)) if isinstance(value, list) else value
-        if words:
-            say(f"{key:<10} {words}")
-
-
-@command.command("why", short_help="Explain why a claim holds or not.")
-@_claim_id
-@_options
-def explain_claim(plan: str | None, claim_id: str, *, as_json: bool) -> None:
-    """Explain why a claim holds or not: its premises, its replacement, its author, and its sources as they are now."""
-    from relay.ledger.snapshot import render_why
-
-    found = _open(plan)
-    found.require(claim_id)
-    text = render_why(found.ledger, found.judgement, found.changed, claim_id)
-    if as_json:
-        say_document({**_render(found, found.require(claim_id)), "explanation": text.split("\n")})
-    else:
-        say(text)
-
-
-@command.command("check", short_help="List the claims that need another look.")
-@_options
-def check_ledger(plan: str | None, *, as_json: bool) -> int:
-    """List claims that are stale, in doubt or contradictory, and ids that no entry has.
-
-    The exit status is 1 if there are any.
+    With a claim's id: its text, reason, author and sources as they are now, and the claims that it goes back to.
     """
+    from relay.ledger.belief import ClaimStatus
+    from relay.ledger.snapshot import count_claims, describe_belief, describe_nogood, explain_claim, list_work
+
     found = _open(plan)
-    remarks = list(_iter_remarks(found))
+    ledger, judgement = found.ledger, found.judgement
+    nogoods = judgement.contradictions
+    found.require(*([claim_id] if claim_id else ()), settles=True)
+    asked = (
+        ledger.nogoods[claim_id].claims if claim_id in ledger.nogoods else (claim_id,) if claim_id else ledger.claims
+    )
+    names = [name for name in asked if name in ledger.claims]
+    stale = [name for name in ledger.claims if judgement[name].status is ClaimStatus.STALE]
+    todo = list_work([nogood.id for nogood in nogoods], stale)
+    why = {name: explain_claim(ledger, judgement, found.changed, name) for name in names} if claim_id else {}
     if as_json:
-        say_document({"remarks": remarks, **_render_open(found)})
-    else:
-        for words in remarks:
-            say(words, style="yellow")
-        say(f"{found.path}: {count(len(found.ledger.claims), 'claim')}, {len(remarks)} to look at")
-    return ExitCode.USER if remarks else ExitCode.DONE
-
-
-def _iter_remarks(found: Open) -> Iterable[str]:
-    for name, belief in found.judgement.beliefs.items():
-        if belief.status in {"stale", "in doubt"}:
-            yield f"{name} is {belief.status}: {belief.because}"
-    for nogood in found.judgement.contradictions:
-        yield f"{nogood.id}: {', '.join(nogood.claims)} cannot all hold: {nogood.because}"
-    known = found.ledger.claims
-    for entry in found.ledger.entries:
-        names = (getattr(entry, key, ()) for key in ("rests_on", "replaces", "claims"))
-        for name in (getattr(entry, "of", ""), *(name for listed in names for name in listed)):
-            if name and name not in known:
-                yield f"{getattr(entry, 'id', 'an entry')} names {name}, which is not in the ledger"
+        said = [{"id": one.id, "claims": list(one.claims), "because": one.because} for one in nogoods]
+        claims = [{**_render(found, ledger.claims[name]), "explanation": list(why.get(name, ()))} for name in names]
+        say_document({"claims": claims, "contradictions": said, "to_do": todo})
+        return
+    for nogood in nogoods:
+        if claim_id is None or claim_id in {nogood.id, *nogood.claims}:
+            say(describe_nogood(nogood), style="red")
+    for name in names:
+        lines = why.get(name) or (describe_belief(ledger.claims[name], judgement[name]),)
+        for line in lines:
+            say(line, style=_style(judgement[name]))
+    for words in () if claim_id else todo:
+        say(f"to do: {words}", style="yellow")
+    if claim_id is None:
+        say(f"{found.path}: {count_claims(judgement)}")
 
 
 @command.command("compact", short_help="Print the most important claims within a token budget.")
@@ -175,82 +127,56 @@ def compact_ledger(plan: str | None, budget: int, *, as_json: bool) -> None:
         say(text.rstrip("\n"))
 
 
-@command.command("add", short_help="Add a claim.")
-@click.argument("text", help="Your claim, in a sentence.")
+@command.command("add", short_help="Add a claim, or confirm claims, or say that claims contradict each other.")
+@click.argument("text", default="", help="Your claim, in a sentence. None: with --confirms, or --contradicts of two.")
 @_because
 @click.option("--kind", type=click.Choice(KINDS), default=KINDS[0], show_default=True, help="Kind of claim.")
 @click.option("--source", "places", multiple=True, metavar="PATH[:10-20]", help="Source of the claim; repeatable.")
-@click.option("--rests-on", multiple=True, metavar="ID", help="Claim that this one follows from; repeatable.")
-@click.option("--replaces", multiple=True, metavar="ID", help="Claim that this one replaces; repeatable.")
+@_link("--rests-on", "Claim that this one follows from")
+@_link("--replaces", "Claim that this one replaces for good, or contradiction that it settles")
+@_link("--contradicts", "Claim that cannot hold together with this one")
+@_link("--confirms", "Claim that you looked at again, and that holds")
 @_options
-def add_claim(plan: str | None, text: str, because: str, *, as_json: bool, **given: Any) -> None:
-    """Add a claim of your own. Sessions see it before their own claims of the same kind."""
-    from relay.ledger.model import Claim, Kind, Stamp
+def add_claim(plan: str | None, text: str, kind: str, places: tuple[str, ...], *, as_json: bool, **given: Any) -> None:
+    """Add a claim of your own. Sessions see it before their own claims of the same kind, and cannot replace it.
 
-    def make(found: Open) -> "Claim":
-        for name in (*given["rests_on"], *given["replaces"]):
-            found.require(name)
-        at = found.ledger.make_time(_now(), given["replaces"])
-        return Claim(
-            id=found.ledger.make_id("c", (at, text, because)),
-            claim=text,
-            because=because,
-            kind=Kind(given["kind"]),
-            rests_on=given["rests_on"],
-            replaces=given["replaces"],
-            sources=_cite(found, given["places"]),
-            stamp=Stamp(at=at),
-        )
+    A claim that you confirm is neither stale nor retracted; without --source its own sources are cited as they are now.
+    """
+    from relay.ledger.model import Kind, Record, make_entries
+
+    links = ("rests_on", "replaces", "contradicts", "confirms")
+    bare = bool(given["confirms"]) or len(given["contradicts"]) > 1
+    if not (text.strip() or bare) or (given["confirms"] and (text or any(given[name] for name in links[:-1]))):
+        raise click.UsageError("say your claim; --confirms stands alone, and takes none", click.get_current_context())
+
+    def make(found: Open, stamp: "Stamp") -> "tuple[Entry, ...]":
+        for link in links:
+            found.require(*given[link], settles=link == "replaces")
+        record = Record(claim=text.strip(), kind=Kind(kind), sources=_cite(found, places), **given)
+        if not record.confirms or places:
+            return make_entries(found.ledger, record, stamp)
+        again = [(name, _cite(found, _list_there(found, name))) for name in record.confirms]
+        records = (Record(claim="", because=record.because, confirms=(name,), sources=cited) for name, cited in again)
+        return tuple(entry for one in records for entry in make_entries(found.ledger, one, stamp))
 
     _write(plan, make, as_json=as_json)
 
 
 @command.command("retract", short_help="Retract a claim, and with it claims that rest on it.")
-@_claim_id
+@click.argument("claim_id", metavar="ID", help="Id of a claim or a contradiction from `relay ledger list`.")
 @_because
 @_options
 def retract_claim(plan: str | None, claim_id: str, because: str, *, as_json: bool) -> None:
-    """Retract a claim. Claims that rest on it alone are out then too; `confirm` restores all of them."""
+    """Retract a claim. Claims that rest on it are out then too; `relay ledger add --confirms` brings all of them back.
+
+    What the claim replaced stays out. A contradiction that you retract is settled: all of its claims hold.
+    """
     from relay.ledger.model import Retraction, Stamp
 
-    def make(found: Open) -> "Entry":
-        found.require(claim_id)
-        stamp = Stamp(at=found.ledger.make_time(_now(), [claim_id]))
-        return Retraction(of=claim_id, because=because, stamp=stamp)
-
-    _write(plan, make, as_json=as_json)
-
-
-@command.command("confirm", short_help="Confirm a claim, with its sources as they are now.")
-@_claim_id
-@_because
-@_options
-def confirm_claim(plan: str | None, claim_id: str, because: str, *, as_json: bool) -> None:
-    """Confirm that a claim holds: it is then neither stale nor retracted."""
-    from relay.ledger.model import Confirmation, Stamp
-
-    def make(found: Open) -> "Entry":
-        there = [str(source) for source in found.require(claim_id).sources if not _find_fault(found.repo, source)]
-        stamp = Stamp(at=found.ledger.make_time(_now(), [claim_id]))
-        return Confirmation(of=claim_id, because=because, sources=_cite(found, there), stamp=stamp)
-
-    _write(plan, make, as_json=as_json)
-
-
-@command.command("nogood", short_help="Record that claims contradict each other.")
-@click.argument("claim_ids", metavar="ID...", nargs=-1, required=True, help="Claim ids from `relay ledger list`.")
-@_because
-@_options
-def note_nogood(plan: str | None, claim_ids: tuple[str, ...], because: str, *, as_json: bool) -> None:
-    """Record that claims cannot all hold. The least entrenched premise counts as out until you retract one of them."""
-    from relay.ledger.model import Nogood, Stamp
-
-    def make(found: Open) -> "Entry":
-        for name in claim_ids:
-            found.require(name)
-        stamp = Stamp(at=_now())
-        name = found.ledger.make_id("n", (stamp.at, *claim_ids, because))
-        return Nogood(id=name, claims=claim_ids, because=because, stamp=stamp)
+    def make(found: Open, stamp: "Stamp") -> "tuple[Entry, ...]":
+        found.require(claim_id, settles=True)
+        at = found.ledger.make_time(stamp.at, {claim_id})
+        return (Retraction(of=claim_id, because=because, stamp=Stamp(at=at)),)
 
     _write(plan, make, as_json=as_json)
 
@@ -273,25 +199,25 @@ def _read(repo: "Repo", plan_path: str) -> Open:
     return Open(repo=repo, path=path, plan_path=plan_path, ledger=ledger, changed=changed, judgement=judgement)
 
 
-def _write(plan: str | None, make: "Callable[[Open], Entry]", *, as_json: bool) -> None:
-    """Append an entry to the ledger's file, under the lock that sessions hold while they commit it."""
+def _write(plan: str | None, make: "Callable[[Open, Stamp], tuple[Entry, ...]]", *, as_json: bool) -> None:
+    """Append entries to the ledger's file, under the lock that sessions hold while they commit it."""
     from relay.base.tree import replace_file
     from relay.git.notes import lock_worktree
     from relay.git.trees import FILE
-    from relay.ledger.model import append_entry
+    from relay.ledger.model import Stamp, append_entry, render_stamp_time
     from relay.plan.text import encode_text
 
     found = _open(plan)
     with lock_worktree(found.repo, wait_s=LOCK_WAIT_S), within(found.path):
         found = _read(found.repo, found.plan_path)  # the former holder of the lock may have changed it
-        entry = make(found)
-        replace_file(found.repo.root, found.path, encode_text(append_entry(found.ledger, entry).text), FILE)
-    name = getattr(entry, "id", "") or getattr(entry, "of", "")
+        entries = make(found, Stamp(at=render_stamp_time(datetime.now(UTC))))
+        replace_file(found.repo.root, found.path, encode_text(append_entry(found.ledger, *entries).text), FILE)
+    name = getattr(entries[0], "id", "") or getattr(entries[0], "of", "")
     if as_json:
         say_document({"id": name, "path": found.path})
     else:
         say(f"{name}: written to {found.path}; the next run commits it", style="green")
-        _show_beside(found, entry)
+        _show_beside(found, entries[0])
 
 
 def _show_beside(found: Open, entry: "Entry") -> None:
@@ -302,9 +228,9 @@ def _show_beside(found: Open, entry: "Entry") -> None:
 
     beside = find_beside(found.ledger, found.judgement, entry) if isinstance(entry, Claim) else ()
     for other in beside[:MAX_BESIDE]:
-        say(f"beside {describe_belief(other, found.judgement[other.id]).removeprefix('- ')}")
+        say(f"beside {describe_belief(other, found.judgement[other.id])}")
     if beside:
-        say("If two cannot both hold: relay ledger nogood ID ID, or retract one of them.")
+        say("If two cannot both hold: relay ledger add --contradicts ID --contradicts ID, or retract one of them.")
 
 
 def _cite(found: Open, places: Iterable[str]) -> "tuple[Source, ...]":
@@ -323,6 +249,11 @@ def _cite(found: Open, places: Iterable[str]) -> "tuple[Source, ...]":
     return cite_sources(found.repo, sources, (found.path, found.plan_path))
 
 
+def _list_there(found: Open, name: str) -> list[str]:
+    """Return the sources of a claim that can be cited now."""
+    return [str(one) for one in found.ledger.claims[name].sources if not _find_fault(found.repo, one)]
+
+
 def _find_fault(repo: "Repo", source: "Source") -> str:
     """Return why a source cannot be cited; empty if it can."""
     from relay.base.tree import read_file
@@ -332,12 +263,6 @@ def _find_fault(repo: "Repo", source: "Source") -> str:
     if data is None:
         return f"{source}: no such file; a source is path, path:line or path:first-last, from the root"
     return explain_missing(source, data)
-
-
-def _now() -> str:
-    from relay.ledger.model import render_stamp_time
-
-    return render_stamp_time(datetime.now(UTC))
 
 
 def _render(found: Open, claim: "Claim") -> dict[str, Any]:
@@ -367,17 +292,6 @@ def _render(found: Open, claim: "Claim") -> dict[str, Any]:
         "session": claim.stamp.session,
         "at": claim.stamp.at,
     }
-
-
-def _render_open(found: Open) -> dict[str, Any]:
-    nogoods = found.judgement.contradictions
-    return {"contradictions": [{"id": n.id, "claims": list(n.claims), "because": n.because} for n in nogoods]}
-
-
-def _say_item(item: Any) -> str:
-    if isinstance(item, str):
-        return item
-    return str(item["changed"] or item["place"])
 
 
 def _style(belief: "Belief") -> str:

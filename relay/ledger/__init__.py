@@ -21,10 +21,7 @@ the same id; an entry may stand above the one it names.
 A session writes claims, confirmations and nogoods by its tool ``record``, a person all four by ``relay ledger``.
 
 Whether a claim holds is never written down: `judge` answers it from all entries and from which sources have changed.
-A claim is in if one of its justifications holds (the claims that it rests on are in; a confirmation needs nothing else)
-and nothing that replaces it is in. The answer is the well-founded one: there is exactly one, in whatever order the
-entries stand. It shows claims that depend on their own absence.
 
-The file is read as a stream of parser events with every scalar as text: nothing becomes a date or a number, and aliases
-and deep nesting are refused (the C loader's object layer crashes on deep nesting, measured with PyYAML 6.0.3).
+The file is read with every scalar as text: nothing becomes a date or a number, and aliases and deep nesting are refused
+before anything is built of them (the C loader crashes on deep nesting, measured with PyYAML 6.0.3).
 """

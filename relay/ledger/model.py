@@ -3,15 +3,16 @@
 import base64
 import hashlib
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import field
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import Any
 
-from relay.base.documents import YamlFault, YamlLimits, YamlTextError, get_line, read_events
+from relay.base.documents import YamlFault, YamlLimits, YamlTextError, compose, get_line
 from relay.base.errors import LedgerError
 from relay.base.values import dataclass
+from relay.base.words import shorten
 
 _ID_CHARS = 6
 """30 bits: of two branches with a thousand claims each, one pair in two thousand gives out the same id, and is told so.
@@ -19,7 +20,7 @@ _ID_CHARS = 6
 
 
 class Kind(StrEnum):
-    """The kind of a claim. When claims contradict each other, the earlier kinds are given up last."""
+    """The kind of a claim, in the order in which claims are shown."""
 
     CONSTRAINT = "constraint"
     WARNING = "warning"
@@ -75,14 +76,14 @@ class Claim:
     rests_on: tuple[str, ...] = ()
     """Ids of the claims that it follows from."""
     replaces: tuple[str, ...] = ()
-    """Ids of the claims that it replaces, as long as it is not retracted."""
+    """Ids of the claims that it replaces, and of the contradictions that it settles, for good."""
     sources: tuple[Source, ...] = ()
     stamp: Stamp = field(default_factory=Stamp)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retraction:
-    """A claim was taken back."""
+    """A claim or a contradiction was taken back."""
 
     of: str
     because: str
@@ -91,18 +92,18 @@ class Retraction:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Confirmation:
-    """A session or person checked that a claim holds; that ends an earlier retraction too."""
+    """A session or person looked again, and the claim holds; that ends an earlier retraction too."""
 
     of: str
     because: str
     sources: tuple[Source, ...] = ()
-    """With their content at that time."""
+    """With their content at that time; they take the place of the claim's own."""
     stamp: Stamp = field(default_factory=Stamp)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Nogood:
-    """Claims that cannot all hold."""
+    """Claims that cannot all hold: a contradiction."""
 
     id: str
     claims: tuple[str, ...]
@@ -111,6 +112,24 @@ class Nogood:
 
 
 Entry = Claim | Retraction | Confirmation | Nogood
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Record:
+    """What a session or a person says for later sessions. Links are ids of the ledger; `make_entries` writes it."""
+
+    claim: str
+    """Empty if it only confirms others, or says that others contradict each other."""
+    because: str
+    kind: Kind = Kind.DECISION
+    rests_on: tuple[str, ...] = ()
+    replaces: tuple[str, ...] = ()
+    contradicts: tuple[str, ...] = ()
+    """Each cannot hold together with the claim; without a claim they cannot all hold."""
+    confirms: tuple[str, ...] = ()
+    """They hold, with these sources."""
+    sources: tuple[Source, ...]
+    """Relative to the root; each existed when it was recorded."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,8 +145,8 @@ class Ledger:
         return {entry.id: entry for entry in self.entries if isinstance(entry, Claim)}
 
     @property
-    def nogoods(self) -> tuple[Nogood, ...]:
-        return tuple(entry for entry in self.entries if isinstance(entry, Nogood))
+    def nogoods(self) -> dict[str, Nogood]:
+        return {entry.id: entry for entry in self.entries if isinstance(entry, Nogood)}
 
     @property
     def sources(self) -> tuple[Source, ...]:
@@ -142,18 +161,20 @@ class Ledger:
         lengths = range(_ID_CHARS, len(name) + 1)
         return next(made for length in lengths if (made := f"{letter}{name[:length]}") not in taken)
 
-    def make_time(self, now: str, of: Iterable[str] = ()) -> str:
-        """Return the time of an entry about claims: after all entries about them, whatever the clocks say.
+    def make_time(self, now: str, of: Collection[str]) -> str:
+        """Return the time of an entry about others: after all entries about them, whatever the clocks say.
 
         Args:
             now: In the form of `Stamp.at`.
         """
-        about = set(of)
         said = ((e.id if isinstance(e, Claim | Nogood) else e.of, e.stamp.at) for e in self.entries)
-        last = max((at for subject, at in said if subject in about), default="")
+        last = max((at for subject, at in said if subject in of), default="")
         if now > last:
             return now
-        return render_stamp_time(datetime.fromisoformat(last) + timedelta(seconds=1))
+        try:
+            return render_stamp_time(datetime.fromisoformat(last) + timedelta(seconds=1))
+        except (ValueError, OverflowError):  # there is no such day, or none after it
+            return last
 
 
 def render_stamp_time(moment: datetime) -> str:
@@ -166,8 +187,32 @@ def get_sources(entry: Entry) -> tuple[Source, ...]:
     return entry.sources if isinstance(entry, Claim | Confirmation) else ()
 
 
+def make_entries(ledger: Ledger, record: Record, stamp: Stamp) -> tuple[Entry, ...]:
+    """Return what a record adds to a ledger: its claim and what that contradicts, or its confirmations.
+
+    Args:
+        stamp: Its time is now; the entries' time is later than that of all that they name.
+    """
+    at = ledger.make_time(stamp.at, {*record.replaces, *record.contradicts, *record.confirms})
+    stamp = Stamp(phase=stamp.phase, session=stamp.session, at=at)
+    because, sources = record.because, record.sources
+    if record.confirms:
+        return tuple(Confirmation(of=name, because=because, sources=sources, stamp=stamp) for name in record.confirms)
+    made: list[Entry] = []
+    clashes = [record.contradicts] if record.contradicts else []
+    if record.claim:
+        name = ledger.make_id("c", (stamp.session, at, record.claim, because))
+        clashes = [(name, other) for other in record.contradicts]
+        links = {"rests_on": record.rests_on, "replaces": record.replaces}
+        claim, kind = record.claim, record.kind
+        made += [Claim(id=name, claim=claim, because=because, kind=kind, sources=sources, stamp=stamp, **links)]
+    for names in clashes:
+        made += [Nogood(id=ledger.make_id("n", (at, *names, because)), claims=names, because=because, stamp=stamp)]
+    return tuple(made)
+
+
 _LIMITS = YamlLimits(
-    chars=2 * 1024 * 1024,
+    chars=8 * 1024 * 1024,  # some twenty thousand entries
     depth=4,  # list, entry, list of sources, source
     refused=frozenset({YamlFault.ALIAS, YamlFault.ANCHOR, YamlFault.TAG}),
 )
@@ -182,68 +227,24 @@ _WORDS = {
     YamlFault.DEPTH: "nested more deeply than an entry is",
     **dict.fromkeys(_LIMITS.refused, "found an anchor, an alias or a tag; allowed: plain values"),
 }
-
-
-def _parse_entries(text: str) -> Iterator[tuple[int, Any]]:
-    if not text:
-        return  # most plans have no ledger; the YAML reader need not be loaded
-    if mark := _MERGE_MARK.search(text):
-        raise fail(text.count("\n", 0, mark.start()) + 1, "a merge left its marks here", hint=_MERGE_HINT)
-    try:
-        yield from _read_list(read_events(text, _LIMITS))
-    except YamlTextError as error:
-        raise fail(error.line or 0, _WORDS.get(error.fault, "no YAML: {}").format(error.words)) from None
-
-
-def _read_list(events: Iterator[Any]) -> Iterator[tuple[int, Any]]:
-    """Yield the items of the file's one list; an empty file and a lone ``---`` are an empty list."""
-    import yaml
-
-    documents = 0
-    for event in events:
-        documents += isinstance(event, yaml.DocumentStartEvent)
-        if documents > 1:
-            raise fail(get_line(event), "found a second document; allowed: one list")
-        if isinstance(event, yaml.SequenceStartEvent):
-            while not isinstance(item := next(events), yaml.SequenceEndEvent):
-                yield get_line(item), _read_node(item, events)
-        elif isinstance(event, yaml.NodeEvent) and getattr(event, "value", None) != "":
-            raise fail(get_line(event), "found something else than a list of entries")
-
-
-def _read_node(event: Any, events: Iterator[Any]) -> Any:
-    import yaml
-
-    if isinstance(event, yaml.ScalarEvent):
-        return event.value
-    items = []
-    while not isinstance(item := next(events), yaml.CollectionEndEvent):
-        items.append(_read_node(item, events))
-    if isinstance(event, yaml.SequenceStartEvent):
-        return items
-    keys = items[::2]
-    if not all(isinstance(key, str) for key in keys) or len(set(keys)) < len(keys):
-        raise fail(get_line(event), "found a key twice, or one that is no text")
-    return dict(zip(keys, items[1::2], strict=True))
-
-
-def fail(line: int, message: str, *, hint: str = _HINT) -> LedgerError:
-    """Make the error of an unusable ledger; line 0 is the whole file."""
-    return LedgerError(message, line=line, hint=hint)
-
-
-_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
-_LINES = re.compile(r"(?:[1-9]\d{0,8}(?:-[1-9]\d{0,8})?)?", re.ASCII)
-_HASH = re.compile(r"(?:[0-9a-f]{7,64})?")
-_SOURCE = {
-    "path": re.compile(".*", re.DOTALL),
-    "lines": _LINES,
-    "blob": _HASH,
-    "text": _HASH,
-    "copies": re.compile(r"(?:[2-9]|[1-9]\d{1,8})?", re.ASCII),
+_LINES = r"(?:[1-9]\d{0,8}(?:-[1-9]\d{0,8})?)?"
+_TIME = r"(?:\d{4}-(?:0[1-9]|1[0-2])-(?:0[1-9]|[12]\d|3[01])T(?:[01]\d|2[0-3]):[0-5]\d:[0-5]\dZ)?"
+_A_TEXT, _AN_ID = (r"(?s)\s*\S.*", "a text that is not blank"), (r"[A-Za-z0-9_-]{1,64}", "letters, digits, - and _")
+_A_HASH, _ANY = (r"(?:[0-9a-f]{7,64})?", "a hex id"), (r"(?s).*", "a text")
+_FORMS = {
+    **dict.fromkeys(("claim", "because"), _A_TEXT),
+    **dict.fromkeys(("id", "of"), _AN_ID),
+    **dict.fromkeys(("blob", "text"), _A_HASH),
+    **dict.fromkeys(("phase", "session"), _ANY),
+    "kind": ("|".join(Kind), ", ".join(Kind)),
+    "at": (_TIME, "UTC such as 2026-11-20T10:00:00Z"),
+    "path": (r"[^\0]+", "a path"),
+    "lines": (_LINES, "12 or 12-40"),
+    "copies": (r"(?:[2-9]|[1-9]\d{1,8})?", "2 or more"),
 }
-_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", re.ASCII)
-_STAMP = ("phase", "session", "at")
+"""The pattern of each text in an entry or a source, and what it allows in words."""
+_STAMP, _IDS = ("phase", "session", "at"), frozenset({"rests_on", "replaces", "claims"})
+_PLACE = ("path", "lines", "blob", "text", "copies")
 _EVENTS: dict[str, tuple[type[Entry], tuple[str, ...], tuple[str, ...]]] = {
     "claim": (Claim, ("id", "claim", "because"), ("kind", "rests_on", "replaces", "sources")),
     "retract": (Retraction, ("of", "because"), ()),
@@ -253,7 +254,6 @@ _EVENTS: dict[str, tuple[type[Entry], tuple[str, ...], tuple[str, ...]]] = {
 """An event's class, the keys that it must have and the keys that it may have, besides those of its stamp."""
 _ORDER = ("id", "of", "kind", "claim", "because", "rests_on", "replaces", "claims", "sources")
 """Order of the keys in a line, between ``event`` and those of the stamp."""
-_IDS = frozenset({"rests_on", "replaces", "claims"})
 
 
 def parse_ledger(text: str) -> Ledger:
@@ -263,19 +263,15 @@ def parse_ledger(text: str) -> Ledger:
         LedgerError: It does not have the form in the room's docstring. The line is known, the path is not: see
             `errors.within`.
     """
-    return Ledger(text=text, entries=parse_following((), text))
+    return Ledger(text=text, entries=_parse_following((), text))
 
 
-def parse_following(known: Iterable[Entry], block: str) -> tuple[Entry, ...]:
-    """Read entries that follow known ones; return all of them, each once.
-
-    Raises:
-        LedgerError: An entry cannot be read, or two different entries have the same id.
-    """
+def _parse_following(known: Iterable[Entry], block: str) -> tuple[Entry, ...]:
+    """Read entries that follow known ones; return all of them, each once."""
     found = dict.fromkeys(known)
     taken = {entry.id for entry in found if isinstance(entry, Claim | Nogood)}
-    for line, raw in _parse_entries(block):
-        entry = build_entry(raw, line)
+    for line, raw in _parse_list(block):
+        entry = _build_entry(raw, line)
         if isinstance(entry, Claim | Nogood) and entry not in found:
             if entry.id in taken:
                 raise fail(line, f"the id {entry.id!r} is that of another entry; allowed: a new one")
@@ -284,71 +280,79 @@ def parse_following(known: Iterable[Entry], block: str) -> tuple[Entry, ...]:
     return tuple(found)
 
 
-def build_entry(raw: Any, line: int) -> Entry:
-    """Make an entry from the value in the file."""
+def _parse_list(text: str) -> list[tuple[int, Any]]:
+    """Return the items of the file's one list, each with its line; an empty file and a lone ``---`` are empty lists."""
+    if not text:
+        return []  # most plans have no ledger; the YAML reader need not be loaded
+    import yaml
+
+    if mark := _MERGE_MARK.search(text):
+        raise fail(text.count("\n", 0, mark.start()) + 1, "a merge left its marks here", hint=_MERGE_HINT)
+    try:
+        root = compose(text, _LIMITS)
+    except YamlTextError as error:
+        raise fail(error.line or 0, _WORDS.get(error.fault, "no YAML: {}").format(error.words)) from None
+    if root is None or root.value == "":
+        return []
+    if not isinstance(root, yaml.SequenceNode):
+        raise fail(get_line(root), "found something else than a list of entries")
+    return [(get_line(node), _read_node(node)) for node in root.value]
+
+
+def _read_node(node: Any) -> Any:
+    """Return texts, lists and mappings of texts: nothing becomes a date or a number."""
+    import yaml
+
+    if isinstance(node, yaml.ScalarNode):
+        return node.value
+    if isinstance(node, yaml.SequenceNode):
+        return [_read_node(item) for item in node.value]
+    found = {key.value: _read_node(value) for key, value in node.value if isinstance(key, yaml.ScalarNode)}
+    if len(found) < len(node.value):
+        raise fail(get_line(node), "found a key twice, or one that is no text")
+    return found
+
+
+def fail(line: int, message: str, *, hint: str = _HINT) -> LedgerError:
+    """Make the error of an unusable ledger; line 0 is the whole file."""
+    return LedgerError(message, line=line, hint=hint)
+
+
+def _build_entry(raw: Any, line: int) -> Entry:
     event = raw.get("event") if isinstance(raw, dict) else None
     if not isinstance(event, str) or event not in _EVENTS:
         raise fail(line, f"found an entry of no known kind; allowed: a mapping with event: {', '.join(_EVENTS)}")
     made, needed, optional = _EVENTS[event]
-    if unknown := sorted(raw.keys() - {"event", *needed, *optional, *_STAMP}):
-        raise fail(line, f"found the key {unknown[0]!r}; allowed: event, {', '.join((*needed, *optional, *_STAMP))}")
-    fields = {key: _read_field(raw, key, line) for key in (*needed, *optional) if key in raw or key in needed}
-    return made(**fields, stamp=_read_stamp(raw, line))
+    fields = _read_fields(raw, line, ("event", *needed), (*optional, *_STAMP))
+    stamp = Stamp(**{key: fields.pop(key) for key in _STAMP if key in fields})
+    del fields["event"]
+    return made(**fields, stamp=stamp)
 
 
-def _read_field(raw: Mapping[str, Any], key: str, line: int) -> Any:
-    value = raw.get(key)
-    if key == "sources":
-        if not isinstance(value, list):
-            raise fail(line, "sources: allowed: a list of sources")
-        return tuple(_build_source(source, line) for source in value)
-    if key in _IDS:
-        if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
-            raise fail(line, f"{key}: allowed: a list of ids")
+def _read_fields(raw: Any, line: int, needed: tuple[str, ...], optional: tuple[str, ...]) -> dict[str, Any]:
+    allowed = ", ".join((*needed, *optional))
+    if not isinstance(raw, dict):
+        raise fail(line, f"found {_show(raw)}; allowed: a mapping with {allowed}")
+    if unknown := sorted(raw.keys() - {*needed, *optional}):
+        raise fail(line, f"found the key {_show(unknown[0])}; allowed: {allowed}")
+    if missing := [key for key in needed if key not in raw]:
+        raise fail(line, f"{missing[0]} is missing")
+    return {key: _read_field(key, value, line) for key, value in raw.items()}
+
+
+def _read_field(key: str, value: Any, line: int) -> Any:
+    if key == "sources" and isinstance(value, list):
+        return tuple(Source(**_read_fields(one, line, _PLACE[:1], _PLACE[1:])) for one in value)
+    if key in _IDS and isinstance(value, list) and all(isinstance(item, str) for item in value):
         return tuple(value)
-    if not isinstance(value, str) or not value.strip():
-        raise fail(line, f"{key} is missing; allowed: a text that is not blank")
-    return _require_word(key, value, line)
+    pattern, allowed = _FORMS.get(key, ("", "a list of sources" if key == "sources" else "a list of ids"))
+    if key != "event" and (key not in _FORMS or not isinstance(value, str) or not re.fullmatch(pattern, value)):
+        raise fail(line, f"{key}: found {_show(value)}; allowed: {allowed}")
+    return Kind(value) if key == "kind" else value
 
 
-def _require_word(key: str, value: str, line: int) -> str:
-    if key in {"id", "of"} and not _ID.fullmatch(value):
-        raise fail(line, f"found the id {value!r}; allowed: letters, digits, - and _, at most 64")
-    if key != "kind":
-        return value
-    if value not in set(Kind):
-        raise fail(line, f"found the kind {value!r}; allowed: {', '.join(Kind)}")
-    return Kind(value)
-
-
-def _read_stamp(raw: Mapping[str, Any], line: int) -> Stamp:
-    found = {key: raw[key] for key in _STAMP if key in raw}
-    if bad := [key for key, value in found.items() if not isinstance(value, str)]:
-        raise fail(line, f"{bad[0]}: allowed: a text")
-    if not _is_time(found.get("at", "")):
-        raise fail(line, f"found the time {found['at']!r}; allowed: UTC such as 2026-11-20T10:00:00Z")
-    return Stamp(**found)
-
-
-def _is_time(text: str) -> bool:
-    if not text:
-        return True
-    try:
-        return _TIME.fullmatch(text) is not None and datetime.fromisoformat(text) is not None
-    except ValueError:
-        return False
-
-
-def _build_source(raw: Any, line: int) -> Source:
-    form = "allowed: {path: text, lines: 12-40, blob: hex id, text: hex id, copies: 2}, all but the path optional"
-    if not isinstance(raw, dict) or not raw.keys() <= set(_SOURCE):
-        raise fail(line, f"found another form of source; {form}")
-    found = {key: raw.get(key, "") for key in _SOURCE}
-    if not all(isinstance(value, str) for value in found.values()) or "\0" in found["path"] or not found["path"]:
-        raise fail(line, f"found another form of source; {form}")
-    if bad := [key for key, allowed in _SOURCE.items() if not allowed.fullmatch(found[key])]:
-        raise fail(line, f"found the {bad[0]} {found[bad[0]]!r} of a source; {form}")
-    return Source(**found)
+def _show(value: Any) -> str:
+    return shorten(ascii(value), 80)
 
 
 _ESCAPES = {"\n": "\\n", "\t": "\\t", '"': '\\"', "\\": "\\\\"}
@@ -367,7 +371,7 @@ def append_entry(ledger: Ledger, *entries: Entry) -> Ledger:
     newline = "\r\n" if "\r\n" in text else "\n"
     block = "".join(_render_entry(entry) + newline for entry in entries)
     after = text + ("" if not text or text.endswith("\n") else newline) + block
-    longer = Ledger(text=after, entries=parse_following(ledger.entries, block))
+    longer = Ledger(text=after, entries=_parse_following(ledger.entries, block))
     # In a list of another form (flow style, indented, ended) the block would be read differently, or not at all.
     try:
         same = parse_ledger(after) == longer
@@ -397,31 +401,25 @@ def _identify(entry: Entry) -> str | Entry:
 
 
 def _render_entry(entry: Entry) -> str:
-    event = next(name for name, (made, *_) in _EVENTS.items() if isinstance(entry, made))
+    event, needed = next((name, keys) for name, (made, keys, _) in _EVENTS.items() if isinstance(entry, made))
     fields = {"event": event, **{key: getattr(entry, key, "") for key in _ORDER}}
-    stamp = {key: getattr(entry.stamp, key) for key in _STAMP}
-    return f"- {_render_fields({**fields, **stamp}, kept={'because', 'claims'} if event == 'nogood' else {'because'})}"
+    return f"- {_render_fields({**fields, **{key: getattr(entry.stamp, key) for key in _STAMP}}, needed)}"
 
 
-def _render_fields(fields: Mapping[str, Any], *, kept: Collection[str] = ()) -> str:
-    """Write the fields that are not empty, and the `kept` ones, as a mapping."""
-    pairs = (f"{key}: {_render_value(value)}" for key, value in fields.items() if value or key in kept)
+def _render_fields(fields: Mapping[str, Any], needed: Collection[str]) -> str:
+    """Write the fields that are not empty, and the `needed` ones, as a mapping."""
+    pairs = (f"{key}: {_render_value(value)}" for key, value in fields.items() if value or key in needed)
     return f"{{{', '.join(pairs)}}}"
 
 
 def _render_value(value: Any) -> str:
     if isinstance(value, Source):
-        return _render_fields({key: getattr(value, key) for key in _SOURCE})
-    return f"[{', '.join(map(_render_value, value))}]" if isinstance(value, tuple) else _quote(value)
-
-
-def _quote(text: str) -> str:
-    """Write a text as a double-quoted scalar of one line; unprintable characters are escaped."""
-    clean = text.encode("utf-8", "replace").decode("utf-8")
-    return '"' + "".join(_escape(character) for character in clean) + '"'
+        return _render_fields({key: getattr(value, key) for key in _PLACE}, ())
+    if isinstance(value, tuple):
+        return f"[{', '.join(map(_render_value, value))}]"
+    clean = value.encode("utf-8", "replace").decode("utf-8")
+    return '"' + "".join(c if c.isprintable() and c not in _ESCAPES else _escape(c) for c in clean) + '"'
 
 
 def _escape(character: str) -> str:
-    if character.isprintable() and character not in '"\\':
-        return character
     return _ESCAPES.get(character) or f"\\U{ord(character):08x}"

@@ -1,18 +1,20 @@
-"""Write the ledger for a prompt or a page: a selection of claims, and the reasons of each."""
+"""Write the ledger for a prompt or a person: a selection of claims, and the reasons of each."""
 
-from collections.abc import Collection, Iterator, Mapping
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from relay.base.values import dataclass
-from relay.base.words import shorten
-from relay.ledger.belief import DOUBTFUL, Belief, ClaimStatus, Judgement
+from relay.base.words import count, list_some, shorten
+from relay.ledger.belief import Belief, ClaimStatus, Judgement
 from relay.ledger.model import Claim, Confirmation, Kind, Ledger, Nogood, Retraction, Source, Stamp
 from relay.session.events import ShownClaim
 from relay.session.usage import BYTES_PER_TOKEN, estimate_tokens
 
-_FOOTER_BYTES = len("(1234567 of 1234567 shown)\n")
 _CLAIM_CHARS, _REASON_CHARS, _PLACES_CHARS = 300, 160, 200
-_ADVICE = "STALE or in doubt: look again, and `record` that it holds (`confirms`) or what does (`replaces`).\n"
 _LOUD = frozenset({Kind.CONSTRAINT, Kind.WARNING})
+_WORDS = {ClaimStatus.IN: "IN", ClaimStatus.DOUBTED: "in doubt", ClaimStatus.STALE: "STALE", ClaimStatus.OUT: "OUT"}
+MAX_NAMED = 5
+"""Most ids that a line on what is to be done names."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,30 +40,95 @@ class Topic:
 
 
 def render_snapshot(ledger: Ledger, judgement: Judgement, budget_tokens: int, *, topic: Topic | None = None) -> str:
-    """Write the claims that fit a budget; empty if there are none, or no room for one and the last line.
+    """Write the claims that fit a budget, what is to be done, and how many there are of each status.
 
-    Claims about the topic come first. Within them and within the rest: constraints and warnings that hold,
-    contradictions that nobody has settled, stale and doubted claims, claims that are out with the reason, and claims
-    that are in, the best entrenched first. Replaced claims come last, since their successors name them. A claim names
-    the claims that it rests on and that are not shown. A claim that is too long is left out; none takes room from one
-    before it.
+    Open contradictions come first, then their claims, then the claims about the topic, then the rest. Within each:
+
+    1. constraints and warnings
+    2. stale claims, then claims in doubt
+    3. claims that were confirmed, or that a person made
+    4. claims that cite a source or rest on another claim
+    5. claims that are out, with the reason
+    6. guesses, which have nothing to show for them
+    7. replaced claims, since their successors name them
+
+    Within these by kind, and the newest first. A claim names the claims that it rests on and that are not shown. A line
+    that is too long is left out; none takes room from one before it. Empty if there is no claim, or no room for one.
     """
-    ranked = _rank(ledger, judgement, topic or Topic())
-    left = budget_tokens * BYTES_PER_TOKEN - _FOOTER_BYTES
+    left, claims_shown, settle, look = budget_tokens * BYTES_PER_TOKEN, 0, list[str](), list[str]()
     shown: dict[str, Claim | Nogood] = {}
-    advice = ""
-    for entry in ranked:
-        is_doubtful = isinstance(entry, Claim) and judgement[entry.id].status in DOUBTFUL
-        advised = advice or (_ADVICE if is_doubtful else "")
-        size_bytes = len(_describe(entry, judgement, shown).encode("utf-8", "replace"))
-        if size_bytes + len(advised) <= left:
-            left -= size_bytes
-            shown[entry.id], advice = entry, advised
+    ordered: list[Claim | Nogood] = [*judgement.contradictions, *_sort(ledger, judgement, topic or Topic())]
+    for entry in ordered:
+        is_claim = isinstance(entry, Claim)
+        asked = look if is_claim else settle
+        if not is_claim or judgement[entry.id].status is ClaimStatus.STALE:
+            asked.append(entry.id)
+        line_bytes = _measure(_describe(entry, judgement, shown))
+        if line_bytes + _measure(_render_end(judgement, settle, look, claims_shown + is_claim)) <= left:
+            left -= line_bytes
+            claims_shown += is_claim
+            shown[entry.id] = entry
+        elif asked[-1:] == [entry.id]:
+            asked.pop()
     if not shown:
         return ""
     # Again, now that all shown ids are known: a line can only become shorter.
     lines = "".join(_describe(entry, judgement, shown) for entry in shown.values())
-    return f"{lines}{advice}({len(shown)} of {len(ranked)} shown)\n"
+    return lines + _render_end(judgement, settle, look, claims_shown)
+
+
+def _measure(text: str) -> int:
+    return len(text.encode("utf-8", "replace"))
+
+
+def _render_end(judgement: Judgement, settle: Sequence[str], look: Sequence[str], claims_shown: int) -> str:
+    todo = "".join(f"To do: {words}.\n" for words in list_work(settle, look))
+    return f"{todo}({count_claims(judgement)}; {claims_shown} shown)\n"
+
+
+def list_work(settle: Sequence[str], look: Sequence[str]) -> list[str]:
+    """Return what is to be done about open contradictions and stale claims, given their ids."""
+    words = []
+    if settle:
+        ids = list_some(settle, MAX_NAMED)
+        words.append(f"settle {ids}: say what `replaces` one of its claims, or {settle[0]} itself if all of them hold")
+    if look:
+        words.append(
+            f"look at {list_some(look, MAX_NAMED)} again: say that it holds (`confirms`) or what `replaces` it"
+        )
+    return words
+
+
+def count_claims(judgement: Judgement) -> str:
+    """Write ``9 claims: 6 IN, 1 STALE, 2 OUT``."""
+    found = Counter(belief.status for belief in judgement.beliefs.values())
+    known = ", ".join(f"{found[status]} {word}" for status, word in _WORDS.items() if found[status])
+    return f"{count(len(judgement.beliefs), 'claim')}: {known}" if known else "no claims"
+
+
+def _sort(ledger: Ledger, judgement: Judgement, topic: Topic) -> list[Claim]:
+    """Return all claims in the order of `render_snapshot`."""
+    claims, kinds = ledger.claims, tuple(Kind)
+    confirmed = {entry.of for entry in ledger.entries if isinstance(entry, Confirmation)}
+    torn = {name for nogood in judgement.contradictions for name in nogood.claims}
+
+    def place(claim: Claim) -> tuple[bool, bool, int, int]:
+        belief = judgement[claim.id]
+        if belief.status is ClaimStatus.OUT:
+            is_replaced = any(claim.id in claims[name].replaces for name in belief.by if name in claims)
+            section = 7 if is_replaced else 5
+        elif claim.kind in _LOUD:
+            section = 0
+        elif belief.status is not ClaimStatus.IN:
+            section = 1 if belief.status is ClaimStatus.STALE else 2
+        elif claim.stamp.is_persons or claim.id in confirmed:
+            section = 3
+        else:
+            section = 4 if claim.sources or claim.rests_on else 6
+        return claim.id not in torn, not topic.covers(claim), section, kinds.index(claim.kind)
+
+    newest = sorted(claims.values(), key=lambda claim: (claim.stamp.at, claim.id), reverse=True)
+    return sorted(newest, key=place)
 
 
 def list_shown(ledger: Ledger, snapshot: str) -> tuple[ShownClaim, ...]:
@@ -81,133 +148,106 @@ def list_shown(ledger: Ledger, snapshot: str) -> tuple[ShownClaim, ...]:
 
 def _describe(entry: Claim | Nogood, judgement: Judgement, shown: Collection[str]) -> str:
     line = describe_nogood(entry) if isinstance(entry, Nogood) else describe_belief(entry, judgement[entry.id], shown)
-    return f"{line}\n"
-
-
-def _rank(ledger: Ledger, judgement: Judgement, topic: Topic) -> list[Claim | Nogood]:
-    claims, ranks = ledger.claims, judgement.ranks
-    near = {claim.id for claim in claims.values() if topic.covers(claim)}
-    ordered: list[Claim | Nogood] = sorted(claims.values(), key=lambda claim: ranks[claim.id], reverse=True)
-    known: list[Claim | Nogood] = [*judgement.contradictions, *ordered]
-
-    def place(entry: Claim | Nogood) -> tuple[bool, int]:
-        if isinstance(entry, Nogood):
-            return near.isdisjoint(entry.claims), 1
-        return entry.id not in near, _get_section(entry, judgement[entry.id], claims)
-
-    return sorted(known, key=place)  # the sort is stable: equals keep the order of entrenchment
-
-
-def _get_section(claim: Claim, belief: Belief, claims: Mapping[str, Claim]) -> int:
-    if belief.status is ClaimStatus.OUT:
-        return 5 if any(claim.id in claims[name].replaces for name in belief.by if name in claims) else 3
-    if claim.kind in _LOUD:
-        return 0
-    return 4 if belief.status is ClaimStatus.IN else 2
+    return f"- {line}\n"
 
 
 def describe_nogood(nogood: Nogood) -> str:
     """Write a contradiction as one line."""
-    return f"- {nogood.id} CONTRADICTION of {', '.join(nogood.claims)}: {clip(nogood.because, _REASON_CHARS)}"
+    return f"{nogood.id} CONTRADICTION of {list_some(nogood.claims, MAX_NAMED)}: {clip(nogood.because, _REASON_CHARS)}"
 
 
 def describe_belief(claim: Claim, belief: Belief, shown: Collection[str] | None = None, *, places: bool = True) -> str:
-    """Write a claim as one line: id, kind, label unless it is in, the claim, its reason and sources.
+    """Write a claim as one line: id, kind, status unless it is in, the claim, its reason and sources.
 
     Args:
         shown: The ids that the reader sees; other ids that the claim rests on are marked "not shown". None: all.
         places: Write the sources, and the claims that it rests on and replaces.
     """
-    state = "" if belief.status is ClaimStatus.IN else f", {_say(belief)}"
-    words = f"- {claim.id} {claim.kind}{state}: {clip(claim.claim, _CLAIM_CHARS)}"
-    if belief.status is not ClaimStatus.OUT:
+    is_out = belief.status is ClaimStatus.OUT
+    words = f"{_name(claim, belief)}: {clip(claim.claim, _CLAIM_CHARS)}"
+    if not is_out:
         words += f" — {clip(claim.because, _REASON_CHARS)}"
-    notes = _list_notes(claim, belief, shown) if places else []
-    return f"{words} ({'; '.join(notes)})" if notes else words
-
-
-def _list_notes(claim: Claim, belief: Belief, shown: Collection[str] | None) -> list[str]:
-    cited = ", ".join(map(str, claim.sources))
-    notes = [clip(cited, _PLACES_CHARS)] if cited else []
-    if belief.status is not ClaimStatus.OUT:
+    notes = [clip(", ".join(map(str, claim.sources)), _PLACES_CHARS)]
+    if not is_out:
         rests = [name if shown is None or name in shown else f"{name} (not shown)" for name in claim.rests_on]
-        notes += [f"rests on {', '.join(rests)}"] if rests else []
-        notes += [f"replaces {', '.join(claim.replaces)}"] if claim.replaces else []
-    return notes
+        notes += [f"rests on {', '.join(rests)}" if rests else ""]
+        notes += [f"replaces {', '.join(claim.replaces)}" if claim.replaces else ""]
+    said = "; ".join(filter(None, notes)) if places else ""
+    return f"{words} ({said})" if said else words
 
 
-def _say(belief: Belief) -> str:
-    word = {ClaimStatus.STALE: "STALE", ClaimStatus.OUT: "OUT"}.get(belief.status, str(belief.status))
-    return f"{word} ({clip(belief.because, _REASON_CHARS)})"
+def _name(claim: Claim, belief: Belief) -> str:
+    why = f" ({clip(belief.because, _REASON_CHARS)})" if belief.because else ""
+    return f"{claim.id} {claim.kind}" + ("" if belief.status is ClaimStatus.IN else f", {_WORDS[belief.status]}{why}")
 
 
-def clip(text: str, limit_chars: int) -> str:
+def clip(text: str, most_chars: int) -> str:
     """Return a text as one printable line."""
-    line = " ".join("".join(c if c.isprintable() else " " for c in text).split())
-    return shorten(line, limit_chars)
+    return shorten(" ".join("".join(c if c.isprintable() else " " for c in text).split()), most_chars)
 
 
 MAX_LINES = 500
 """Lines of one answer; a claim can go back to others in very many ways."""
 
 
-def render_why(ledger: Ledger, judgement: Judgement, changed: Mapping[Source, str], name: str) -> str:
-    """Write where a claim stands and why, one fact per line, with the claims that it goes back to indented below it.
+def explain_claim(ledger: Ledger, judgement: Judgement, changed: Mapping[Source, str], name: str) -> tuple[str, ...]:
+    """Write a claim in full, and one line for each fact behind its status; claims that it goes back to are indented.
 
     Args:
         ledger: It has the claim.
         changed: How sources have changed.
         name: The claim's id.
     """
-    lines: list[str] = []
-    pending, seen = [(0, "", name)], set[str]()
+    whole = ledger.claims[name]
+    lines = [f"{_name(whole, judgement[name])}: {clip(whole.claim, len(whole.claim))}"]
+    lines += [f"  because {clip(whole.because, len(whole.because))}"]
+    lines += [f"  {fact}" for fact in _iter_facts(ledger, judgement, whole, changed)]
+    pending, seen = [(1, *link) for link in reversed(_list_links(ledger, whole))], {name}
     while pending and len(lines) < MAX_LINES:
         depth, relation, current = pending.pop()
         claim, indent = ledger.claims.get(current), "  " * depth
         if claim is None:
-            lines.append(f"{indent}{relation}{current}, which is not in the ledger")
+            lines.append(f"{indent}{relation} {current}" + ("" if current in ledger.nogoods else ", which is unknown"))
             continue
-        head = describe_belief(claim, judgement[current], places=False).removeprefix("- ")
-        if current in seen:
-            lines.append(f"{indent}{relation}{head} (see above)")
-            continue
-        seen.add(current)
-        lines.append(f"{indent}{relation}{head}")
-        lines += [f"{indent}  {fact}" for fact in _iter_facts(ledger, claim, changed)]
-        pending += reversed([(depth + 1, word, other) for word, other in _iter_related(ledger, claim)])
-    return "\n".join(lines[:MAX_LINES])
+        head = describe_belief(claim, judgement[current], places=False)
+        lines.append(f"{indent}{relation} {head}" + (" (see above)" if current in seen else ""))
+        if current not in seen:
+            seen.add(current)
+            lines += [f"{indent}  {fact}" for fact in _iter_facts(ledger, judgement, claim, changed)]
+            pending += [(depth + 1, *link) for link in reversed(_list_links(ledger, claim))]
+    return tuple(lines[:MAX_LINES])
 
 
-def _iter_facts(ledger: Ledger, claim: Claim, changed: Mapping[Source, str]) -> Iterator[str]:
+def _iter_facts(ledger: Ledger, judgement: Judgement, claim: Claim, changed: Mapping[Source, str]) -> Iterator[str]:
+    unsettled = {nogood.id for nogood in judgement.contradictions}
     if by := _say_by(claim.stamp):
         yield f"said {by}"
-    yield from (_say_source(source, changed) for source in claim.sources)
+    yield from _list_sources(claim.sources, changed)
     for entry in ledger.entries:
         match entry:
             case Retraction(of=claim.id):
-                yield f"taken back {_say_by(entry.stamp)}: {entry.because}"
+                yield f"taken back {_say_by(entry.stamp)}: {clip(entry.because, _CLAIM_CHARS)}"
             case Confirmation(of=claim.id):
-                yield f"confirmed {_say_by(entry.stamp)}: {entry.because}"
-                yield from (f"  {_say_source(source, changed)}" for source in entry.sources)
+                yield f"confirmed {_say_by(entry.stamp)}: {clip(entry.because, _CLAIM_CHARS)}"
+                yield from (f"  {words}" for words in _list_sources(entry.sources, changed))
             case Nogood() if claim.id in entry.claims:
-                others = ", ".join(other for other in entry.claims if other != claim.id)
-                yield f"{entry.id}: cannot hold together with {others}: {entry.because}"
+                yield describe_nogood(entry) + ("" if entry.id in unsettled else " (settled)")
             case _:
                 pass
 
 
-def _iter_related(ledger: Ledger, claim: Claim) -> Iterator[tuple[str, str]]:
-    yield from (("rests on ", name) for name in claim.rests_on)
-    yield from (("replaces ", name) for name in claim.replaces)
-    yield from (("replaced by ", other.id) for other in ledger.claims.values() if claim.id in other.replaces)
+def _list_links(ledger: Ledger, claim: Claim) -> list[tuple[str, str]]:
+    newer = (other.id for other in ledger.claims.values() if claim.id in other.replaces)
+    named = (("rests on", claim.rests_on), ("replaces", claim.replaces), ("replaced by", newer))
+    return [(relation, name) for relation, names in named for name in names]
 
 
-def _say_source(source: Source, changed: Mapping[Source, str]) -> str:
-    known = f", as git has it in {source.blob}" if source.blob else ""
-    return f"source {changed[source]}{known}" if source in changed else f"source {source}{known}"
+def _list_sources(sources: Iterable[Source], changed: Mapping[Source, str]) -> list[str]:
+    ids = {source: f", as git has it in {source.blob}" if source.blob else "" for source in sources}
+    return [f"source {clip(changed.get(source, str(source)), _CLAIM_CHARS)}{ids[source]}" for source in ids]
 
 
 def _say_by(stamp: Stamp) -> str:
     who = f"by session {stamp.session}" if stamp.session else "by a person" if stamp.is_persons else ""
     where = f"in phase {stamp.phase}" if stamp.phase else ""
-    return " ".join(filter(None, (who, where, stamp.at)))
+    return clip(f"{who} {where} {stamp.at}", _REASON_CHARS)

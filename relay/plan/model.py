@@ -13,7 +13,6 @@ from typing import Any
 from relay.base.hints import Hint
 from relay.base.values import dataclass
 from relay.plan.outline import Outline, Section
-from relay.plan.statements import find_command_modules, find_command_paths
 from relay.plan.text import Numbered, find_printed_number, fold_number, parse_number, render_plain
 
 
@@ -178,12 +177,6 @@ class Plan:
     @property
     def done(self) -> bool:
         return all(phase.done for phase in self.phases)
-
-    @property
-    def gate_paths(self) -> frozenset[str]:
-        """Files and folders that verify commands name."""
-        commands = dict.fromkeys(command for phase in self.phases for command in phase.verify)
-        return frozenset(path for one in commands for path in find_command_paths(one) | find_command_modules(one))
 
     @property
     def parts(self) -> Iterator[tuple[Phase, tuple[Section, ...]]]:

@@ -14,7 +14,7 @@ from relay.base.errors import RelayError
 from relay.base.values import dataclass
 from relay.base.words import render_usd, shorten
 from relay.config.model import OWN_LOOP
-from relay.ledger.model import Claim
+from relay.ledger.model import Claim, Record
 from relay.plan.model import Phase
 from relay.prompts.texts import render_explorer_message, render_explorer_system, render_hand_in_notice
 from relay.run.reader import Errand, Incomplete, Readers, ask
@@ -27,7 +27,7 @@ from relay.setup.context import RunContext
 from relay.setup.observers import LONGEST_CHARS
 from relay.setup.open import wait_while_paused
 from relay.setup.session import Sessions
-from relay.tools.claims import Record, read_finding, read_question
+from relay.tools.claims import read_finding, read_question
 from relay.tools.toolbox import ANSWER, EXPLORE
 from relay.tools.workspace import Workspace
 

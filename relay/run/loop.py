@@ -20,7 +20,7 @@ from relay.git.names import list_paths
 from relay.git.notes import lock_worktree
 from relay.git.repository import BranchError, Repo
 from relay.git.status import check_state, read_status
-from relay.ledger.model import Claim
+from relay.ledger.model import Claim, Record
 from relay.plan.check import list_conditions
 from relay.plan.model import Phase, Plan
 from relay.prompts.texts import render_runner_system
@@ -50,7 +50,7 @@ from relay.store.refs import list_beside
 from relay.store.resume import ResumeCase
 from relay.store.staleness import drop_settled
 from relay.store.trailers import ENDED
-from relay.tools.claims import AttemptNotes, Record
+from relay.tools.claims import AttemptNotes
 from relay.tools.toolbox import build_runner_tools, refuse_secrets
 
 _SHOWN_DOUBTS = 3

@@ -1,14 +1,14 @@
 """Changes since something was written: to files that a phase names, and to sources that claims of the ledger cite."""
 
-import contextlib
 import os
 import re
 from collections.abc import Collection, Iterable, Iterator
 from functools import partial
 
-from relay.base.errors import LedgerError, PlanError, RepoError, within
+from relay.base.errors import LedgerError, RepoError, within
 from relay.base.tree import find_stat, read_file
 from relay.base.values import dataclass
+from relay.base.words import list_some
 from relay.git.message import CommitText, read_texts, walk_texts
 from relay.git.objects import diff_trees, find_blob_id, find_renames, load_blob, read_blob, read_entries
 from relay.git.repository import Repo
@@ -18,7 +18,6 @@ from relay.ledger.citation import MAX_CITED_BYTES, cite, find_change
 from relay.ledger.model import Ledger, Source, get_sources, parse_ledger
 from relay.ledger.snapshot import clip
 from relay.plan.model import Phase
-from relay.plan.parse import parse_plan
 from relay.plan.text import decode_text, find_ledger_path
 from relay.store import trailers
 from relay.store.history import walk_changes
@@ -132,13 +131,11 @@ def read_judged_ledger(repo: Repo, plan_path: str) -> tuple[Ledger, dict[Source,
     Raises:
         LedgerError: The file is not a valid ledger.
     """
-    path, gates = find_ledger_path(plan_path), frozenset[str]()
+    path = find_ledger_path(plan_path)
     with within(path):
         ledger = parse_ledger(decode_text(read_file(repo.root, path) or b""))
     changed = find_stale_claims(repo, ledger)
-    with contextlib.suppress(PlanError):  # without a plan no claim has a gate's evidence
-        gates = parse_plan(decode_text(read_file(repo.root, plan_path) or b"")).gate_paths
-    return ledger, changed, judge(ledger, changed, gates)
+    return ledger, changed, judge(ledger, changed)
 
 
 def find_newly_changed(
@@ -162,24 +159,30 @@ def find_newly_changed(
     return changed
 
 
-_LEFT = "was put in doubt and left"
-_LEFT_CLAIM = re.compile(rf"claim (\S+) \(.*\) {_LEFT}: .*", re.DOTALL)
+_LEFT = re.compile(r"(?:claim|contradiction) (\S+) \(.*\) was (?:put in doubt|recorded) and left: .*", re.DOTALL)
 _CLAIM_CHARS = 60
 
 
-def describe_left(ledger: Ledger, judgement: Judgement) -> tuple[str, ...]:
-    """Return a sentence for each stale claim, for `trailers.DOUBT`; it has the claim's text."""
+def describe_left(ledger: Ledger, judgement: Judgement, before: Ledger) -> tuple[str, ...]:
+    """Return a sentence for each stale claim and each open contradiction that `before` lacks, for `trailers.DOUBT`."""
     stale = ((claim, judgement[claim.id]) for claim in ledger.claims.values())
-    return tuple(
-        f"claim {claim.id} ({clip(claim.claim, _CLAIM_CHARS)}) {_LEFT}: {belief.because}"
-        for claim, belief in stale
-        if belief.status is ClaimStatus.STALE
+    return (
+        *(
+            f"claim {claim.id} ({clip(claim.claim, _CLAIM_CHARS)}) was put in doubt and left: {belief.because}"
+            for claim, belief in stale
+            if belief.status is ClaimStatus.STALE
+        ),
+        *(
+            f"contradiction {one.id} ({list_some(one.claims)}) was recorded and left: {clip(one.because, _CLAIM_CHARS)}"
+            for one in judgement.contradictions
+            if one.id not in before.nogoods
+        ),
     )
 
 
 def drop_settled(repo: Repo, plan_path: str, doubts: tuple[str, ...]) -> tuple[str, ...]:
-    """Return doubts without those of `describe_left` whose claim has been confirmed, replaced or taken back since."""
-    named = {words: match[1] for words in doubts if (match := _LEFT_CLAIM.fullmatch(words))}
+    """Return doubts without those of `describe_left` that have been settled since."""
+    named = {words: match[1] for words in doubts if (match := _LEFT.fullmatch(words))}
     if not named:
         return doubts
     try:
@@ -187,6 +190,7 @@ def drop_settled(repo: Repo, plan_path: str, doubts: tuple[str, ...]) -> tuple[s
     except LedgerError:  # the next run says what is wrong with it
         return doubts
     doubtful = {name for name, belief in judgement.beliefs.items() if belief.status in DOUBTFUL}
+    doubtful |= {nogood.id for nogood in judgement.contradictions}
     return tuple(words for words in doubts if words not in named or named[words] in doubtful)
 
 

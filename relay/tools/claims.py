@@ -16,7 +16,7 @@ from relay.base.values import dataclass
 from relay.base.words import list_some, name_item, render_output, shorten
 from relay.ledger.belief import ClaimStatus, judge
 from relay.ledger.citation import MAX_CITED_BYTES, PLACE, explain_missing, parse_lines, parse_place
-from relay.ledger.model import Kind, Ledger, Source
+from relay.ledger.model import Kind, Ledger, Record, Source
 from relay.plan.edit import append_items, append_note, append_question, list_notes
 from relay.plan.model import Item, Phase, Plan
 from relay.session.events import QuestionAsked
@@ -29,24 +29,6 @@ differs from relay's last look at it."""
 LookFirst = Callable[[], Callable[[], object]]
 """Called when a command is requested. The function that it returns is called before the command begins, and saves
 content that nothing else keeps."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Record:
-    """A finding that the model wants to keep for later sessions. Links are ids of claims in the ledger."""
-
-    claim: str
-    """Empty if it only confirms others, or says that others contradict each other."""
-    because: str
-    kind: Kind = Kind.DECISION
-    rests_on: tuple[str, ...] = ()
-    replaces: tuple[str, ...] = ()
-    contradicts: tuple[str, ...] = ()
-    """Each cannot hold together with the claim; without a claim they cannot all hold."""
-    confirms: tuple[str, ...] = ()
-    """They hold, with these sources."""
-    sources: tuple[Source, ...]
-    """Relative to the root; each existed when it was recorded, with unknown content."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,8 +47,6 @@ class Findings:
     ledger: Ledger
     """The ledger with the records."""
     records: list[Record] = field(default_factory=list)
-    gate_paths: frozenset[str] = frozenset()
-    """As in `Plan`; a planner has no gate yet."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -99,10 +79,6 @@ class AttemptNotes:
     """Tool name to the text of its last failure, until the tool succeeds again."""
     counts: Counter[str] = field(default_factory=Counter)
     """Number of calls by tool name, unknown names included."""
-
-    @property
-    def gate_paths(self) -> frozenset[str]:
-        return self.plan.gate_paths
 
     def open_ids(self) -> tuple[str, ...]:
         """Return the ids of the items that are neither ticked nor claimed, in order."""
@@ -192,12 +168,13 @@ def run_record(workspace: Workspace, notes: AttemptNotes, given: Mapping[str, An
 def _require_links(notes: AttemptNotes, given: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
     """Return the claims that a record names, by field."""
     links = {name: tuple(dict.fromkeys(_ID.findall(given.get(name, "")))) for name in CLAIM_LINKS}
-    named = [one for ids in links.values() for one in ids]
-    claims, judgement = notes.ledger.claims, judge(notes.ledger, {})
+    named, claims, nogoods = [one for ids in links.values() for one in ids], notes.ledger.claims, notes.ledger.nogoods
+    judgement = judge(notes.ledger, {})
     standing = [name for name in claims if judgement[name].status is not ClaimStatus.OUT]
     for name, ids in links.items():
         for one in ids:
-            if one not in claims or (one not in standing and name != "replaces"):
+            entry = claims.get(one) or (nogoods.get(one) if name == "replaces" else None)
+            if entry is None or (one not in standing and name != "replaces"):
                 why = f"{one} is out ({judgement[one].because})" if one in claims else _NO_CLAIM.format(one)
                 allowed = list_some(standing[::-1], MAX_ALLOWED) or "none, for no claim of the ledger holds"
                 raise RefusedError(f"{name}: {why}. Allowed: {allowed}.")
@@ -205,7 +182,7 @@ def _require_links(notes: AttemptNotes, given: Mapping[str, Any]) -> dict[str, t
                 raise RefusedError(
                     f"{name}: {one} can stand in one of {', '.join(CLAIM_LINKS)}, and confirms stands alone."
                 )
-            if name == "replaces" and claims[one].stamp.is_persons:
+            if name == "replaces" and entry.stamp.is_persons:
                 ways = "say so with its id in contradicts, or `defer` the question"
                 raise RefusedError(f"replaces: a person recorded {one}, and only a person takes it back; {ways}.")
     return links

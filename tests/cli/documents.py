@@ -379,41 +379,28 @@ class LedgerClaim(TypedDict):
 
 
 class Contradiction(TypedDict):
-    """Claims that hold although they contradict each other."""
+    """Claims that cannot all hold; nobody has settled it."""
 
     id: str
     claims: list[str]
     because: str
 
 
-class LedgerListDocument(TypedDict):
-    """All claims."""
+class ExplainedClaim(LedgerClaim):
+    """A claim and its status, explained if it was asked for by its id."""
 
-    version: int
-    claims: list[LedgerClaim]
-    contradictions: list[Contradiction]
-
-
-class LedgerShowDocument(LedgerClaim):
-    """One claim."""
-
-    version: int
-
-
-class LedgerWhyDocument(LedgerClaim):
-    """One claim, and the explanation of its status."""
-
-    version: int
     explanation: list[str]
-    """The lines of the explanation."""
+    """The claim in full, and a line for each fact behind its status; empty in a list of all."""
 
 
-class LedgerCheckDocument(TypedDict):
-    """The claims that need another look."""
+class LedgerListDocument(TypedDict):
+    """All claims, or one."""
 
     version: int
-    remarks: list[str]
+    claims: list[ExplainedClaim]
     contradictions: list[Contradiction]
+    to_do: list[str]
+    """What a person or a session has to settle or to look at again."""
 
 
 class LedgerCompactDocument(TypedDict):
@@ -527,11 +514,8 @@ DOCUMENTS: dict[str, Any] = {
     "relay doctor --agent NAME": TriedAgentsDocument,
     "relay gate --last": LastGateDocument,
     "relay ledger list": LedgerListDocument,
-    "relay ledger show": LedgerShowDocument,
-    "relay ledger why": LedgerWhyDocument,
-    "relay ledger check": LedgerCheckDocument,
     "relay ledger compact": LedgerCompactDocument,
-    "relay ledger add, retract, confirm, nogood": LedgerWrittenDocument,
+    "relay ledger add, retract": LedgerWrittenDocument,
     "relay tune": TuneDocument,
     "relay compare": CompareDocument,
     "relay stats": StatsDocument,

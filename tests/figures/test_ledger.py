@@ -1,6 +1,7 @@
 """The claims ledger: reading, appending, joining, and the snapshot for a prompt."""
 
 import json
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
@@ -17,10 +18,12 @@ from relay.ledger.model import (
     Kind,
     Ledger,
     Nogood,
+    Record,
     Retraction,
     Source,
     Stamp,
     append_entry,
+    make_entries,
     merge_entries,
     parse_ledger,
     render_stamp_time,
@@ -161,6 +164,52 @@ def test_what_is_said_later_has_a_later_time_whatever_the_clock_says() -> None:
     assert ledger.make_time("2026-11-20T11:00:00Z", ["c1"]) == "2026-11-20T11:00:00Z"
 
 
+@pytest.mark.parametrize("last", ["9999-12-31T23:59:59Z", "9999-02-30T10:00:00Z"])
+def test_a_time_that_nothing_can_follow_stays_the_last(last: str) -> None:
+    """A hostile ledger has one; of the same second the retraction counts."""
+    ledger = parse_ledger(write(replace(ONE, stamp=Stamp(at=last))))
+    assert ledger.make_time("2026-11-20T10:00:00Z", ["c1"]) == last
+
+
+NOW = "2026-11-20T10:00:00Z"
+SAID = Stamp(session="ab12", phase="2", at=NOW)
+LATER = replace(SAID, at="2026-11-20T10:00:01Z")
+CITED = (Source(path="a.py"),)
+
+
+@pytest.mark.parametrize(
+    ("record", "made"),
+    [
+        (Record(claim="x", because="y", kind=Kind.WARNING, rests_on=("c2",), sources=CITED),
+         (Claim(id="c", claim="x", because="y", kind=Kind.WARNING, rests_on=("c2",), sources=CITED, stamp=SAID),)),
+        (Record(claim="x", because="y", replaces=("c1",), contradicts=("c2", "c3"), sources=()),
+         (Claim(id="c", claim="x", because="y", replaces=("c1",), stamp=LATER),
+          Nogood(id="n", claims=("c", "c2"), because="y", stamp=LATER),
+          Nogood(id="n", claims=("c", "c3"), because="y", stamp=LATER))),
+        (Record(claim="", because="y", contradicts=("c1", "c2"), sources=()),
+         (Nogood(id="n", claims=("c1", "c2"), because="y", stamp=LATER),)),
+        (Record(claim="", because="y", confirms=("c1", "c2"), sources=CITED),
+         (Confirmation(of="c1", because="y", sources=CITED, stamp=LATER),
+          Confirmation(of="c2", because="y", sources=CITED, stamp=LATER))),
+        (Record(claim="", because="y", sources=()), ()),
+    ],
+)  # fmt: skip
+def test_what_is_said_becomes_entries_later_than_those_it_names(record: Record, made: tuple[Entry, ...]) -> None:
+    ledger = append_entry(Ledger(), ONE, TWO)
+    found = make_entries(ledger, record, SAID)
+    ids = {entry.id: entry.id[0] for entry in found if isinstance(entry, Claim | Nogood)}
+    plain = [
+        replace(entry, id=ids[entry.id], claims=tuple(ids.get(name, name) for name in entry.claims))
+        if isinstance(entry, Nogood)
+        else replace(entry, id=ids[entry.id])
+        if isinstance(entry, Claim)
+        else entry
+        for entry in found
+    ]
+    assert tuple(plain) == made
+    assert append_entry(ledger, *found).entries[2:] == found
+
+
 @pytest.mark.parametrize(
     "text",
     ["", "# our ledger\n", "---\n", "--- # note", "- {event: claim, id: c9, claim: yes, because: 1:30}",
@@ -185,11 +234,11 @@ def test_a_file_that_cannot_be_appended_to_is_left_alone(text: str) -> None:
     [
         (Claim(id="c1", claim="x", because="y"), "'c1' is that of another entry"),
         (Nogood(id="c1", claims=(), because="y"), "'c1' is that of another entry"),
-        (Claim(id="c3", claim=" ", because="y"), "claim is missing"),
-        (Claim(id="c 3", claim="x", because="y"), "id 'c 3'"),
-        (Retraction(of="", because="y"), "of is missing"),
-        (Retraction(of="c1", because="y", stamp=Stamp(at="today")), "the time 'today'"),
-        (Claim(id="c3", claim="x", because="y", sources=(Source(path="a\0"),)), "another form of source"),
+        (Claim(id="c3", claim=" ", because="y"), "claim: found ' '; allowed: a text"),
+        (Claim(id="c 3", claim="x", because="y"), "id: found 'c 3'"),
+        (Retraction(of="", because="y"), "of: found ''"),
+        (Retraction(of="c1", because="y", stamp=Stamp(at="today")), "at: found 'today'"),
+        (Claim(id="c3", claim="x", because="y", sources=(Source(path="a\0"),)), "path: found 'a.x00'; allowed: a path"),
     ],
 )
 def test_an_entry_that_does_not_fit_is_refused(entry: Entry, words: str) -> None:
@@ -214,21 +263,21 @@ CLAIM = "event: claim, id: c1, claim: a, because: b"
         ("- {event: other}", "allowed: a mapping with event: claim, retract, confirm, nogood"),
         ("- {event: [claim]}", "found an entry of no known kind"),
         ("-\n  event: claim\n  id: c1\n", "claim is missing"),
+        ("- {event: claim, id: c1, claim: [a], because: b}", "claim: found ['a']; allowed: a text that is not blank"),
         (f"- {{{CLAIM}, note: c}}", "found the key 'note'; allowed: event, id, claim"),
-        ("- {event: claim, id: c1, claim: [a], because: b}", "claim is missing"),
-        (f"- {{{CLAIM}, kind: hunch}}", "found the kind 'hunch'; allowed: constraint, warning"),
-        (f"- {{{CLAIM}, rests_on: c}}", "rests_on: allowed: a list of ids"),
-        (f"- {{{CLAIM}, replaces: [[c]]}}", "replaces: allowed: a list of ids"),
-        (f"- {{{CLAIM}, sources: x}}", "sources: allowed: a list of sources"),
-        (f"- {{{CLAIM}, sources: [x]}}", "another form of source"),
-        (f"- {{{CLAIM}, sources: [{{path: ''}}]}}", "form of source; allowed"),
-        (f'- {{{CLAIM}, sources: [{{path: "\\0"}}]}}', "form of source; allowed"),
-        (f"- {{{CLAIM}, sources: [{{path: x, lines: 0}}]}}", "lines '0'"),
-        (f"- {{{CLAIM}, sources: [{{path: x, blob: G}}]}}", "blob 'G'"),
-        (f"- {{{CLAIM}, sources: [{{path: x, text: 1}}]}}", "text '1'"),
-        (f"- {{{CLAIM}, at: 2026-13-20T10:00:00Z}}", "the time '2026-13-20T10:00:00Z'"),
-        (f"- {{{CLAIM}, phase: [1]}}", "phase: allowed: a text"),
-        ("- {event: retract, of: c 1, because: b}", "found the id 'c 1'"),
+        (f"- {{{CLAIM}, kind: hunch}}", "kind: found 'hunch'; allowed: constraint, warning"),
+        (f"- {{{CLAIM}, rests_on: c}}", "rests_on: found 'c'; allowed: a list of ids"),
+        (f"- {{{CLAIM}, replaces: [[c]]}}", "replaces: found [['c']]; allowed: a list of ids"),
+        (f"- {{{CLAIM}, sources: x}}", "sources: found 'x'; allowed: a list of sources"),
+        (f"- {{{CLAIM}, sources: [x]}}", "found 'x'; allowed: a mapping with path, lines, blob, text, copies"),
+        (f"- {{{CLAIM}, sources: [{{path: ''}}]}}", "path: found ''; allowed: a path"),
+        (f'- {{{CLAIM}, sources: [{{path: "\\0"}}]}}', "path: found '\\x00'; allowed: a path"),
+        (f"- {{{CLAIM}, sources: [{{path: x, lines: 0}}]}}", "lines: found '0'; allowed: 12 or 12-40"),
+        (f"- {{{CLAIM}, sources: [{{path: x, blob: G}}]}}", "blob: found 'G'"),
+        (f"- {{{CLAIM}, sources: [{{path: x, text: 1}}]}}", "text: found '1'"),
+        (f"- {{{CLAIM}, at: 2026-13-20T10:00:00Z}}", "at: found '2026-13-20T10:00:00Z'"),
+        (f"- {{{CLAIM}, phase: [1]}}", "phase: found ['1']; allowed: a text"),
+        ("- {event: retract, of: c 1, because: b}", "of: found 'c 1'; allowed: letters"),
         ("- {event: claim, event: claim}", "found a key twice"),
         (f"- {{{CLAIM}}}\n- {{{CLAIM}, kind: warning}}\n", "line 2: the id 'c1' is that of another entry"),
         (f"- {{{CLAIM}}}\n<<<<<<< HEAD\n=======\n>>>>>>> b", "line 2: a merge left its marks here"),
@@ -236,7 +285,7 @@ CLAIM = "event: claim, id: c1, claim: a, because: b"
         ("- *a", "an anchor, an alias or a tag"),
         ("- !!python/object:os.system x", "an anchor, an alias or a tag"),
         ("- {event: claim, <<: {id: c1}}", "claim is missing|found the key"),
-        ("[]\n---\n[]", "line 2: found a second document"),
+        ("[]\n---\n[]", "no YAML: but found another document"),
         ("- [", "line 1: no YAML|line 2: no YAML"),
         ("\t- x", "line 1: no YAML"),
         ("- a\0", "no YAML"),
@@ -244,7 +293,9 @@ CLAIM = "event: claim, id: c1, claim: a, because: b"
         ("- [[[[[[x]]]]]]", "nested more deeply"),
         ("[" * 500_000, "no YAML|nested more deeply"),
         ("- " * 500_000, "nested more deeply"),
-        ("#" * (2 * 1024 * 1024 + 1), "found 2,097,153 characters"),
+        ("#" * (8 * 1024 * 1024 + 1), "found 8,388,609 characters"),
+        (f"- {{{CLAIM}, kind: {'x' * 10_000}}}", "…; allowed: constraint"),
+        (f"- {{{CLAIM}, sources: [{{lines: 3}}]}}", "path is missing"),
     ],
     ids=lambda value: value[-40:] if isinstance(value, str) else "",
 )
@@ -263,35 +314,69 @@ def test_any_text_is_a_ledger_or_a_readable_error(text: str) -> None:
     assert isinstance(ledger, Ledger)
 
 
+SESSION = Stamp(session="ab12")
+ORDER: tuple[Entry, ...] = (
+    Claim(id="c1", claim="guess", because="why", stamp=SESSION),
+    Claim(id="c2", claim="new", because="why", replaces=("c3",)),
+    Claim(id="c3", claim="old", because="why"),
+    Claim(id="c4", claim="fell", because="why"),
+    Retraction(of="c4", because="wrong"),
+    Claim(id="c5", claim="went along", because="why", rests_on=("c4",)),
+    Claim(id="c6", claim="cited", because="why", sources=(Source(path="doc/a.md", blob="0123abc"),)),
+    Claim(id="c7", claim="built on it", because="why", rests_on=("c6",)),
+    Claim(id="c8", claim="seen twice", because="why"),
+    Confirmation(of="c8", because="read"),
+    Claim(id="c9", claim="a person's", because="asked", stamp=Stamp(at="2026-11-20T10:00:00Z")),
+    Claim(id="d1", claim="changed", because="db", sources=(Source(path="db.py", lines="3", blob="0123abc"),)),
+    Claim(id="d2", claim="rests", because="so", rests_on=("d1",)),
+    Claim(id="d3", claim="beware", because="burnt", kind=Kind.WARNING),
+    Claim(id="d4", claim="no network", because="asked", kind=Kind.CONSTRAINT),
+    Claim(id="d5", claim="four", because="why", kind=Kind.DEAD_END),
+    Claim(id="d6", claim="five", because="why"),
+    Nogood(id="n1", claims=("d5", "d6"), because="measured"),
+)
+CHANGED = {Source(path="db.py", lines="3", blob="0123abc"): "db.py:3 has changed"}
+LINES = """\
+- n1 CONTRADICTION of d5, d6: measured
+- d6 decision, in doubt (cannot hold together with d5: measured): five — why
+- d5 dead end, in doubt (cannot hold together with d6: measured): four — why
+- d4 constraint: no network — asked
+- d3 warning: beware — burnt
+- d1 decision, STALE (db.py:3 has changed): changed — db (db.py:3)
+- d2 decision, in doubt (rests on d1): rests — so (rests on d1)
+- c9 decision: a person's — asked
+- c8 decision: seen twice — why
+- c7 decision: built on it — why (rests on c6)
+- c6 decision: cited — why (doc/a.md)
+- c5 decision, OUT (rests on c4): went along
+- c4 decision, OUT (taken back: wrong): fell
+- c2 decision: new — why (replaces c3)
+- c1 decision: guess — why
+- c3 decision, OUT (replaced by c2): old
+To do: settle n1: say what `replaces` one of its claims, or n1 itself if all of them hold.
+To do: look at d1 again: say that it holds (`confirms`) or what `replaces` it.
+(15 claims: 8 IN, 3 in doubt, 1 STALE, 3 OUT; 15 shown)
+"""
+
+
 def test_a_snapshot_puts_what_must_not_be_missed_first() -> None:
-    gone, read = Source(path="db.py", lines="3", blob="0123abc"), Source(path="doc/a.md", blob="0123abc")
-    made = (
-        Claim(id="c1", claim="ids are random", because="why", sources=(read,)),
-        Claim(id="c2", claim="so keys too", because="why", rests_on=("c1",)),
-        Claim(id="c3", claim="three", because="why"),
-        Claim(id="c4", claim="four", because="why", kind=Kind.DEAD_END),
-        Claim(id="c5", claim="five", because="db", sources=(gone,)),
-        Claim(id="c6", claim="six", because="rests", rests_on=("c5",)),
-        Claim(id="c7", claim="old", because="why"),
-        Claim(id="c8", claim="new", because="why", replaces=("c7",)),
-        Claim(id="c9", claim="no network", because="asked", kind=Kind.CONSTRAINT, sources=(read,)),
-        Nogood(id="n1", claims=("c3", "c4"), because="measured"),
-        Retraction(of="c2", because="wrong"),
-    )
-    assert snap(*made, changed={gone: "db.py:3 has changed"}, topic=Topic(paths=frozenset({"doc"}))) == (
-        "- c9 constraint: no network — asked (doc/a.md)\n"
-        "- c1 decision: ids are random — why (doc/a.md)\n"
-        "- n1 CONTRADICTION of c3, c4: measured\n"
-        "- c5 decision, STALE (db.py:3 has changed): five — db (db.py:3)\n"
-        "- c6 decision, in doubt (rests on c5): six — rests (rests on c5)\n"
-        "- c2 decision, OUT (taken back: wrong): so keys too\n"
-        "- c4 dead end, OUT (cannot hold together with c3: measured): four\n"
-        "- c3 decision: three — why\n"
-        "- c8 decision: new — why (replaces c7)\n"
-        "- c7 decision, OUT (replaced by c8): old\n"
-        "STALE or in doubt: look again, and `record` that it holds (`confirms`) or what does (`replaces`).\n"
-        "(10 of 10 shown)\n"
-    )
+    """Contradictions and warnings, then what was confirmed, guesses last; and what is to be done."""
+    assert snap(*ORDER, changed=CHANGED) == LINES
+
+
+def test_what_the_next_phase_is_about_comes_before_the_rest_and_contradictions_before_both() -> None:
+    shown = ids_in(snap(*ORDER, changed=CHANGED, topic=Topic(paths=frozenset({"doc"}))))
+    assert shown == ["n1", "d6", "d5", "d4", "d3", "c6", "d1", "d2", "c9", "c8", "c7", "c5", "c4", "c2", "c1", "c3"]
+
+
+def test_a_budget_leaves_out_what_matters_less() -> None:
+    """It is counted all the same, and nobody is told to look at a claim that is not shown."""
+    known, shown = LINES.splitlines(), snap(*ORDER, changed=CHANGED, budget=120).splitlines()
+    assert shown[:5] == known[:5]
+    assert set(shown[:-1]) < set(known)
+    assert "d1" not in "".join(shown[5:])
+    assert shown[-1] == "(15 claims: 8 IN, 3 in doubt, 1 STALE, 3 OUT; 6 shown)"
+    assert snap(*ORDER, changed=CHANGED, budget=20) == ""
 
 
 @pytest.mark.parametrize(
@@ -316,7 +401,7 @@ def test_what_is_about_a_phase(claim: dict[str, object], near: bool) -> None:  #
 
 def test_a_claim_says_when_what_it_rests_on_does_not_fit() -> None:
     one, two = Claim(id="c1", claim="x" * 290, because="y"), Claim(id="c2", claim="no", because="so", rests_on=("c1",))
-    assert "- c2 decision: no — so (rests on c1 (not shown))\n(1 of 2 shown)" in snap(one, two, budget=40)
+    assert "- c2 decision: no — so (rests on c1 (not shown))\n(2 claims: 2 IN; 1 shown)" in snap(one, two, budget=40)
     assert "(rests on c1)" in snap(one, two, budget=400)
 
 
@@ -342,10 +427,12 @@ def test_a_snapshot_keeps_to_its_budget_and_to_one_line_for_each(
     assert snapshot == snap(*made, budget=budget, changed=changed)
     shown = ids_in(snapshot)
     assert len(set(shown)) == len(shown)
-    total = len(ledger.claims) + len(judge(ledger, changed).contradictions)
-    assert not snapshot or snapshot.endswith(f"({len(shown)} of {total} shown)\n")
-    advised = "STALE or in doubt: look" in snapshot
-    assert advised == any(", STALE (" in line or ", in doubt (" in line for line in snapshot.splitlines())
+    claims = sum(name in ledger.claims for name in shown)
+    assert not snapshot or snapshot.endswith(f"; {claims} shown)\n")
+    judgement = judge(ledger, changed)
+    stale = [name for name in shown if name in ledger.claims and judgement[name].status == "stale"]
+    assert ("\nTo do: look at" in snapshot) == bool(stale)
+    assert ("\nTo do: settle" in snapshot) == (claims < len(shown))
 
 
 @given(entries(), st.integers(0, 300), TEXTS)
@@ -383,11 +470,11 @@ def test_what_is_out_always_carries_its_reason(made: tuple[Entry, ...]) -> None:
         assert (", OUT (" in lines[name]) == (belief.status == "out") or ", OUT (" in ledger.claims[name].claim
 
 
-def test_thousands_of_claims_that_rest_on_each_other_are_quick() -> None:
-    claims = [Claim(id=f"c{n}", claim="x", because="y", rests_on=(f"c{n - 1}",) if n else ()) for n in range(3_000)]
-    assert snap(*claims, budget=100_000).endswith("(3000 of 3000 shown)\n")
-    newer = [Claim(id=f"c{n}", claim="x", because="y", replaces=(f"c{n - 1}",) if n else ()) for n in range(3_000)]
-    assert snap(*newer, budget=100_000).endswith("(3000 of 3000 shown)\n")
+def test_ten_thousand_claims_that_rest_on_each_other_are_shown_in_linear_time() -> None:
+    claims = [Claim(id=f"c{n}", claim="x", because="y", rests_on=(f"c{n - 1}",) if n else ()) for n in range(10_000)]
+    assert snap(*claims, budget=1_000_000).endswith("; 10000 shown)\n")
+    newer = [Claim(id=f"c{n}", claim="x", because="y", replaces=(f"c{n - 1}",) if n else ()) for n in range(10_000)]
+    assert snap(*newer, budget=1_000_000).endswith("; 10000 shown)\n")
 
 
 def test_the_format_is_yaml_that_other_tools_read() -> None:

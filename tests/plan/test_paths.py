@@ -2,7 +2,6 @@
 
 import pytest
 
-from relay.plan.parse import parse_plan
 from relay.plan.statements import find_command_modules, find_command_paths, find_paths
 
 
@@ -71,12 +70,6 @@ def test_files_that_a_command_names(command, paths, modules):
     """What it writes its output to is not among them."""
     assert find_command_paths(command) == paths
     assert find_command_modules(command) == modules
-
-
-def test_the_files_that_a_plan_s_gates_look_at():
-    text = "## One\nVerify: `pytest tests/keys`\n- [x] A\n\n## Two\nVerify: `python -m unittest tests.b`\n- [ ] B\n"
-    assert parse_plan(text).gate_paths == {"tests/keys", "tests/b.py"}
-    assert parse_plan("## Phase 1\n- [ ] A — a.py\n").gate_paths == frozenset()
 
 
 @pytest.mark.parametrize(

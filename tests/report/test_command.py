@@ -140,10 +140,10 @@ def test_beliefs_are_those_of_the_plans_ledger_as_it_stands(logged):
     logged.write("PLAN.ledger.yaml", ledger.text)
     logged.relay("report", "aaaa")
     page = read(logged.root / ".relay/reports/aaaa1111.html")
-    assert "n1: c1 and c2 cannot both hold: a key is one of them" in page
+    assert "n1: c1 and c2 cannot all hold: a key is one of them" in page
     assert "c1 | decision | keys are random" in page
     text = logged.relay("report", "--text", "aaaa").stdout
-    assert "  2 claims, 1 of them hold; another session or a person used 0 of them again." in text
+    assert "  2 claims, 0 of them hold; another session or a person used 0 of them again." in text
     assert "keys are random" in text
     known = json.loads(logged.relay("report", "--json", "aaaa").stdout)["beliefs"]
     assert [found["id"] for found in known["decisions"]] == ["c1", "c2"]

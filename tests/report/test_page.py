@@ -182,7 +182,7 @@ def test_the_top_answers_what_a_person_asks():
     assert "2 phases done" in answers
     assert "the gate of phase 2 stayed red" in answers
     assert "$0.16 of $20.00" in answers
-    assert "n1: c1 and c2 cannot both hold (against the constraint c1, which holds): ids are random" in answers
+    assert "n1: c1 and c2 cannot all hold: ids are random" in answers
 
 
 def test_the_page_has_the_money_of_the_book_and_not_of_the_log():

@@ -2,10 +2,10 @@
 
 import pytest
 
-from relay.ledger.model import Claim, Ledger, Source, Stamp
+from relay.ledger.model import Claim, Ledger, Nogood, Record, Source, Stamp
 from relay.plan.edit import list_notes
 from relay.plan.parse import parse_plan
-from relay.tools.claims import HandOff, Record
+from relay.tools.claims import HandOff
 
 
 def list_texts(bench, phase_id="3"):
@@ -85,19 +85,25 @@ def claim(name, at="2026-11-20T10:00:00Z", session="ab12", **given):
 
 @pytest.fixture
 def known(bench):
-    """A bench whose ledger has a claim of a person, one with a source, and one that another has replaced."""
+    """A bench with a claim of a person, one with a source, and one that another has replaced; with contradictions."""
     cited = claim("c3", sources=(Source(path="src/a.py", lines="1"),), replaces=("c2",))
-    bench.notes.ledger = Ledger(entries=(claim("c1", session=""), claim("c2"), cited))
+    clashes = (
+        Nogood(id=f"n{n}", claims=("c1", "c3"), because="so", stamp=Stamp(at="2026-11-20T10:00:00Z", session=who))
+        for n, who in enumerate(("ab12", ""))
+    )
+    bench.notes.ledger = Ledger(entries=(claim("c1", session=""), claim("c2"), cited, *clashes))
     return bench
 
 
 def test_a_record_names_claims_that_it_rests_on_replaces_contradicts_or_confirms(known):
     known.ok("record", claim="a", because="b", sources=[], rests_on="c1, (c3)", replaces="c2")
     known.ok("record", claim="", because="b", sources=[], contradicts="c1 c3")
+    known.ok("record", claim="both hold", because="b", sources=[], replaces="n0")
     known.ok("record", claim="said again", because="b", sources=["src/a.py:2"], confirms="#c3")
     assert known.notes.records == [
         Record(claim="a", because="b", rests_on=("c1", "c3"), replaces=("c2",), sources=()),
         Record(claim="", because="b", contradicts=("c1", "c3"), sources=()),
+        Record(claim="both hold", because="b", replaces=("n0",), sources=()),
         Record(claim="", because="b", confirms=("c3",), sources=(Source(path="src/a.py", lines="2"),)),
     ]
 
@@ -112,6 +118,9 @@ def test_a_record_names_claims_that_it_rests_on_replaces_contradicts_or_confirms
         ({"confirms": "c1", "rests_on": "c3"}, "confirms stands alone"),
         ({"rests_on": "c3", "replaces": "c3"}, "c3 can stand in one of rests_on, replaces, contradicts, confirms"),
         ({"replaces": "c1"}, "a person recorded c1, and only a person takes it back"),
+        ({"replaces": "n1"}, "a person recorded n1, and only a person takes it back"),
+        ({"replaces": "n9"}, "replaces: there is no claim 'n9' in the ledger"),
+        ({"contradicts": "n0"}, "contradicts: there is no claim 'n0' in the ledger"),
         ({"claim": "", "contradicts": "c1"}, "claim must not be empty"),
         ({"claim": "", "replaces": "c3"}, "claim must not be empty"),
     ],

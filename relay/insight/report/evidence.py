@@ -24,7 +24,7 @@ from relay.insight.report.blocks import (
     render_time,
 )
 from relay.ledger.belief import Belief, ClaimStatus, Judgement, find_uses
-from relay.ledger.model import Claim, Kind, Ledger, Nogood
+from relay.ledger.model import Claim, Kind, Ledger
 from relay.session.events import ChangedFile, LeftFile
 from relay.session.pictures import MAX_SIDE_PIXELS, read_picture
 
@@ -40,20 +40,7 @@ class Beliefs:
 def list_contradictions(beliefs: Beliefs) -> Iterator[str]:
     """Yield the contradictions that a person has to settle; the run itself has warned of stale claims."""
     for nogood in beliefs.judgement.contradictions:
-        held = _find_held_constraints(nogood, beliefs)
-        against = f" (against the constraint {', '.join(held)}, which holds)" if held else ""
-        yield f"{nogood.id}: {' and '.join(nogood.claims)} cannot both hold{against}: {nogood.because}"
-
-
-def _find_held_constraints(nogood: Nogood, beliefs: Beliefs) -> tuple[str, ...]:
-    claims = beliefs.ledger.claims
-    return tuple(
-        name
-        for name in nogood.claims
-        if name in claims
-        and claims[name].kind is Kind.CONSTRAINT
-        and beliefs.judgement[name].status is not ClaimStatus.OUT
-    )
+        yield f"{nogood.id}: {' and '.join(nogood.claims)} cannot all hold: {nogood.because}"
 
 
 def show_beliefs(beliefs: Beliefs, figures: Figures) -> Chapter:
@@ -130,12 +117,8 @@ def _cost(claim: Claim, sessions: Mapping[str, SessionFigures]) -> str:
 
 
 def _list_contradictions(beliefs: Beliefs) -> blocks.Table:
-    columns = "`Id`, `Cannot all hold`, Because, `Constraints that hold`"
-    rows = (
-        (n.id, ", ".join(n.claims), n.because, ", ".join(_find_held_constraints(n, beliefs)) or NOTHING)
-        for n in beliefs.judgement.contradictions
-    )
-    return make_table("Open contradictions", columns, rows)
+    rows = ((nogood.id, ", ".join(nogood.claims), nogood.because) for nogood in beliefs.judgement.contradictions)
+    return make_table("Open contradictions", "`Id`, `Cannot all hold`, Because", rows)
 
 
 _COLUMNS = "When (UTC), `Commit`, Boxes, Changed, `Command`, Verdict, #Exit, #Took, `Output`"

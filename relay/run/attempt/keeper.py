@@ -4,7 +4,7 @@ A checkpoint follows each tool call that changed something, so a crash loses at 
 `relay.run.attempt.session` drives the session.
 """
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 
@@ -17,17 +17,16 @@ from relay.git.trees import FILE
 from relay.ledger.belief import ClaimStatus, Judgement, find_beside, judge
 from relay.ledger.model import (
     Claim,
-    Confirmation,
     Entry,
     Ledger,
     Nogood,
-    Retraction,
-    Source,
+    Record,
     Stamp,
     append_entry,
+    make_entries,
     render_stamp_time,
 )
-from relay.ledger.snapshot import clip, describe_belief, describe_nogood
+from relay.ledger.snapshot import clip, describe_belief, describe_nogood, list_work
 from relay.prompts.texts import render_handoff_note, render_outdated, render_said_notice
 from relay.run.attempt.start import Handover, render_plan
 from relay.run.commit.candidate import PendingPlan
@@ -43,7 +42,7 @@ from relay.store.snapshot import TreeSnapshot, begin_find_newer, is_newer, is_ne
 from relay.store.staleness import cite_sources, find_changed_sources
 from relay.store.trailers import EVIDENCE_CHARS, render_evidence, render_repair, render_said
 from relay.store.worktree_notes import drop_words, read_words
-from relay.tools.claims import AttemptNotes, Findings, Record
+from relay.tools.claims import AttemptNotes, Findings
 
 MAX_TOLD = 5
 """Most claims of one message; for more, the message says that the file is cited as a whole."""
@@ -67,6 +66,7 @@ class ClaimWatch:
         self._stamp = stamp
         self._recorded = 0
         self._notices: list[Noticed] = []
+        self._unsettled: set[str] = set()
         # The first message has listed claims that were stale before the session.
         self._changed = find_changed_sources(files.repo, notes.ledger.sources)
 
@@ -105,20 +105,23 @@ class ClaimWatch:
         if not changed:
             return ""
         self._changed |= changed
-        lines = _list_changes(ledger, self._judge(ledger, {}), self._judge(ledger, changed))
+        lines = _list_changes(ledger, judge(ledger, {}), judge(ledger, changed))
         return f"relay: this changed what claims rest on. {_RECORD_DOUBTED}\n{lines}" if lines else ""
 
-    def _judge(self, ledger: Ledger, changed: Mapping[Source, str]) -> Judgement:
-        return judge(ledger, changed, self._notes.gate_paths)
+    def find_unsettled(self) -> str:
+        """Return a message about the contradictions that are open, each once."""
+        known = judge(self._notes.ledger, {}).contradictions
+        new = [nogood for nogood in known if nogood.id not in self._unsettled]
+        self._unsettled.update(nogood.id for nogood in new)
+        words, lines = list_work([one.id for one in new], ()), [f"- {describe_nogood(one)}" for one in new]
+        return "".join(f"relay: a contradiction is open; {todo}.\n" for todo in words) + _list_told(lines)
 
     def _take(self, record: Record) -> str:
         ledger = self._notes.ledger
-        before, entries = self._judge(ledger, self._changed), self._make_entries(record)
-        for entry in entries:
-            self._notes.ledger = append_entry(self._notes.ledger, entry)
-            if isinstance(entry, Nogood):
-                self._notices.append(Noticed(text=describe_nogood(entry).removeprefix("- "), warning=True))
-        after = self._judge(self._notes.ledger, self._changed)
+        before, entries = judge(ledger, self._changed), self._make_entries(record)
+        self._notes.ledger = append_entry(ledger, *entries)
+        self._notices += [Noticed(text=describe_nogood(e), warning=True) for e in entries if isinstance(e, Nogood)]
+        after = judge(self._notes.ledger, self._changed)
         claim = next((entry for entry in entries if isinstance(entry, Claim)), None)
         words = f"Recorded as {claim.id}." if claim else f"Confirmed: {', '.join(record.confirms)}."
         if record.contradicts:
@@ -135,59 +138,36 @@ class ClaimWatch:
         near = ", ".join(other.id for other in beside[:MAX_BESIDE])
         self._notices.append(Noticed(text=f"claim {claim.id} stands beside {near}; the session is asked how"))
         joint = "\n" if changes else " "
-        return f"{words}{joint}Beside {near}: {_ASKED}.\n{lines}"
+        return f"{words}{joint}Beside {near}: {_ASKED} and {claim.id} in `replaces`.\n{lines}"
 
-    def _make_entries(self, record: Record) -> list[Entry]:
-        """Return the entries of a record.
-
-        A claim that the session repeats takes the place of the one before, which does not come back if this one goes.
-        """
+    def _make_entries(self, record: Record) -> tuple[Entry, ...]:
+        """Return the entries of a record. A claim that the session repeats takes the place of the one before."""
         ledger, session = self._notes.ledger, self._stamp.session
-        former = [
-            name
-            for name, claim in ledger.claims.items()
-            if claim.claim == record.claim and claim.stamp.session == session and name not in record.replaces
-        ]
-        about = (*record.replaces, *former[-1:], *record.confirms)
-        stamp = replace(self._stamp, at=ledger.make_time(render_stamp_time(datetime.now(UTC)), about))
+        same = [one.id for one in ledger.claims.values() if (one.claim, one.stamp.session) == (record.claim, session)]
+        rests_on = tuple(name for name in record.rests_on if name not in same)
+        replaces = (*record.replaces, *(name for name in same[-1:] if name not in record.replaces))
         sources = cite_sources(self._repo, record.sources, self._own)
-        if record.confirms:
-            return [
-                Confirmation(of=name, because=record.because, sources=sources, stamp=stamp) for name in record.confirms
-            ]
-        claim = Claim(
-            id=ledger.make_id("c", (session, stamp.at, record.claim, record.because)),
-            claim=record.claim,
-            because=record.because,
-            kind=record.kind,
-            rests_on=tuple(name for name in record.rests_on if name not in former),
-            replaces=(*record.replaces, *former[-1:]),
-            sources=sources,
-            stamp=stamp,
-        )
-        clashes = [(claim.id, name) for name in record.contradicts] if record.claim else [record.contradicts]
-        nogoods = [
-            Nogood(id=ledger.make_id("n", (stamp.at, *names)), claims=names, because=record.because, stamp=stamp)
-            for names in clashes
-            if names
-        ]
-        retired = [Retraction(of=name, because=f"recorded again as {claim.id}", stamp=stamp) for name in former[-1:]]
-        return [claim, *retired, *nogoods] if record.claim else [*nogoods]
+        stamp = replace(self._stamp, at=render_stamp_time(datetime.now(UTC)))
+        return make_entries(ledger, replace(record, rests_on=rests_on, replaces=replaces, sources=sources), stamp)
 
 
-_ASKED = "does it rest on it, replace it or contradict it? If so, `record` it again with that id"
+_ASKED = "does it rest on it, replace it or contradict it? If so, `record` it again with that id,"
 _RECORD_DOUBTED = "Before you tick, `record` what replaces them, or look and confirm:"
 
 
 def _list_changes(ledger: Ledger, before: Judgement, after: Judgement, *, left_out: Collection[str] = ()) -> str:
     """Write the claims that hold less than before, or are new and do not hold, one a line."""
     lines = [
-        describe_belief(claim, after[name])
+        f"- {describe_belief(claim, after[name])}"
         for name, claim in ledger.claims.items()
         if after[name].status is not ClaimStatus.IN
         and (name not in before.beliefs or after[name].status is not before[name].status)
         and name not in left_out
     ]
+    return _list_told(lines)
+
+
+def _list_told(lines: Sequence[str]) -> str:
     return list_some(lines, MAX_TOLD, joint="\n")
 
 
@@ -278,6 +258,7 @@ class Keeper:
             result = self._put_plan_back(call, result)
         self._drop_written(result.changed_paths or ())
         recorded, doubted = self._claims.take_records(), self._find_doubts(call, result)
+        unsettled = self._claims.find_unsettled() if call.name == "tick" else ""
         for notice in self._claims.take_notices():
             self._ctx.observe(notice)
         # Last: the checkpoint holds the ledger with the new records, and the restored plan.
@@ -286,9 +267,9 @@ class Keeper:
         for asked in self._notes.questions[self._asked :]:
             self._ctx.observe(asked)
         self._asked = len(self._notes.questions)
-        text = "\n\n".join(filter(None, (recorded or result.text, doubted, outdated)))
-        ends_turn = result.ends_turn and not (doubted or outdated)  # which the session has to answer
-        return replace(result, text=text, ends_turn=ends_turn) if recorded or doubted or outdated else result
+        told = "\n\n".join(filter(None, (doubted, unsettled, outdated)))
+        text = "\n\n".join(filter(None, (recorded or result.text, told)))
+        return replace(result, text=text, ends_turn=result.ends_turn and not told)  # the session has to answer
 
     def keep_findings(self, records: Sequence[Record]) -> tuple[Claim, ...]:
         """Add what an explorer of the session found to the ledger; return the claim of each."""

@@ -434,12 +434,12 @@ def _render_ledger(ctx: RunContext, pending: PendingPlan, phase: Phase) -> tuple
     if "ledger" in ctx.settings.ablate or not ledger.entries:
         return "", 0
     changed = find_stale_claims(ctx.repo, ledger)
-    judgement = judge(ledger, changed, pending.plan.gate_paths)
+    judgement = judge(ledger, changed)
     doubtful = [name for name, belief in judgement.beliefs.items() if belief.status in DOUBTFUL]
     if doubtful or judgement.contradictions:
         words = [f"{name} {judgement[name].status} ({judgement[name].because})" for name in doubtful]
         words += [f"{nogood.id} contradiction of {', '.join(nogood.claims)}" for nogood in judgement.contradictions]
-        hint = "`relay ledger check` shows all"
+        hint = "`relay ledger list` shows all"
         ctx.observe(Noticed(text=f"claims to look at again: {list_some(words, 5, joint='; ')}; {hint}", warning=True))
     topic = Topic(paths=frozenset(path.rstrip("/") for path in phase.open_paths), phase=phase.id)
     shown = render_snapshot(ledger, judgement, ctx.settings.ledger_tokens, topic=topic)

@@ -220,10 +220,11 @@ def _report_outdated(ctx: RunContext, candidate: Candidate, work: _Work) -> list
 
 
 def _find_left_claims(ctx: RunContext, candidate: Candidate, owned: tuple[str, ...]) -> tuple[str, ...]:
-    """Return a doubt for each claim of the ledger that the phase made stale and that no session looked at again."""
+    """Return a doubt for each claim that the phase made stale, and each contradiction that it recorded, and left so."""
     head, pending = candidate.attempt.base_head, candidate.pending
-    changed = find_newly_changed(ctx.repo, pending.ledger, read_ledger(ctx.files, head), head, owned)
-    left = describe_left(pending.ledger, judge(pending.ledger, changed, pending.plan.gate_paths))
+    before = read_ledger(ctx.files, head)
+    changed = find_newly_changed(ctx.repo, pending.ledger, before, head, owned)
+    left = describe_left(pending.ledger, judge(pending.ledger, changed), before)
     return tuple(_make_harmless(candidate, words, ctx.secret_values) for words in left[:MAX_LEFT])
 
 
