@@ -193,7 +193,8 @@ def leave_tools_out(profile: Profile) -> Profile:
     for word in profile.arguments:
         if "{server}" in word:
             del words[words.index(word) - 1 : words.index(word) + 1]
-    files = tuple(pair for pair in profile.files if "{server}" not in pair[1] and "{tools}" not in pair[1])
+    own = ("{server}", "{tools}")
+    files = {name: text for name, text in profile.files.items() if not any(word in text for word in own)}
     return replace(profile, arguments=tuple(words), files=files)
 
 
@@ -208,7 +209,7 @@ def work_bare(agent: Agent, root: Path, prompts: list[str]) -> None:
             words = {"base": os.environ["BENCHMARK_BASE"], "model": agent.model or MODEL, "home": str(home)}
             words |= {"window": WINDOW, "output": "128000"}
             make_home(profile, way, home, words)
-            env = {key: fill(text, words) for key, text in (*profile.env, *way.env)}
+            env = {key: fill(text, words) for key, text in {**profile.env, **way.env}.items()}
             arguments = (*profile.arguments, *way.arguments)
             environ = {key: value for key, value in os.environ.items() if not key.startswith("XDG_")}  # all is at home
             process = subprocess.Popen(

@@ -1,7 +1,7 @@
 """Write figures and lists for people: one wording everywhere. An unknown figure is "unknown", never 0."""
 
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime
 
 HIDING = "\u061c\u200b\u200e\u200f\u202a-\u202e\u2060-\u2069\ufeff"
@@ -15,6 +15,18 @@ _MINUTE_S = 60
 _HOUR_S = 3600
 _DAY_S = 24 * _HOUR_S
 _SHORT_TOKENS = 10_000
+
+
+_VARIABLE = re.compile(r"\$\{([A-Za-z_]\w*)\}")
+
+
+def fill_variables(text: str, environ: Mapping[str, str]) -> str:
+    """Replace each ``${NAME}`` by the variable's value.
+
+    Raises:
+        KeyError: The variable with this name is not set.
+    """
+    return _VARIABLE.sub(lambda found: environ[found[1]], text)
 
 
 def count(n: int, noun: str, plural: str = "") -> str:

@@ -18,7 +18,7 @@ from relay.config import ModelSettings, find_user_dir
 from relay.config.sources import render_model_table, show_user_file
 from relay.gate.needs import KnownCommand, find_test_command
 from relay.prompts.package_data import get_shipped
-from relay.session.prices import find_limits, parse_price
+from relay.session.prices import UserPrice, find_limits
 from relay.setup.project import find_packages, find_set_up, is_unfinished, render_project_rules
 
 _MODEL = "NAME-OF-THE-MODEL"
@@ -51,7 +51,8 @@ def set_up(name: str, model: str | None, environ: Mapping[str, str]) -> None:
     say(f"export ANTHROPIC_AUTH_TOKEN={provider['key'] or '…'}", exact=True)
     say("unset ANTHROPIC_API_KEY")
     say()
-    _set_up_model(model or _MODEL, ModelSettings(price=_find_price(provider)), environ)
+    price = UserPrice(input=0, output=0) if provider["local"] else None
+    _set_up_model(model or _MODEL, ModelSettings(price=price), environ)
     say()
     say(f"relay doctor --model {model or _MODEL}   tries it, with two or three small requests")
 
@@ -70,10 +71,6 @@ def _set_up_cloud(name: str, provider: Mapping[str, Any], model: str | None, env
     say()
     say("relay doctor   says which login it finds, and what is missing")
     say(f"relay doctor --model {chosen}   tries the model, with two or three small requests")
-
-
-def _find_price(provider: Mapping[str, Any]) -> Any:
-    return parse_price("", {"input": 0, "output": 0}) if provider["local"] else None
 
 
 def _set_up_model(model: str, known: ModelSettings, environ: Mapping[str, str]) -> None:

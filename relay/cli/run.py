@@ -445,5 +445,5 @@ def show_next(begins: "Sequence[Phase]", settings: "Settings") -> None:
         say(f"runner {settings.runner_for(phase.runner)}")
         model, effort = settings.model_for(phase.model), settings.effort_for(phase.effort)
         effort_words = f", effort {effort}" if effort else ""
-        say(f"model  {model}{effort_words}, hands over at {settings.reset_at_for(model).text}")
+        say(f"model  {model}{effort_words}, hands over at {settings.reset_at_for(model)}")
     say("dry run: relay sent nothing and changed nothing")

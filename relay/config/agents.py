@@ -1,11 +1,12 @@
 """The setting `agents`: the user's own agents, and changes of agents that relay knows."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Annotated
 
-from relay.base.values import dataclass
-from relay.config.forms import LINE, TEXTS, VARIABLE, Form, make_choice, make_pairs, make_record, make_rows, make_texts
-from relay.config.network import PATTERN, read_network
+from msgspec import Struct
+
+from relay.config.decoding import Line, Text, Variable, choice, matching, told
+from relay.config.network import HostName
 from relay.plan.statements import RUNNER_NAME
 
 LOGINS = ("key", "tunnel", "gateway")
@@ -19,38 +20,39 @@ gateway  with your login, through relay's gateway, which counts every token; a v
 BROUGHT = ("skills", "agents", "commands")
 ENDPOINTS = ("anthropic", "openai", "gemini")
 _INSIDE = r"(?!/)(?!(?:.*/)?\.\.?(?:/|$))[^\0\n]+"
+_Texts = Annotated[tuple[Text, ...], told("a list of texts")]
+_Path = Annotated[str, matching("a path below the home directory", _INSIDE)]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AgentSettings:
+class AgentSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A user's settings of one agent; an empty field is the profile's."""
 
-    like: str = ""
+    like: Line = ""
     """Another agent, whose profile is the base of this one."""
-    program: str = ""
+    program: Line = ""
     """A name on PATH, or an absolute path."""
-    arguments: tuple[str, ...] | None = None
+    arguments: _Texts | None = None
     """Make it speak the Agent Client Protocol on its standard streams."""
-    needs: tuple[str, ...] = ()
+    needs: _Texts = ()
     """Other programs that it starts."""
-    install: str = ""
+    install: Line = ""
     """The command that installs it, for a person."""
-    env: tuple[tuple[str, str], ...] = ()
+    env: Annotated[Mapping[Variable, Text], told("a table of variables")] = {}
     """Variables, in addition to the profile's. In values and files ``{base}`` is replaced by the gateway's address,
     ``{model}`` by the model, ``{home}`` by the agent's private home directory."""
-    files: tuple[tuple[str, str], ...] = ()
+    files: Annotated[Mapping[_Path, Text], told("a table of texts, by their paths below the home directory")] = {}
     """Files of that home directory, by path."""
-    mode: str = ""
+    mode: Line = ""
     """The session's mode."""
-    endpoints: tuple[str, ...] = ()
+    endpoints: Annotated[tuple[Annotated[str, choice(*ENDPOINTS)], ...], told(", ".join(ENDPOINTS))] = ()
     """Families of endpoints that it can use."""
-    login: str = ""
-    """One of `LOGINS`; empty is ``key``."""
-    credentials: tuple[str, ...] = ()
+    login: Annotated[str, choice(*LOGINS)] = LOGINS[0]
+    """One of `LOGINS`."""
+    credentials: Annotated[tuple[_Path, ...], told("paths below your home directory, and names of variables")] = ()
     """Files below your home directory that hold the login, copied into its private one; variables in capitals."""
-    hosts: tuple[str, ...] = ()
+    hosts: tuple[HostName, ...] = ()
     """Hosts that ``tunnel`` lets through, by HTTPS."""
-    bring: tuple[str, ...] = ()
+    bring: Annotated[tuple[Annotated[str, choice(*BROUGHT)], ...], told(", ".join(BROUGHT))] = ()
     """Folders of your own that it gets a copy of: ``skills``, ``agents``, ``commands``, where its profile has them."""
 
     @property
@@ -59,42 +61,12 @@ class AgentSettings:
         parts = (
             ("like", self.like),
             ("program", self.program),
-            ("login", self.login),
+            ("login", "" if self.login == LOGINS[0] else self.login),
             ("hosts", ", ".join(self.hosts)),
             ("bring", ", ".join(self.bring)),
         )
         return "; ".join(f"{name} {value}" for name, value in parts if value) or "as it is known"
 
 
-def _read_hosts(value: Any) -> tuple[str, ...]:
-    hosts = read_network({"hosts": value}).hosts
-    if "*" in hosts:
-        raise ValueError("names of hosts; an agent's vendor does not have every host")
-    return hosts
-
-
-def _is_text(text: str) -> bool:
-    return "\0" not in text
-
-
-_AGENT: Mapping[str, Form] = {
-    "like": LINE,
-    "program": LINE,
-    "arguments": TEXTS,
-    "needs": TEXTS,
-    "install": LINE,
-    "env": make_pairs("a table of variables", VARIABLE, is_fit=_is_text),
-    "files": make_pairs("a table of texts, by their paths below the home directory", _INSIDE, is_fit=_is_text),
-    "mode": LINE,
-    "endpoints": make_texts(", ".join(ENDPOINTS), "|".join(ENDPOINTS), bare=False),
-    "login": make_choice(*LOGINS),
-    "credentials": make_texts("paths below your home directory, and names of variables", _INSIDE, bare=False),
-    "bring": make_texts(", ".join(BROUGHT), "|".join(BROUGHT), bare=False),
-    "hosts": Form(read=_read_hosts, schema={"type": "array", "items": {"type": "string", "pattern": PATTERN}}),
-}
-AGENTS = make_rows(
-    "agent",
-    lambda _: make_record(_AGENT, AgentSettings, "for each agent"),
-    names=rf"(?!api$){RUNNER_NAME}",
-    allowed="names of agents in lower case, not api",
-)
+AgentName = Annotated[str, matching("names of agents in lower case, not api", rf"(?!api$){RUNNER_NAME}")]
+Agents = Annotated[Mapping[AgentName, AgentSettings], told("a table of tables, one for each agent")]

@@ -2,15 +2,20 @@
 
 from collections.abc import Mapping
 from dataclasses import field
+from typing import Annotated
+
+from msgspec import Meta, Struct
 
 from relay.base.values import dataclass
-from relay.config.agents import AgentSettings
+from relay.config.agents import Agents
+from relay.config.decoding import Text, Variable, choice, matching, told
 from relay.config.network import CLOSED, Network
-from relay.config.news import Channel
-from relay.config.servers import ServerSettings
+from relay.config.news import Channels
+from relay.config.servers import Servers
+from relay.plan.statements import EFFORTS, MODEL_NAME, RUNNER_NAME
 from relay.plan.text import DEFAULT_PLAN
-from relay.session.gauge import DEFAULT_RESET_AT, ResetAt, parse_reset_at
-from relay.session.prices import Price, normalize_model
+from relay.session.gauge import DEFAULT_RESET_AT, ResetAt
+from relay.session.prices import Price, UserPrice, normalize_model
 
 OWN_LOOP = "api"
 """The runner that is relay's own loop; every other name is an agent's."""
@@ -34,18 +39,46 @@ preload  the first message holds no files that the phase names; a session reads 
 """
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Compat:
+MOST_JOBS = 64
+"""Phases at once."""
+_DAY_S = 86_400
+_SUBJECT = r"[^{}\x00-\x1f\x7f]{0,40}\{subject\}[^{}\x00-\x1f\x7f]{0,40}"
+_CHANGE = rf"effort=(?:{'|'.join(EFFORTS)})|model={MODEL_NAME}"
+_ABSOLUTE = r"/[^\0\n]*[^\0\n/]"
+_Tokens = Annotated[int, Meta(ge=1, le=10**9)]
+_Usd = Annotated[float, Meta(ge=0, le=10**6)]
+_Seconds = Annotated[float, Meta(ge=1, le=_DAY_S)]
+_Model = Annotated[str, matching("a model id", MODEL_NAME)]
+_Runner = Annotated[str, matching("the name of a runner", RUNNER_NAME)]
+_Inside = Annotated[
+    str,
+    matching(
+        "a path relative to the repository, without .. and .git",
+        r"(?!/)(?!(?:.*/)?\.(?:\.|[gG][iI][tT])(?:/|$))[^\0\n]+",
+    ),
+]
+_Outside = Annotated[
+    tuple[Annotated[str, matching("a path", rf"~/[^\0\n]*[^\0\n/]|{_ABSOLUTE}")], ...],
+    told("a list of paths, absolute or from ~/ on"),
+]
+_Hidden = Annotated[str, matching("a path", r"(?!(?:~/)?(?:\.?/)*\.?$)(?!~$)(?!(?:.*/)?\.\.(?:/|$))[^\0\n]+")]
+_Commands = Annotated[tuple[Annotated[str, matching("a command", r"[^\0]*\S[^\0]*")], ...], told("a list of commands")]
+_FileNames = Annotated[
+    tuple[Annotated[str, matching("a name", r"(?!\.\.?$)[^/\0\n]{1,255}")], ...], told("a list of plain file names")
+]
+
+
+class Compat(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Features of the Messages API that a model's endpoint accepts.
 
     None: relay uses its own table, and then leaves out what the endpoint refuses.
     """
 
-    cache: str | None = None
+    cache: Annotated[str, choice("request", "blocks", "off")] | None = None
     """Where requests have marks for the prompt cache: ``request`` (and its blocks), ``blocks`` only, or ``off``."""
     cache_hour: bool | None = None
     """Whether cache entries may live for one hour."""
-    thinking: str | None = None
+    thinking: Annotated[str, choice("adaptive", "budget", "off")] | None = None
     """``adaptive``, ``budget`` (half of the longest answer), or ``off``: requests do not mention thinking."""
     thinking_display: bool | None = None
     """Whether requests may ask for summaries of the thinking."""
@@ -60,17 +93,16 @@ class Compat:
 AS_KNOWN = Compat()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ModelSettings:
+class ModelSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A user's facts about one model. None leaves a fact to the general setting or the Models API."""
 
     reset_at: ResetAt | None = None
     """Its sessions' reset line."""
-    window_tokens: int | None = None
+    window_tokens: _Tokens | None = None
     """Its context window."""
-    max_output_tokens: int | None = None
+    max_output_tokens: _Tokens | None = None
     """Its longest answer."""
-    price: Price | None = None
+    price: UserPrice | None = None
     """USD per million tokens, ``{input, output, write_5m?, write_1h?, read?}``; the optional prices default to 1.25, 2
     and 0.1 times the price of input. Yours alone, because caps in USD depend on it."""
     compat: Compat = AS_KNOWN
@@ -80,97 +112,98 @@ class ModelSettings:
 NOTHING_SET = ModelSettings()
 
 
-MOST_JOBS = 64
-"""Phases at once."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
     """All settings of a command; the field names are the keys of the files."""
 
-    plan: str = DEFAULT_PLAN
+    plan: Annotated[str, matching("a path", r"[^\0\n]+")] = DEFAULT_PLAN
     """Path of the plan file. The plan's own front matter cannot set it; repository files can only name a path inside
     the repository."""
-    model: str = "claude-opus-5-5"
+    model: _Model = "claude-opus-5-5"
     """The model of every session; `models` holds facts about it. A phase may name its own: ``Model: claude-haiku-5-5``.
     """
-    effort: str | None = None
+    effort: Annotated[str, choice(*EFFORTS)] | None = None
     """How hard the model thinks; ``none`` leaves it to the model's default. A phase may say its own: ``Effort: high``.
     """
-    plan_model: str | None = None
+    plan_model: _Model | None = None
     """The model of planning sessions; ``none``: `model`."""
     plan_critic: bool = False
     """Whether two fresh sessions look at a new or revised plan: one for faults, one to refute them. The planner
     corrects once what both confirm. `review_model`, `review_runner` and `review_max_cost_usd` hold for them, too."""
-    done_dir: str | None = None
+    done_dir: _Inside | None = None
     """Directory of the repository to which `relay run PLANS…` moves each plan that is done, with its ledger, by a
     commit; ``none``: plans stay where they are."""
-    escalate: tuple[str, ...] = ()
+    escalate: Annotated[
+        tuple[Annotated[str, matching("a change", _CHANGE)], ...],
+        told(f"a list of effort={'|'.join(EFFORTS)} and model=ID"),
+    ] = ()
     """Changes for a phase whose sessions do not finish it, before the run stops with exit status 4: ``effort=high``,
     ``model=claude-opus-5-5``. Each counts once, in order, until the phase is done; its commit names them."""
-    fallback_model: str | None = None
+    fallback_model: _Model | None = None
     """The model for the rest of a phase whose session ended because its own model is overloaded, out of quota or out of
     reach; ``none``: the run stops."""
-    runner: str = OWN_LOOP
+    runner: _Runner = OWN_LOOP
     """The runner of the sessions: ``api`` is relay's own loop on the Messages API, other names are agents (`relay
     doctor --agent`). A phase may name its own runner: ``Runner: claude``."""
-    provider: str = PROVIDERS[0]
+    provider: Annotated[str, choice(*PROVIDERS)] = PROVIDERS[0]
     """Who serves Claude, to relay's own loop and to agents that speak the Messages API: ``anthropic`` (or the address
     in ``ANTHROPIC_BASE_URL``), Amazon ``bedrock``, Google's ``vertex``, Microsoft ``foundry``, or Claude on ``aws``.
     `docs/how-to/clouds.md` has the variables of each. Yours alone."""
-    key_command: tuple[str, ...] = ()
+    key_command: Annotated[tuple[Text, ...], told("a list of words: a program and its arguments")] = ()
     """A program with its arguments that prints the key for the Messages API: ``["op", "read", "op://work/claude/key"]``.
     relay runs it without a shell if no variable holds a key, asks it again once after the endpoint has refused a key,
     and stores the key nowhere, and shows it no agent. Yours alone."""
-    agents: Mapping[str, AgentSettings] = field(default_factory=dict)
+    agents: Agents = field(default_factory=dict)
     """Your own agents, and changes to those that relay knows: program, variables, files, login. Yours alone;
     `docs/agents.md` has examples."""
-    mcp_servers: Mapping[str, ServerSettings] = field(default_factory=dict)
+    mcp_servers: Servers = field(default_factory=dict)
     """Tool servers (Model Context Protocol) for phases that name them (``Tools: postgres``): a program in the sandbox,
     or an address. Yours alone."""
-    reset_at: ResetAt = field(default_factory=lambda: parse_reset_at(DEFAULT_RESET_AT))
+    reset_at: ResetAt = ResetAt(DEFAULT_RESET_AT)
     """The reset line: the context size at which a session hands over to a fresh one. A share of the model's window, a
     number of tokens, or the lower of both."""
-    models: Mapping[str, ModelSettings] = field(default_factory=dict)
+    models: Annotated[Mapping[str, ModelSettings], told("a table of tables, one for each model")] = field(
+        default_factory=dict
+    )
     """Facts about models that their endpoints do not tell, or tell wrongly; a price is yours alone. relay merges the
     tables of all sources, and the stronger source wins."""
-    max_cost_usd: float | None = 20.0
+    max_cost_usd: _Usd | None = 20.0
     """Cap on the cost of a plan in USD; with 0 relay sends nothing, ``none`` lifts the cap."""
-    max_phase_cost_usd: float | None = None
+    max_phase_cost_usd: _Usd | None = None
     """Cap on the cost of a phase in USD."""
-    max_tokens_total: int | None = None
+    max_tokens_total: Annotated[int, Meta(ge=0, le=10**12)] | None = None
     """Cap on a plan in tokens of all kinds; it also works for a model whose price is unknown."""
-    max_sessions: int = 6
+    max_sessions: Annotated[int, Meta(ge=1, le=1_000)] = 6
     """Sessions of one phase before relay stops and suggests a split."""
-    max_turns: int = 500
+    max_turns: Annotated[int, Meta(ge=1, le=100_000)] = 500
     """Requests of one session before it hands over. A session with a correct token count reaches its reset line
     earlier."""
-    max_repairs: int = 3
+    max_repairs: Annotated[int, Meta(ge=0, le=100)] = 3
     """Attempts to repair a red gate."""
-    review: str = "off"
+    review: Annotated[str, choice("off", "phase", "plan")] = "off"
     """Whether fresh sessions review work before its commit: of each ``phase``, or of the whole ``plan`` before its last
     commit."""
-    review_model: str | None = None
+    review_model: _Model | None = None
     """The model of review sessions; ``none``: the model of the other sessions."""
-    review_runner: str | None = None
+    review_runner: _Runner | None = None
     """The runner of review sessions; ``none``: the phase's runner."""
-    review_max_cost_usd: float | None = None
+    review_max_cost_usd: _Usd | None = None
     """Cap on one review in USD; ``none``: a quarter of the phase's cap or, if a phase has none, of the plan's."""
-    explore_model: str | None = None
+    explore_model: _Model | None = None
     """The model of the explorers that sessions ask (tool `explore`); ``none``: the model of the other sessions."""
-    max_output_tokens: int | None = None
+    max_output_tokens: Annotated[int, Meta(ge=1, le=10**6)] | None = None
     """Longest answer; ``none`` leaves it to the runner and the model's limit."""
-    max_wait_s: float = 1_800
+    max_wait_s: Annotated[float, Meta(ge=0, le=7 * _DAY_S)] = 1_800
     """Seconds; the longest wait for a provider's limit."""
-    idle_timeout_s: float = 90
+    idle_timeout_s: Annotated[float, Meta(ge=1, le=3_600)] = 90
     """Seconds; relay drops a response that sends nothing for so long."""
-    agent_idle_timeout_s: float = 600
+    agent_idle_timeout_s: _Seconds = 600
     """Seconds; relay ends an agent that does nothing for so long: no request, no tool, no new word. While a tool of the
     agent runs, relay waits twelve times as long."""
-    cache_ttl: str = "auto"
+    cache_ttl: Annotated[str, choice("auto", "5m", "1h")] = "auto"
     """Lifetime of prompt cache entries; ``auto`` chooses one hour if an answer with its commands took close to five
     minutes in this run."""
-    context: str = "reset"
+    context: Annotated[str, choice(*CONTEXTS)] = "reset"
     """Strategy for a full context: relay's own ``reset``, or another one to compare it with."""
     trial: tuple[str, ...] = ()
     """Reset lines to compare, ``{reset_at = ["60k", "100k", "none"]}``: each phase gets one line by a hash of its text,
@@ -178,33 +211,33 @@ class Settings:
     history: bool = True
     """Whether `.relay/history/` keeps the requests and answers of each session for 30 days, without secrets. A
     repository may only switch it off."""
-    ablate: tuple[str, ...] = ()
+    ablate: Annotated[tuple[Annotated[str, choice(*FEATURES)], ...], told(f"some of {', '.join(FEATURES)}")] = ()
     """Features of relay to switch off in this run, to measure what each is worth; name each once."""
     prices: tuple[Price, ...] = ()
     """Prices by model in one table; `models` can hold the same."""
-    verify: tuple[str, ...] = ()
+    verify: _Commands = ()
     """Commands that every phase must pass, besides its own ``Verify:`` line."""
-    setup: tuple[str, ...] = ()
+    setup: _Commands = ()
     """Commands with network access that install dependencies, before the first session and after a lock file changed.
     relay runs a repository's commands only after you have approved them."""
-    jobs: int = 1
+    jobs: Annotated[int, Meta(ge=1, le=MOST_JOBS)] = 1
     """Number of phases that run side by side, each in its own work tree beside the repository; `relay check` shows
     which phases can."""
     pr: bool = False
     """Whether `relay run` pushes the branch, forward only, after each phase's commit and keeps the branch's draft
     request up to date, by your own `gh` or `glab`. Yours alone."""
-    copy: tuple[str, ...] = ()
+    copy: Annotated[tuple[_Inside, ...], told("a list of paths relative to the repository, without .. and .git")] = ()
     """Ignored files and folders that a build needs; relay copies them into each new work tree of a job."""
-    command_timeout_s: float = 120
+    command_timeout_s: _Seconds = 120
     """Seconds for one command of the model, and for an agent to end its step after you asked the run to stop."""
-    gate_timeout_s: float = 1_200
+    gate_timeout_s: _Seconds = 1_200
     """Seconds for one verify command."""
-    sandbox: str = "auto"
+    sandbox: Annotated[str, choice("auto", "container", "off")] = "auto"
     """``auto``: bubblewrap confines commands. ``container``: only the container around relay confines them; allowed
     inside a container only. ``off``: commands may do whatever you may do. Each commit records the mode. Yours alone."""
     hooks: tuple[str, ...] = COMMIT_HOOKS
     """Which of your commit hooks relay runs: a list of names, ``run`` for all, ``skip`` for none."""
-    commit_subject: str = "relay: {subject}"
+    commit_subject: Annotated[str, matching("one line with {subject} once in it", _SUBJECT)] = "relay: {subject}"
     """Form of the commit subjects that relay writes itself, and of a session's subject that a commit-msg hook
     refuses."""
     signoff: bool = False
@@ -212,16 +245,21 @@ class Settings:
     network: Network = CLOSED
     """Network access of commands: none; with ``true`` this machine's whole network, its own services included; with
     ``{ hosts = ["registry.npmjs.org"] }`` these hosts, by HTTPS."""
-    localhost: tuple[int, ...] = ()
+    localhost: Annotated[
+        tuple[Annotated[int, Meta(ge=1024, le=65535)], ...], told("a list of ports from 1024 to 65535")
+    ] = ()
     """Loopback ports of this machine that commands may reach."""
-    sockets: tuple[str, ...] = ()
+    sockets: Annotated[
+        tuple[Annotated[str, matching("a socket", rf"docker|podman|{_ABSOLUTE}")], ...],
+        told("docker, podman or absolute paths"),
+    ] = ()
     """Unix sockets of this machine that commands may reach: ``docker``, ``podman``, or absolute paths."""
-    writable_dirs: tuple[str, ...] = ()
+    writable_dirs: _Outside = ()
     """Paths outside the repository that commands may write: absolute, or starting with ``~/``."""
-    readable_dirs: tuple[str, ...] = ()
+    readable_dirs: _Outside = ()
     """Directories that commands may read although they are hidden, for example in a home directory: absolute, or
     starting with ``~/``. Use it for a neighbouring package, test data, or an environment that no plan names."""
-    env_file: str | None = None
+    env_file: _Inside | None = None
     """A hidden file of the repository, such as ``.env.test``, that gates may read and sessions may not. relay removes
     its values from the output of gates. It also removes values that are secrets by their name or login from all text
     for a model, in JSON, addresses, HTML, base64 and hex too. A test that a session wrote can still print them in
@@ -229,29 +267,31 @@ class Settings:
     writable_links: bool = False
     """Whether commands may write files that are hard links out of the repository, such as a package manager's shared
     cache."""
-    unreadable: tuple[str, ...] = ()
+    unreadable: Annotated[
+        tuple[_Hidden, ...], told("a list of paths: absolute, from ~/ on, or relative to the repository; without `..`")
+    ] = ()
     """Paths that commands and file tools may not read, in addition to relay's own list: absolute, starting with ``~/``,
     or relative to the repository. relay adds up the lists of all sources."""
-    env: tuple[str, ...] = ()
+    env: Annotated[tuple[Variable, ...], told("a list of variable names")] = ()
     """Names of environment variables that commands may see, in addition to relay's own list."""
-    notify: tuple[Channel, ...] = ()
+    notify: Channels = ()
     """Whom a run notifies when it is done or needs you: any service that Apprise knows (ntfy, Slack, Discord, mail …),
     the desktop, or a program. Yours alone. Messages say nothing about the repository unless ``details`` is true.
     `docs/news.md` has examples."""
-    otel_endpoint: str | None = None
+    otel_endpoint: Annotated[str, matching("an http(s):// address", r"https?://[^\s@]+")] | None = None
     """Address of an OpenTelemetry collector (OTLP over HTTP, such as ``http://localhost:4318``). A run sends it spans
     and metrics while it works, as `relay report --otel` does, without any content. Yours alone."""
-    rules_fallback_names: tuple[str, ...] = ("CLAUDE.md", "GEMINI.md")
+    rules_fallback_names: _FileNames = ("CLAUDE.md", "GEMINI.md")
     """Rules files to read in a folder without AGENTS.md; the first existing one counts. With an empty list relay reads
     AGENTS.md only. A repository may name text files (``.md``, ``.mdc``, ``.txt``, ``.rst``) and ``.cursorrules``."""
-    ledger_tokens: int = 1_500
+    ledger_tokens: Annotated[int, Meta(ge=0, le=100_000)] = 1_500
     """Tokens of the ledger in a session's first message, by estimate; 0 shows nothing of it. `relay tune` says when
     fewer do."""
-    rules_max_bytes: int = 32 * 1024
+    rules_max_bytes: Annotated[int, Meta(ge=0, le=1024 * 1024)] = 32 * 1024
     """Bytes of all rules files together; 0 switches rules off."""
-    rules_root_markers: tuple[str, ...] = (".git",)
+    rules_root_markers: _FileNames = (".git",)
     """Names whose presence marks the top directory; relay looks for rules files from there down."""
-    rules_global_dir: str | None = None
+    rules_global_dir: Annotated[str, matching("an absolute path", _ABSOLUTE)] | None = None
     """Directory of your own rules file; ``none``: you have none."""
     of_repository: frozenset[str] = frozenset()
     """Keys whose value comes from a repository file."""

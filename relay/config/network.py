@@ -1,10 +1,12 @@
 """The setting `network`: nothing, everything, or hosts by name."""
 
 import re
-from collections.abc import Mapping
-from typing import Any
+from typing import Annotated
+
+from msgspec import Struct
 
 from relay.base.values import dataclass
+from relay.config.decoding import matching, told
 
 EVERY = "*"
 """In the place of a name: every host of the public internet."""
@@ -17,8 +19,7 @@ _LABEL = r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?"
 # The last label begins with a letter: otherwise a number could be read as an address.
 _NAME = re.compile(rf"(?:{_LABEL}\.)+[a-z](?:[a-z0-9-]{{0,61}}[a-z0-9])?")
 _MOST_CHARS = 253
-PATTERN = rf"^(?:\*|(?:\*\.)?{_NAME.pattern})$".replace("a-z", "A-Za-z")
-"""Regex of a list entry for a schema, in upper or lower case and of any length."""
+HostName = Annotated[str, matching("names of hosts, in lower case", rf"(?:\*\.)?{_NAME.pattern}")]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,18 +44,24 @@ def is_name(text: str) -> bool:
     return len(text) <= _MOST_CHARS and _NAME.fullmatch(text) is not None
 
 
-def read_network(value: Any) -> Network:
-    """Read the setting.
+class Hosts(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The setting with hosts."""
+
+    hosts: tuple[Annotated[str, matching(GRAMMAR, rf"(?i:\*|(?:\*\.)?{_NAME.pattern})")], ...]
+
+
+NetworkSetting = Annotated[bool | Hosts, told(GRAMMAR)]
+
+
+def make_network(setting: bool | Hosts) -> Network:  # noqa: FBT001  # as it is written
+    """Return the setting's meaning.
 
     Raises:
-        ValueError: It is invalid; the message says what is allowed.
+        ValueError: A name is too long.
     """
-    if isinstance(value, bool):
-        return Network(whole=value)
-    hosts = value.get("hosts") if isinstance(value, Mapping) and value.keys() == {"hosts"} else None
-    if not isinstance(hosts, list | tuple) or not all(isinstance(host, str) for host in hosts):
+    if isinstance(setting, bool):
+        return Network(whole=setting)
+    hosts = tuple(dict.fromkeys(host.lower() for host in setting.hosts))
+    if not all(host == EVERY or is_name(host.removeprefix("*.")) for host in hosts):
         raise ValueError(GRAMMAR)
-    lowered = tuple(dict.fromkeys(host.lower() for host in hosts))
-    if not all(host == EVERY or is_name(host.removeprefix("*.")) for host in lowered):
-        raise ValueError(GRAMMAR)
-    return Network(hosts=lowered)
+    return Network(hosts=hosts)

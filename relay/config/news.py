@@ -1,11 +1,10 @@
 """The setting `notify`: the receivers of a run's notifications, their channels and occasions."""
 
-import re
-from collections.abc import Mapping
-from typing import Any
+from typing import Annotated
 
-from relay.base.values import dataclass
-from relay.config.forms import SWITCH, TEXTS, Form, make_choice, make_list, make_record, make_text, make_words
+from msgspec import Meta, Struct
+
+from relay.config.decoding import Text, choice, matching, told
 
 OCCASIONS = ("done", "blocked", "stopped", "limit", "red", "cost", "question")
 """Occasions of notifications:
@@ -19,29 +18,35 @@ cost     80 % of the cap is spent
 question a session asks the user something, or a phase waits for a yes (run --approve)
 """
 USUAL = ("done", "blocked", "stopped", "limit", "cost", "question")
+_SOME = Meta(min_length=1, description=f"some of {', '.join(OCCASIONS)}")
 _ONE = 'one of url = "ntfys://ntfy.sh/TOPIC", command = ["PROGRAM", "{text}"] and form = "desktop"'
 _ADDRESS = "an address as Apprise has them, such as ntfys://ntfy.sh/TOPIC; ${NAME} in it stands for a variable"
-_VARIABLE = re.compile(r"\$\{([A-Za-z_]\w*)\}")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Channel:
-    """A way to notify a person: an address, a program, or without both the desktop."""
+class Channel(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A way to notify a person: an address, a program, or the desktop."""
 
-    url: str = ""
+    form: Annotated[str, choice("desktop", "command")] | None = None
+    url: Annotated[str, matching(_ADDRESS, r"[a-z][a-z0-9+.-]*://\S+|\$\{[A-Za-z_]\w*\}\S*")] | None = None
     """An address of Apprise; ``${NAME}`` in it is replaced by a variable."""
-    command: tuple[str, ...] = ()
+    command: Annotated[tuple[Text, ...], told("a list of texts")] = ()
     """A program; ``{title}``, ``{text}`` and ``{occasion}`` are replaced where they are a whole word."""
-    on: tuple[str, ...] = USUAL
+    on: Annotated[tuple[Annotated[str, choice(*OCCASIONS)], ...], _SOME] = USUAL
     details: bool = False
     """Whether to include details of the repository: plan, branch, phase and reason."""
+
+    def __post_init__(self) -> None:
+        """Require one way."""
+        ways = {"url": self.url, "command": self.command, "desktop": self.form == "desktop"}
+        if [bool(way) for way in ways.values()].count(True) != 1 or (self.form and not ways[self.form]):
+            raise ValueError(_ONE)
 
     @property
     def name(self) -> str:
         """The channel's name for a person, without secrets."""
         if self.command:
             return self.command[0]
-        scheme, mark, rest = self.url.partition("://")
+        scheme, mark, rest = (self.url or "").partition("://")
         host = rest.partition("/")[0].rpartition("@")[2].partition("?")[0]
         return (host if mark and scheme in {"http", "https"} else scheme) or "desktop"
 
@@ -51,37 +56,4 @@ class Channel:
         return f"{self.name} on {', '.join(self.on)}"
 
 
-def fill_variables(text: str, environ: Mapping[str, str]) -> str:
-    """Replace each ``${NAME}`` by the variable's value.
-
-    Raises:
-        KeyError: The variable with this name is not set.
-    """
-    return _VARIABLE.sub(lambda found: environ[found[1]], text)
-
-
-def _read_channels(value: Any) -> tuple[Channel, ...]:
-    rows = [value] if isinstance(value, Mapping) else value
-    if not isinstance(rows, list | tuple) or not all(isinstance(row, Mapping) for row in rows):
-        raise ValueError("a list of tables, one for each way to call you")
-    return tuple(_CHANNEL(row) for row in rows)
-
-
-def _make_channel(form: str = "", url: str = "", command: tuple[str, ...] = (), **found: Any) -> Channel:
-    if bool(url) + bool(command) + (form == "desktop") != 1 or (form == "command" and not command):
-        raise ValueError(_ONE)
-    return Channel(url=url, command=command, **found)
-
-
-_CHANNEL = make_record(
-    {
-        "command": TEXTS,
-        "details": SWITCH,
-        "form": make_choice("desktop", "command"),
-        "on": make_words(*OCCASIONS, least=1),
-        "url": make_text(_ADDRESS, r"[a-z][a-z0-9+.-]*://\S+|\$\{[A-Za-z_]\w*\}\S*"),
-    },
-    _make_channel,
-    "in each",
-)
-NOTIFY = Form(read=_read_channels, schema=make_list(_CHANNEL.schema))
+Channels = Annotated[tuple[Channel, ...], told("a list of tables, one for each way to call you")]

@@ -2,7 +2,6 @@
 
 import contextlib
 import json
-import math
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping
@@ -10,15 +9,17 @@ from dataclasses import MISSING, fields
 from pathlib import Path
 from typing import Any
 
+from msgspec import Struct
+from msgspec.structs import asdict
+
 from relay.base.documents import TomlError, parse_toml
 from relay.base.errors import ConfigError, FlagError
 from relay.base.tree import read_start
 from relay.base.values import dataclass
 from relay.base.words import shorten
-from relay.config.forms import SWITCH
 from relay.config.keys import KEYS
-from relay.config.model import ModelSettings, Settings
-from relay.session.prices import Rates, parse_price
+from relay.config.model import AS_KNOWN, ModelSettings, Settings
+from relay.session.prices import UserPrice
 
 MAX_FILE_BYTES = 1024 * 1024
 _FLAGS = {"max_cost_usd": "--max-cost"}
@@ -59,6 +60,8 @@ class SettingsSource:
     """Whether it is a file of the repository: anyone may have written it."""
     is_plan: bool = False
     """Whether it is the plan's front matter."""
+    is_text: bool = False
+    """Whether numbers and switches are written as text."""
 
 
 def find_user_dir(environ: Mapping[str, str]) -> Path | None:
@@ -75,8 +78,8 @@ def find_user_dir(environ: Mapping[str, str]) -> Path | None:
 def read_flags(flags: Mapping[str, Any]) -> SettingsSource:
     """Return the typed settings."""
     typed = {name: value for name, value in flags.items() if value is not None and value != ()}
-    values = {name: _decode(name, value) for name, value in typed.items()}
-    return SettingsSource(values=values, find=lambda key: Origin(name=flag_name(key), is_flag=True))
+    values = {name: _read_text(name, value) for name, value in typed.items()}
+    return SettingsSource(values=values, find=lambda key: Origin(name=flag_name(key), is_flag=True), is_text=True)
 
 
 def read_environ(environ: Mapping[str, str]) -> SettingsSource:
@@ -87,10 +90,10 @@ def read_environ(environ: Mapping[str, str]) -> SettingsSource:
         if not variable.startswith("RELAY_") or not text:
             continue
         if name in KEYS:
-            values[name] = _decode(name, text)
+            values[name] = _read_text(name, text)
         elif close := find_close(name, similarity=0.8):
             raise ConfigError(f"{variable} is no setting; did you mean {env_name(close)}?")
-    return SettingsSource(values=values, find=lambda key: Origin(name=env_name(key)))
+    return SettingsSource(values=values, find=lambda key: Origin(name=env_name(key)), is_text=True)
 
 
 def find_unknown(environ: Mapping[str, str]) -> tuple[str, ...]:
@@ -102,28 +105,17 @@ def find_unknown(environ: Mapping[str, str]) -> tuple[str, ...]:
     )
 
 
-def _decode(name: str, value: Any) -> Any:
-    """Convert typed text to the type of a file's value; text that does not fit stays text."""
-    key = KEYS.get(name)
-    if key is None or not isinstance(value, str):
+def _read_text(name: str, value: Any) -> Any:
+    """Return typed text as a file's value where a file has a list, or more than one kind of value."""
+    if name not in KEYS or not isinstance(value, str):
         return value
     text = value.strip()
-    if key.split:
-        return _split(text, key.split)
-    words: dict[str, Any] = {"true": True, "1": True, "false": False, "0": False}
-    if name == "network":
-        return words.get(text.lower(), {"hosts": [host.strip() for host in text.split(",")]})
-    if key.read is SWITCH:
-        return words.get(text.lower(), text)
+    if name == "network" and text.lower() not in {"true", "1", "false", "0"}:
+        return {"hosts": [host.strip() for host in text.split(",")]}
     if name == "notify" and text == "off":
         return []
-    if not any(form.get("type") in ("integer", "number") for form in key.read.schema.get("anyOf", [key.read.schema])):
-        return text  # also one of digits: a directory may be called 2026
-    try:
-        number = float(text)
-    except ValueError:
-        return text
-    return int(number) if math.isfinite(number) and number.is_integer() else number
+    split = KEYS[name].split
+    return _split(text, split) if split else text
 
 
 def _split(text: str, between: str) -> list[Any]:
@@ -277,7 +269,8 @@ def load_settings(
             f"ablate: context = {context} has no reset to switch off",
             hint="leave out one of them; relay without its reset is context = none",
         )
-    own = tuple(row.price for row in chosen.get("models", {}).values() if row.price is not None)
+    models = chosen.get("models", {})
+    own = tuple(row.price.make_price(model) for model, row in models.items() if row.price is not None)
     chosen["prices"] = (*own, *chosen.get("prices", ()))
     return Settings(**chosen, origins=origins, of_repository=frozenset(wished))
 
@@ -289,7 +282,7 @@ def _read_source(source: SettingsSource) -> Iterator[tuple[str, Any]]:
         if key is None or (name == "plan" and source.is_plan):
             raise _refuse_unknown(name, source)
         try:
-            value = key.read(raw)
+            value = key.read(raw, is_text=source.is_text)
         except ValueError as exc:
             raise source.find(name).refuse(f"{name}: found {show_value(raw)}; allowed: {exc}") from None
         if source.repository and key.widens(value):
@@ -332,7 +325,7 @@ def _refuse_unknown(name: Any, source: SettingsSource) -> ConfigError:
 _UNKNOWN = {
     "window_tokens": (200_000, "its context window"),
     "max_output_tokens": (32_000, "its longest answer"),
-    "price": ({"input": 0, "output": 0}, "USD per million tokens; 0 on a machine of your own"),
+    "price": (UserPrice(input=0.0, output=0.0), "USD per million tokens; 0 on a machine of your own"),
 }
 """Values that a model needs, each with a placeholder and a description."""
 
@@ -347,31 +340,21 @@ def render_model_table(model: str, known: ModelSettings) -> str:
 def _iter_lines(known: ModelSettings) -> Iterator[tuple[str, str]]:
     """Yield each line with its comment."""
     if known.reset_at is not None:
-        yield f'reset_at = "{known.reset_at.text}"', ""
-    price = known.price and _list_rates(known.price.rates)
-    for name, value in (
-        ("window_tokens", known.window_tokens), ("max_output_tokens", known.max_output_tokens), ("price", price)
-    ):  # fmt: skip
-        assumed, words = _UNKNOWN[name]
+        yield f'reset_at = "{known.reset_at}"', ""
+    for name, (assumed, words) in _UNKNOWN.items():
+        value = getattr(known, name)
         if value is None:
             yield f"{name} = {_render(assumed)}", f"put this right: {words}"
         else:
             yield f"{name} = {_render(value)}", words
-    said = {f.name: getattr(known.compat, f.name) for f in fields(known.compat)}
-    if compat := {name: value for name, value in said.items() if value is not None}:
-        yield f"compat = {_render(compat)}", ""
-
-
-def _list_rates(rates: Rates) -> dict[str, float]:
-    """Return the rates to write; others follow from the price of input."""
-    usual = parse_price("", {"input": rates.input, "output": rates.output}).rates
-    said = {f.name: getattr(rates, f.name) for f in fields(rates)}
-    return {name: usd for name, usd in said.items() if name in {"input", "output"} or usd != getattr(usual, name)}
+    if known.compat != AS_KNOWN:
+        yield f"compat = {_render(known.compat)}", ""
 
 
 def _render(value: Any) -> str:
-    if isinstance(value, Mapping):
-        return "{" + ", ".join(f"{name} = {_render(item)}" for name, item in value.items()) + "}"
+    if isinstance(value, Struct):
+        items = ((name, item) for name, item in asdict(value).items() if item is not None)
+        return "{" + ", ".join(f"{name} = {_render(item)}" for name, item in items) + "}"
     if isinstance(value, float):
         return f"{value:g}"
     return json.dumps(value)

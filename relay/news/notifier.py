@@ -20,8 +20,8 @@ from typing import IO, Any, cast
 
 from relay.base.hints import advise_extra
 from relay.base.values import dataclass
-from relay.base.words import count_questions, render_duration, render_usd, shorten
-from relay.config.news import Channel, fill_variables
+from relay.base.words import count_questions, fill_variables, render_duration, render_usd, shorten
+from relay.config.news import Channel
 from relay.session.events import (
     Event,
     GateFinished,

@@ -12,10 +12,10 @@ relative to the soft line.
 import hashlib
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from enum import StrEnum
-from typing import Self
+from typing import Any, ClassVar, Self
 
 from relay.base.values import dataclass
 from relay.base.words import UNKNOWN
@@ -37,41 +37,55 @@ _TOKENS = re.compile(r"(\d{1,4}(?:\.\d{1,6})?)([km])|(\d{1,3}(?:_\d{3})+|\d{1,9}
 _UNITS = {"k": 1_000, "m": 1_000_000}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ResetAt:
-    """Where a session hands over, as it was written: the lowest of its terms."""
+class ResetAt(str):
+    """Where a session hands over, as it was written: the lowest of its terms. `parse_reset_at` makes one."""
 
-    text: str
-    percents: tuple[float, ...] = ()
-    """Parts of the window, each above 0 and at most 100."""
-    tokens: tuple[int, ...] = ()
+    __slots__ = ()
+    SCHEMA: ClassVar[Mapping[str, Any]] = {"type": ["string", "integer"], "description": RESET_AT_GRAMMAR}
+
+    @classmethod
+    def read(cls, value: Any) -> "ResetAt":
+        """Read a setting; a bare whole number is a number of tokens.
+
+        Raises:
+            ValueError: It is no reset line.
+        """
+        if isinstance(value, bool) or not isinstance(value, str | int):
+            raise ValueError(RESET_AT_GRAMMAR)  # noqa: TRY004  # every reader refuses with ValueError
+        return parse_reset_at(str(value))
 
     def line_tokens(self, window_tokens: int) -> int:
         """Return the line for a window of this size; a bare percentage has no absolute cap."""
-        return min([*self.tokens, *(math.floor(window_tokens * part / 100) for part in self.percents)])
+        percents, tokens = _parse_terms(self)
+        return min([*tokens, *(math.floor(window_tokens * part / 100) for part in percents)])
 
 
 def parse_reset_at(text: str) -> ResetAt:
     """Read a reset line: a percentage of the window, a number of tokens, or ``min(…)`` of such terms.
 
     Raises:
-        ValueError: The text is none of these; the message names what was found and what is allowed.
+        ValueError: The text is none of these; the message says what is allowed.
     """
+    percents, tokens = _parse_terms(text)
+    if not all(0 < part <= 100 for part in percents) or not all(tokens):  # noqa: PLR2004  # per cent
+        raise ValueError(f"above 0, at most 100%, such as {RESET_AT_GRAMMAR}")
+    return ResetAt(text.strip())
+
+
+def _parse_terms(text: str) -> tuple[list[float], list[int]]:
+    """Return the percentages of the window, and the numbers of tokens."""
     compact = "".join(text.split())
     inner = re.fullmatch(r"min\((.+)\)", compact, re.IGNORECASE)
-    terms = inner[1].split(",") if inner else [compact]
     percents: list[float] = []
     tokens: list[int] = []
-    for term in terms:
+    for term in inner[1].split(",") if inner else [compact]:
         if percent := _PERCENT.fullmatch(term):
             percents.append(float(percent[1]))
         elif amount := _TOKENS.fullmatch(term):
             tokens.append(_read_amount(amount))
         else:
-            raise ValueError(f"found {text!r}; allowed: {RESET_AT_GRAMMAR}")
-    if not all(0 < part <= 100 for part in percents) or not all(tokens):  # noqa: PLR2004  # per cent
-        raise ValueError(f"found {text!r}; allowed: above 0, at most 100%, such as {RESET_AT_GRAMMAR}")
-    return ResetAt(text=text.strip(), percents=tuple(percents), tokens=tuple(tokens))
+            raise ValueError(RESET_AT_GRAMMAR)
+    return percents, tokens
 
 
 def _read_amount(amount: re.Match[str]) -> int:
@@ -251,7 +265,7 @@ def parse_reset_line(text: str) -> ResetAt:
         ValueError: It is neither a reset line nor ``none``.
     """
     if text == NO_RESET:
-        return ResetAt(text=NO_RESET, percents=(100.0,))
+        return ResetAt("100%")
     try:
         return parse_reset_at(text)
     except ValueError:

@@ -14,7 +14,10 @@ from dataclasses import replace
 from datetime import date
 from functools import cache
 from pathlib import Path
-from typing import Any, Self
+from typing import Annotated, Any, Self
+
+from msgspec import Meta, Struct
+from msgspec.structs import asdict
 
 from relay.base.values import dataclass
 from relay.session.usage import Spent, Usage, add_usd
@@ -172,35 +175,24 @@ def charge_request(said: Usage | None, price: Price | None, *, worst: Usage, lea
     return Spent(usage=usage, cost_usd=usd, estimated=not (is_prompt_known and is_answer_known))
 
 
-PRICE_KEYS = ("input", "output", "write_5m", "write_1h", "read")
+_UserUsd = Annotated[float, Meta(ge=0, le=_MILLION - 1)]
 
 
-def parse_prices(table: Mapping[str, Any]) -> tuple[Price, ...]:
-    """Read a user's price table: ``{model: {input, output, write_5m?, write_1h?, read?}}``, USD per million.
+class UserPrice(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A user's price of a model: USD per million tokens. None: 1.25, 2 and 0.1 times the price of input, as usual."""
 
-    Missing prices follow the provider's usual multiples of the input price: 1.25, 2 and 0.1.
+    input: _UserUsd
+    output: _UserUsd
+    write_5m: _UserUsd | None = None
+    write_1h: _UserUsd | None = None
+    read: _UserUsd | None = None
 
-    Raises:
-        ValueError: A row does not have this form; the message names the model.
-    """
-    return tuple(parse_price(model, row) for model, row in table.items())
-
-
-def parse_price(model: str, row: Any) -> Price:
-    """Read one row of a user's price table.
-
-    Raises:
-        ValueError: It does not have this form; the message names the model.
-    """
-    allowed = "input, output and optionally write_5m, write_1h, read, each USD per million tokens, 0 or more"
-    if not isinstance(row, Mapping) or not {"input", "output"} <= row.keys() <= set(PRICE_KEYS):
-        raise ValueError(f"{model!r}: found {row!r}; allowed: {allowed}")
-    for usd in row.values():
-        if isinstance(usd, bool) or not isinstance(usd, int | float) or not 0 <= usd < _MILLION:
-            raise ValueError(f"{model!r}: found {usd!r}; allowed: {allowed}")
-    base = float(row["input"])
-    filled = {"write_5m": base * 1.25, "write_1h": base * 2, "read": base * 0.1, **row}
-    return Price(model=model, effective=date.min, source="your settings", rates=Rates(**filled))
+    def make_price(self, model: str) -> Price:
+        """Return the price of a model, from any day on."""
+        base = self.input
+        usual = {"write_5m": base * 1.25, "write_1h": base * 2, "read": base * 0.1}
+        rates = {name: usd for name, usd in asdict(self).items() if usd is not None}
+        return Price(model=model, effective=date.min, source="your settings", rates=Rates(**{**usual, **rates}))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,7 +3,7 @@
 import contextlib
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import fields, is_dataclass, replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -355,7 +355,5 @@ def render_value(value: Any) -> str:
         return ", ".join(render_value(item) for item in value) or "none"
     if isinstance(value, Mapping):
         return ", ".join(f"{name}: {render_value(item)}" for name, item in value.items()) or "none"
-    if is_dataclass(value):
-        text = getattr(value, "text", None) or getattr(value, "model", None)
-        return str(text or value)
-    return f"{value:g}" if isinstance(value, float) else str(value)
+    text = getattr(value, "text", None) or getattr(value, "model", None)
+    return f"{value:g}" if isinstance(value, float) else str(text or value)

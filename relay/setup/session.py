@@ -267,7 +267,7 @@ def _describe_session(spec: SessionSpec, model: ModelInfo, agent: str) -> Note:
         "model_info": asdict(model),
         **{name: getattr(spec, name) for name in names},
         "tools": [asdict(tool) for tool in spec.tools],
-        "reset_at": spec.reset_at.text,
+        "reset_at": spec.reset_at,
         **({"runner": agent} if agent else {}),
     }
 

@@ -9,9 +9,11 @@ import shutil
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import field, replace
+from dataclasses import asdict, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from msgspec import structs
 
 from relay.base.errors import ConfigError, RelayError, RunnerError
 from relay.base.interrupts import Interrupts
@@ -34,7 +36,7 @@ from relay.runners.registry import list_profiles, make_kind
 from relay.sandbox.run import find_way
 from relay.session.events import Event, Noticed, RequestStarted, ResponseReceived, TextShown
 from relay.session.gauge import parse_reset_at
-from relay.session.prices import Price, find_limits, worst_cost_usd
+from relay.session.prices import Price, UserPrice, find_limits, worst_cost_usd
 from relay.session.usage import Usage, pad_tokens
 from relay.session.values import SessionEnd, SessionKind, SessionOutcome, ToolCall, ToolResult, ToolSpec
 from relay.setup.context import RunRequest
@@ -148,7 +150,7 @@ def try_model(kind: RunnerKind, settings: Settings, environ: Mapping[str, str]) 
             own = settings.find_model(settings.model)
             if seen.answers or (own.window_tokens and own.max_output_tokens):
                 raise
-        guessed = replace(
+        guessed = structs.replace(
             own,
             window_tokens=own.window_tokens or ASSUMED.window_tokens,
             max_output_tokens=own.max_output_tokens or ASSUMED.max_output_tokens,
@@ -167,9 +169,10 @@ def _hold_trial(
     price = find_price_now(settings, settings.model)
     with runner.open_session(_make_model_spec(settings, price, seen)) as session:
         outcome = session.advance(render_trial_message(_WORD))
-    known = replace(runner.describe_model(settings.model), price=price and replace(price, model=settings.model))
+    own = price and UserPrice(**asdict(price.rates))
+    known = structs.replace(runner.describe_model(settings.model), price=own)
     if unknown is not None:
-        known = replace(known, window_tokens=unknown.window_tokens, max_output_tokens=unknown.max_output_tokens)
+        known = structs.replace(known, window_tokens=unknown.window_tokens, max_output_tokens=unknown.max_output_tokens)
     findings = tuple(_judge_model(info, outcome, seen, assumed=unknown is not None))
     return ModelTrial(findings=findings, table=render_model_table(settings.model, known) if seen.answers else "")
 

@@ -30,8 +30,7 @@ from relay.base.errors import SandboxError
 from relay.base.jsonrpc import MAX_LINE_BYTES, Answered, Gone, Incoming, Intake, Question, Wire, parse_incoming
 from relay.base.tree import read_start
 from relay.base.values import dataclass
-from relay.base.words import count, list_some, render_output
-from relay.config.news import fill_variables
+from relay.base.words import count, fill_variables, list_some, render_output
 from relay.config.servers import REPOSITORY, ServerSettings
 from relay.git.command import clean_path
 from relay.git.hooks import HEAD_BYTES, parse_programs
@@ -485,7 +484,7 @@ def make_server(
     if settings is None:
         raise ServerError("none of your mcp_servers")
     try:
-        headers = {key: fill_variables(text, environ) for key, text in settings.headers}
+        headers = {key: fill_variables(text, environ) for key, text in settings.headers.items()}
         given = [environ[key] for key in settings.env]
         if settings.url:
             secrets = tuple(headers.values())

@@ -26,10 +26,10 @@ class FakeRunner:
 
 def make_profile(*lies: str, name: str = "fake") -> Profile:
     """Return the profile of the agent that lies so."""
-    env = (("FAKE_BASE", "{base}"), ("FAKE_MODEL", "{model}"), ("FAKE_LIES", " ".join(lies)))
+    env = {"FAKE_BASE": "{base}", "FAKE_MODEL": "{model}", "FAKE_LIES": " ".join(lies)}
     return Profile(
         name=name, title="Fake", package="nothing", program="fake-agent", tested="9.9", env=env,
-        files=((".fake/settings.json", '{"model": "{model}"}'),),
+        files={".fake/settings.json": '{"model": "{model}"}'},
     )  # fmt: skip
 
 

@@ -13,12 +13,12 @@ from relay.runners.base import Callbacks, ModelInfo, SessionSpec
 from relay.runners.messages.connection import Fault, FaultKind
 from relay.session.events import ResponseReceived
 from relay.session.gauge import parse_reset_at
-from relay.session.prices import parse_prices
+from relay.session.prices import UserPrice
 from relay.session.values import SessionEnd, SessionOutcome, ToolResult
 
-OWN, CHEAP, DEAR = parse_prices({
-    "own": {"input": 5, "output": 10}, "cheap": {"input": 1, "output": 2}, "dear": {"input": 50, "output": 100},
-})  # fmt: skip
+OWN, CHEAP, DEAR = (
+    UserPrice(input=usd, output=2 * usd).make_price(name) for name, usd in (("own", 5), ("cheap", 1), ("dear", 50))
+)
 REQUEST = ModelRequest(
     dialect=MESSAGES, model="own", is_main=True, prompt_bytes=3_000, max_output_tokens=6_000, is_streamed=True
 )

@@ -108,7 +108,7 @@ def test_files_of_a_profile_are_whole(tmp_path, profile, way):
     words |= {"server": '{"command": "python"}'}
     make_home(profile, way, tmp_path / "home", words)
     readers: Any = {".toml": tomllib.loads, ".json": json.loads, ".js": str}
-    for name, _ in (*profile.files, *way.files):
+    for name in {**profile.files, **way.files}:
         text = (tmp_path / "home" / name).read_text()
         assert not any(f"{{{word}}}" in text for word in words)
         assert readers[Path(name).suffix](text)
@@ -250,7 +250,7 @@ def test_the_tools_that_brought_folders_need_are_added_once():
 def test_a_subagent_keeps_its_session_waiting():
     """Claude Code would let it run on in the background, where a phase ends before it."""
     chosen = adapt_profile("claude", AgentSettings(bring=("agents",)), PROFILES)
-    assert set(chosen.env) - set(PROFILES["claude"].env) == {("CLAUDE_CODE_DISABLE_BACKGROUND_TASKS", "1")}
+    assert chosen.env == {**PROFILES["claude"].env, "CLAUDE_CODE_DISABLE_BACKGROUND_TASKS": "1"}
 
 
 @pytest.mark.parametrize(

@@ -6,11 +6,11 @@ from relay.config.model import Compat, ModelSettings
 from relay.rehearsal.turns import DIALECTS
 from relay.runners.messages.connection import EndpointDialect, Fault, FaultKind, RequestPart, make_dialect
 from relay.session.events import Noticed, ResponseReceived
-from relay.session.prices import parse_price
+from relay.session.prices import UserPrice
 from relay.session.values import SessionEnd
 
 OWN = ModelSettings(window_tokens=200_000, max_output_tokens=16_000)
-PRICE = parse_price("glm-4.6", {"input": 0.6, "output": 2.2})
+PRICE = UserPrice(input=0.6, output=2.2).make_price("glm-4.6")
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)

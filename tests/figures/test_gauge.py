@@ -85,7 +85,7 @@ REFUSED = (
 
 @pytest.mark.parametrize("text", REFUSED)
 def test_anything_else_is_refused_with_what_is_allowed(text: str) -> None:
-    with pytest.raises(ValueError, match=r"allowed: .*45%, 80k"):
+    with pytest.raises(ValueError, match="45%, 80k"):
         parse_reset_at(text)
 
 

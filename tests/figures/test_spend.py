@@ -5,12 +5,12 @@ from dataclasses import replace
 import pytest
 
 from relay.session.events import ResponseReceived
-from relay.session.prices import Budget, Price, parse_price
+from relay.session.prices import Budget, Price, UserPrice
 from relay.session.spend import Meter
 from relay.session.usage import Spent, Usage, rank_spent
 from tests.figures.streams import turn
 
-PRICE = parse_price("m", {"input": 1, "output": 1, "write_5m": 1, "write_1h": 1})
+PRICE = UserPrice(input=1, output=1, write_5m=1, write_1h=1).make_price("m")
 
 
 def test_what_an_earlier_process_used_counts_against_the_cap_and_is_in_no_commit_yet() -> None:
@@ -122,7 +122,7 @@ def test_requests_to_another_model_within_a_session_are_checked_at_its_price() -
     """What they may cost together can be asked for first, and is no request on its way."""
     meter = Meter(Budget(run_cap_usd=1.0), price=PRICE, before=Spent())
 
-    with meter.pricing(parse_price("dear", {"input": 10, "output": 10, "write_5m": 10, "write_1h": 10})):
+    with meter.pricing(UserPrice(input=10, output=10, write_5m=10, write_1h=10).make_price("dear")):
         assert meter.check(200_000, 0) is not None
     assert meter.check(200_000, 0) is None
 

@@ -148,7 +148,7 @@ def test_programs_are_started_without_a_shell(tmp_path):
     sender.close(0)
     assert [end.words for end in sender.take_ends()] == ["given up at the end of the run"]
     wait_until(lambda: not is_alive(pid))
-    desktop = render_news(Channel(), NEWS, {})
+    desktop = render_news(Channel(form="desktop"), NEWS, {})
     assert desktop["words"][-2:] == ["relay: it needs you", NEWS.text]
 
 

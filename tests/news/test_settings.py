@@ -43,7 +43,7 @@ def test_a_users_own_are_read_and_their_secrets_are_not_shown(tmp_path):
         Channel(command=("say", "{text}"), on=USUAL),
         Channel(url="${SLACK_WEBHOOK}"),
         Channel(url="https://hooks.slack.com/services/T/B/s3cret"),
-        Channel(),
+        Channel(form="desktop"),
     )
     assert [channel.name for channel in settings.notify] == [
         "ntfys", "say", "${SLACK_WEBHOOK}", "hooks.slack.com", "desktop",
@@ -59,10 +59,10 @@ def test_a_repository_calls_nobody(tmp_path):
 @pytest.mark.parametrize(
     ("row", "words"),
     [
-        ("1", "a list of tables"),
-        ("[1]", "a list of tables"),
+        ("1", "a table with some of form, url"),
+        ("[1]", "a table with some of form, url"),
         ('[{form = "fax"}]', "form: desktop, command"),
-        ('[{url = "json://x", to = "x"}]', "in each some of command, details, form, on, url"),
+        ('[{url = "json://x", to = "x"}]', "a table with some of form, url, command, on, details"),
         ("[{}]", 'one of url = "ntfys://'),
         ('[{url = "example.org/x"}]', "url: an address as Apprise has them"),
         ('[{url = "json://a b"}]', "url: an address as Apprise has them"),

@@ -41,6 +41,15 @@ def test_a_line_is_read_as_what_was_written(kind: type, data: st.DataObject) -> 
     assert parse_record(line) == record
 
 
+def test_a_file_name_that_is_no_text_comes_back(tmp_path: Path) -> None:
+    """Its bytes are lone surrogates, which the log has as escapes."""
+    with open_log(tmp_path, "r", clock=lambda: 1.0) as log:
+        log.append(events.TextShown(text="caf\udce9.py"))
+    read = read_events(log.path)
+    assert read is not None
+    assert [record.event for record in read.records] == [events.TextShown(text="caf\udce9.py")]
+
+
 @pytest.mark.parametrize("version", [SCHEMA_VERSION + 1, SCHEMA_VERSION - 1, None, "2"])
 def test_a_line_of_another_version_is_not_read(version: object) -> None:
     line = render_record(LoggedEvent(at=1.5, scope=Scope(), event=SAID))

@@ -2,12 +2,13 @@
 
 import sys
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, get_args, get_type_hints
 
 import click
 
 from relay.cli.main import COMMANDS, relay
-from relay.config.keys import COMPAT_KEYS, KEYS, Key
+from relay.config.decoding import describe, name_allowed
+from relay.config.keys import KEYS, Key
 from relay.config.model import Compat, ModelSettings, Settings
 from relay.config.schema import describe_fields
 from relay.setup.doctor import render_value
@@ -61,14 +62,18 @@ def render() -> str:
         parts.append(f"## `{name}`\n\n{words[name]}\n\n{_describe(key, default, flags.get(name, ''), name)}\n\n")
     parts.append(MODELS)
     parts += [f"- `{name}`: {text}\n" for name, text in describe_fields(ModelSettings).items()]
-    compat = describe_fields(Compat)
-    parts += [f"- `compat.{name}` ({_list_allowed(COMPAT_KEYS[name])}): {compat[name]}\n" for name in COMPAT_KEYS]
+    hints, compat = get_type_hints(Compat, include_extras=True), describe_fields(Compat)
+    parts += [f"- `compat.{name}` ({_name_allowed(get_args(hints[name])[0])}): {compat[name]}\n" for name in hints]
     return "".join(parts)
 
 
 def _describe(key: Key, default: str, flag: str, name: str) -> str:
     whose = "a repository may lower it" if key.cap else _name_owner(name, key)
-    parts = [f"Allowed: {_list_allowed(key.read)}.", f"Default: `{default}`.", f"Variable: `RELAY_{name.upper()}`."]
+    parts = [
+        f"Allowed: {_name_allowed(key.kind)}.",
+        f"Default: `{default}`.",
+        f"Variable: `RELAY_{name.upper()}`.",
+    ]
     return " ".join([*parts, *([f"Flag: `{flag}`."] if flag else []), *([f"{whose.capitalize()}."] if whose else [])])
 
 
@@ -78,12 +83,9 @@ def _name_owner(name: str, key: Key) -> str:
     return "" if key.widens.__name__ == "_never" or name in partly else "yours alone"
 
 
-def _list_allowed(read: Any) -> str:
-    try:
-        read(object())
-    except ValueError as error:
-        return str(error)
-    raise AssertionError("reads anything")
+def _name_allowed(kind: Any) -> str:
+    (schema,), parts = describe(kind)
+    return name_allowed(schema, parts)
 
 
 def _iter_flags() -> Iterator[tuple[str, str]]:

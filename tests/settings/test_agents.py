@@ -36,8 +36,8 @@ def test_a_users_agents_are_those_that_relay_knows_with_what_is_different(tmp_pa
     claude, careful = found["claude"], found["careful"]
     assert claude == PROFILES["claude"]
     assert (careful.name, careful.title, careful.program) == ("careful", claude.title, claude.program)
-    assert careful.env == (*claude.env, ("EFFORT", "high"))
-    assert careful.files == ((".x/settings.json", "{}"),)
+    assert careful.env == {**claude.env, "EFFORT": "high"}
+    assert careful.files == {".x/settings.json": "{}"}
     vibe = found["vibe"]
     assert (vibe.title, vibe.program, vibe.arguments, vibe.needs) == ("vibe", "vibe-acp", ("--stdio",), ("node",))
     assert (vibe.package, vibe.mode, [setup.family for setup in vibe.setups]) == (
@@ -63,10 +63,10 @@ def test_a_repository_brings_no_agent(tmp_path):
     ("text", "words"),
     [
         ("agents = 1", "a table of tables, one for each agent"),
-        ("agents = { x = 1 }", "a table of tables, one for each agent"),
+        ("agents = { x = 1 }", "a table with some of like, program, arguments"),
         ("[agents.api]", "names of agents in lower case, not api"),
         ("[agents.Big]", "names of agents in lower case, not api"),
-        ("[agents.x]\nargv = []", "for each agent some of like, program, arguments"),
+        ("[agents.x]\nargv = []", "a table with some of like, program, arguments"),
         ("[agents.x]\nprogram = 1", "program: one line of text"),
         ("[agents.x]\narguments = 'a'", "arguments: a list of texts"),
         ("[agents.x]\nendpoints = ['mine']", "endpoints: anthropic, openai, gemini"),
@@ -75,8 +75,8 @@ def test_a_repository_brings_no_agent(tmp_path):
         ("[agents.x]\nenv = { A = 1 }", "env: a table of variables"),
         ("[agents.x]\nfiles = { '../x' = 'x' }", "files: a table of texts, by their paths"),
         ("[agents.x]\nlogin = 'mine'", "login: key, tunnel, gateway"),
-        ("[agents.x]\nhosts = ['*']", "hosts: names of hosts; an agent's vendor does not have every host"),
-        ("[agents.x]\nhosts = ['127.0.0.1']", "hosts: true, false, or"),
+        ("[agents.x]\nhosts = ['*']", "hosts: names of hosts, in lower case"),
+        ("[agents.x]\nhosts = ['127.0.0.1']", "hosts: names of hosts, in lower case"),
         ("[agents.x]\ncredentials = ['../x']", "credentials: paths below your home directory"),
         ("[agents.x]\nfiles = { '/x' = 'x' }", "files: a table of texts, by their paths"),
     ],

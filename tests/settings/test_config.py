@@ -17,7 +17,7 @@ from relay.config.model import Compat, ModelSettings
 from relay.config.network import Network
 from relay.config.sources import render_model_table
 from relay.session.gauge import parse_reset_at
-from relay.session.prices import find_price, parse_price
+from relay.session.prices import UserPrice, find_price
 from relay.setup.observers import describe_settings
 from relay.store.steering_files import find_steering
 
@@ -304,11 +304,7 @@ def test_a_model_is_described_by_all_who_know_it_the_stronger_first(root: Path, 
     settings = load(root=root, user=user)
 
     found = settings.find_model("glm-4.6")
-    assert (found.window_tokens, found.max_output_tokens, found.reset_at and found.reset_at.text) == (
-        200_000,
-        None,
-        "50k",
-    )
+    assert (found.window_tokens, found.max_output_tokens, found.reset_at) == (200_000, None, "50k")
     assert found.compat == Compat(cache="blocks", thinking="budget")
     assert settings.find_model("mine").window_tokens == 9_000
     assert settings.origins["models"] == f"relay.toml:1, {user}/config.toml:1"
@@ -328,7 +324,7 @@ def test_the_table_that_is_shown_to_be_pasted_is_read_as_it_was_meant(model: str
         reset_at=parse_reset_at("50%"),
         window_tokens=131_072,
         max_output_tokens=8_192,
-        price=parse_price(model, {"input": 1, "output": 2.5}),
+        price=UserPrice(input=1, output=2.5),
         compat=Compat(cache="blocks", thinking_display=False),
     )
     (user / "config.toml").write_text(render_model_table(model, known))

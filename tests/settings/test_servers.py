@@ -31,7 +31,7 @@ def test_a_users_servers_are_read_and_their_secrets_are_not_shown(tmp_path):
             command=("mcp-postgres", "--password=hunter2"), env=("PGPASSWORD",), tools=("query",)
         ),
         "tickets": ServerSettings(
-            url="https://example.org/mcp", headers=(("Authorization", "Bearer ${TOKEN}"),)
+            url="https://example.org/mcp", headers={"Authorization": "Bearer ${TOKEN}"}
         ),
     }  # fmt: skip
     assert render_value(settings.mcp_servers) == "postgres: mcp-postgres, tickets: https://example.org/mcp"
@@ -49,9 +49,9 @@ def test_a_repository_brings_no_server(tmp_path):
     ("text", "words"),
     [
         ("mcp_servers = 1", "a table of tables, one for each server"),
-        ("mcp_servers = { x = 1 }", "a table of tables, one for each server"),
+        ("mcp_servers = { x = 1 }", "a table with some of command, env"),
         ("[mcp_servers.My_own]\nurl = 'https://x'", "names of servers in lower case"),
-        ("[mcp_servers.x]\nargv = []", "for each server some of command, env"),
+        ("[mcp_servers.x]\nargv = []", "a table with some of command, env"),
         ("[mcp_servers.x]\ncommand = 'x'", "command: a list of texts"),
         ("[mcp_servers.x]", "command, a list of words, or url"),
         ("[mcp_servers.x]\nurl = 'https://x'\ncommand = ['x']", "command, a list of words, or url"),

@@ -11,7 +11,7 @@ from relay.config import ModelSettings, Settings
 from relay.rehearsal.script import parse_script
 from relay.rehearsal.server import serve
 from relay.runners.registry import list_runners
-from relay.session.prices import parse_price
+from relay.session.prices import UserPrice
 from relay.setup.preconditions import State
 from relay.setup.trials import estimate_trial, try_model
 
@@ -41,7 +41,8 @@ def test_a_model_of_the_provider_is_all_right():
     assert found["thinking"][1] == "shown"
     assert "came from it" in found["cache"][1]
     assert table == {
-        "window_tokens": 1_000_000, "max_output_tokens": 128_000, "price": {"input": 4, "output": 20, "read": 0.2},
+        "window_tokens": 1_000_000, "max_output_tokens": 128_000,
+        "price": {"input": 4, "output": 20, "write_5m": 5, "write_1h": 8, "read": 0.2},
     }  # fmt: skip
     assert len(asked) == 2
 
@@ -99,7 +100,7 @@ def test_what_is_wrong_is_named(turns, name, state, words):
 def test_what_it_takes_is_said_before():
     glm = Settings(model="glm-4.6", models={"glm-4.6": OWN})
     assert estimate_trial(glm).endswith("its price is not known")
-    priced = replace(glm, prices=(parse_price("glm-4.6", {"input": 1, "output": 1}),))
+    priced = replace(glm, prices=(UserPrice(input=1, output=1).make_price("glm-4.6"),))
     assert estimate_trial(priced).startswith("glm-4.6: up to 3 requests of about ")
     assert estimate_trial(priced).endswith("at most")
 

@@ -37,7 +37,7 @@ def program(kind, **more):
 def test_a_name_that_is_too_long_with_its_servers_is_left_out():
     rows = [{**QUERY, "name": "x" * length} for length in (32, 33)]
     link = SimpleNamespace(ask=lambda *_: {"tools": rows}, tell=lambda *_: None, close=lambda: None)
-    server = ToolServer("a" * 30, ServerSettings(), lambda: link, ())
+    server = ToolServer("a" * 30, ServerSettings(command=("x",)), lambda: link, ())
     assert [len(spec.name) for spec in server.list_tools()] == [64]
 
 
@@ -338,7 +338,7 @@ def answer(kind, code=200):
 @pytest.mark.parametrize("kind", ["application/json", "text/event-stream"])
 def test_an_address_answers_in_json_or_as_a_stream(workspace, kind):
     with address(answer(kind)) as (url, seen):
-        settings = ServerSettings(url=url, headers=(("Authorization", "${TOKEN}"),))
+        settings = ServerSettings(url=url, headers={"Authorization": "${TOKEN}"})
         _, toolbox = serve_one(workspace, settings, {"TOKEN": "hunter2"})
         result = call(toolbox)
         assert (result.text, result.is_error, result.changed_paths) == ("token •••", False, ())

@@ -14,6 +14,8 @@ from dataclasses import field, replace
 from pathlib import Path
 from typing import Any
 
+from msgspec import convert
+
 from relay.base.errors import RunnerError
 from relay.base.tree import read_start
 from relay.base.values import dataclass
@@ -33,8 +35,8 @@ class EndpointSetup:
     family: str
     """``anthropic``, ``openai`` or ``gemini``, as in `relay.runners.messages.endpoint`."""
     arguments: tuple[str, ...] = ()
-    env: tuple[tuple[str, str], ...] = ()
-    files: tuple[tuple[str, str], ...] = ()
+    env: Mapping[str, str] = field(default_factory=dict, hash=False)
+    files: Mapping[str, str] = field(default_factory=dict, hash=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,10 +59,10 @@ class Profile:
     """The program that a person starts and logs in with, if the agent's own one is only an adapter; else empty."""
     own_tokens: int = 0
     """About how many tokens its first request has besides relay's text."""
-    env: tuple[tuple[str, str], ...] = ()
-    files: tuple[tuple[str, str], ...] = ()
+    env: Mapping[str, str] = field(default_factory=dict, hash=False)
+    files: Mapping[str, str] = field(default_factory=dict, hash=False)
     """Path below the home directory, and text."""
-    effort: tuple[tuple[str, str], ...] = ()
+    effort: Mapping[str, str] = field(default_factory=dict, hash=False)
     """Variables that tell it a session's effort; without them it has its own."""
     setups: tuple[EndpointSetup, ...] = (EndpointSetup(family="anthropic"),)
     """Additional arguments, variables and files for each family of endpoints it can use."""
@@ -104,7 +106,7 @@ class Profile:
     @property
     def tools(self) -> str:
         """How relay's own tools reach it."""
-        texts = (*self.arguments, *(text for _, text in self.files))
+        texts = (*self.arguments, *self.files.values())
         return "MCP" if self.takes_server or any("{server}" in text for text in texts) else "extension"
 
     @property
@@ -113,24 +115,8 @@ class Profile:
         return self.login != "key"
 
 
-def _parse_setup(table: Mapping[str, Any]) -> EndpointSetup:
-    return EndpointSetup(
-        family=table["family"],
-        arguments=tuple(table.get("arguments", ())),
-        **{part: tuple(table.get(part, {}).items()) for part in ("env", "files")},
-    )
-
-
-def _parse_profile(name: str, table: Mapping[str, Any]) -> Profile:
-    made: dict[str, Any] = {part: tuple(value) if isinstance(value, list) else value for part, value in table.items()}
-    made |= {part: tuple(table.get(part, {}).items()) for part in ("env", "files", "effort")}
-    if "setups" in table:
-        made["setups"] = tuple(map(_parse_setup, table["setups"]))
-    return Profile(name=name, **made)
-
-
 PROFILES: Mapping[str, Profile] = {
-    name: _parse_profile(name, table)
+    name: convert({"name": name, **table}, Profile)
     for name, table in tomllib.loads(Path(__file__).with_name("agents.toml").read_text(encoding="utf-8")).items()
 }
 
@@ -204,7 +190,7 @@ def make_home(profile: Profile, setup: EndpointSetup, place: Path, words: Mappin
         words: Values of ``{base}``, ``{model}``, ``{home}``.
     """
     place.mkdir(mode=0o700, exist_ok=True)
-    for name, text in (*profile.files, *setup.files):
+    for name, text in {**profile.files, **setup.files}.items():
         target = place / name
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_text(fill(text, words))
@@ -337,7 +323,7 @@ def adapt_profile(name: str, own: AgentSettings, known: Mapping[str, Profile]) -
         raise ValueError("program is missing, or like, the name of a known agent to build on")
     setups = tuple(_find_setup(base, family) for family in own.endpoints)
     options = _add_tools(base, own.bring)
-    brought = tuple((variable, "1") for folder in own.bring for variable in base.brings[folder][2:])
+    brought = {variable: "1" for folder in own.bring for variable in base.brings[folder][2:]}
     made = replace(
         base,
         name=name,
@@ -346,8 +332,8 @@ def adapt_profile(name: str, own: AgentSettings, known: Mapping[str, Profile]) -
         program=program,
         arguments=base.arguments if own.arguments is None else own.arguments,
         needs=(*base.needs, *own.needs),
-        env=(*base.env, *brought, *own.env),
-        files=(*base.files, *own.files),
+        env={**base.env, **brought, **own.env},
+        files={**base.files, **own.files},
         mode=own.mode or base.mode,
         setups=setups or base.setups,
         credentials=own.credentials or base.credentials,
@@ -355,7 +341,7 @@ def adapt_profile(name: str, own: AgentSettings, known: Mapping[str, Profile]) -
         bring=own.bring,
         options=options,
     )
-    return _use_login(made, own.login) if own.login not in {"", "key"} else made
+    return _use_login(made, own.login) if own.login != "key" else made
 
 
 def _add_tools(base: Profile, bring: tuple[str, ...]) -> Mapping[str, Any]:
@@ -393,8 +379,8 @@ def _use_login(profile: Profile, login: str) -> Profile:
     return replace(profile, login=login, env=env, files=files, setups=(setup,))
 
 
-def _drop(pairs: tuple[tuple[str, str], ...], *words: str) -> tuple[tuple[str, str], ...]:
-    return tuple((name, text) for name, text in pairs if not any(word in text for word in words))
+def _drop(texts: Mapping[str, str], *words: str) -> dict[str, str]:
+    return {name: text for name, text in texts.items() if not any(word in text for word in words)}
 
 
 def _find_setup(base: Profile, family: str) -> EndpointSetup:

@@ -309,8 +309,8 @@ class AgentRunner:
             "server": json.dumps(server),
         }
         make_home(self.profile, self.setup, sandbox.private.tmp / HOME_NAME, words)
-        told = self.profile.effort if spec.effort else ()
-        own = {name: fill(value, words) for name, value in (*told, *self.profile.env, *self.setup.env)}
+        told = self.profile.effort if spec.effort else {}
+        own = {name: fill(value, words) for name, value in {**told, **self.profile.env, **self.setup.env}.items()}
         if self.profile.has_login:
             own |= copy_login(self.profile, self.given.environ, sandbox.private.tmp / HOME_NAME)
         child = start_child(

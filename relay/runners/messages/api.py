@@ -15,6 +15,8 @@ from dataclasses import asdict, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from msgspec import structs
+
 from relay.base.errors import RunnerError
 from relay.base.interrupts import Interrupted, Interrupts, Urgency
 from relay.base.redaction import hide_values, redact
@@ -134,7 +136,7 @@ def settle_limits(
     window = own.window_tokens or found.window_tokens or (table and table.window_tokens)
     output = own.max_output_tokens or found.max_output_tokens or (table and table.max_output_tokens)
     if not window or not output:
-        so_far = replace(own, window_tokens=window or None, max_output_tokens=output or None)
+        so_far = structs.replace(own, window_tokens=window or None, max_output_tokens=output or None)
         raise RunnerError(
             f"{complaint} {model!r}{suggest_models(model)}, and relay's table of {PRICES_SEEN} does not know it",
             hint=f"if address and name are right, put what the model can do into {user_file}, "

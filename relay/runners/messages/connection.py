@@ -11,11 +11,13 @@ import random
 import re
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import field, replace
+from dataclasses import field
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from enum import StrEnum
 from typing import Any, Protocol
+
+from msgspec import structs
 
 from relay.base.errors import RunnerError
 from relay.base.hints import RUN
@@ -445,7 +447,7 @@ class EndpointDialect:
     def say_learnt(self) -> Compat:
         """Return what was set and learnt, as settings."""
         learnt = {name: values[0] for part, (name, values) in _SETTINGS.items() if not self.takes(part)}
-        return replace(self.compat, **learnt)
+        return structs.replace(self.compat, **learnt)
 
 
 def make_dialect(compat: Compat) -> EndpointDialect:

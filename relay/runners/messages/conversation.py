@@ -27,6 +27,8 @@ from contextlib import contextmanager
 from dataclasses import field, replace
 from typing import Any
 
+from msgspec import structs
+
 from relay.base.values import dataclass
 from relay.config.model import NOTHING_SET, Compat, ModelSettings
 from relay.prompts.texts import render_summary_request
@@ -135,7 +137,7 @@ class ApiRunner:
     def describe_model(self, model: str) -> ModelSettings:
         """Return what is known of a model by now."""
         info = self.get_model(model)
-        return replace(
+        return structs.replace(
             self.find_own(model),
             window_tokens=info.window_tokens,
             max_output_tokens=info.max_output_tokens,
