@@ -13,7 +13,7 @@ import pytest
 
 from relay.base.interrupts import Interrupts
 from relay.runners.messages.api import MessagesApi
-from relay.runners.messages.transport import KNOWN_AGAIN, open_http
+from relay.runners.messages.transport import open_http
 from tests.sdks import anthropic
 
 OWN_HEADERS = {"user-agent"}
@@ -112,16 +112,10 @@ KEY = {"ANTHROPIC_API_KEY": "k"}
     ("environ", "path", "sdk_path"),
     [
         (KEY, "", ""),
-        ({"ANTHROPIC_AUTH_TOKEN": "t"}, "", ""),
-        ({**KEY, "ANTHROPIC_AUTH_TOKEN": "t"}, "", ""),
-        (KEY, "/", "/"),
-        (KEY, "/gateway", "/gateway"),
-        (KEY, "/gateway/", "/gateway/"),
-        (KEY, "/v1", ""),  # the SDK would ask for /v1/v1/messages
-        (KEY, "/gateway/v1/", "/gateway"),
+        ({**KEY, "ANTHROPIC_AUTH_TOKEN": "t"}, "/gateway/", "/gateway/"),
+        ({"ANTHROPIC_AUTH_TOKEN": "t"}, "/gateway/v1/", "/gateway"),  # the SDK would ask for /v1/v1/messages
         ({**KEY, "ANTHROPIC_CUSTOM_HEADERS": CUSTOM}, "", ""),
-        ({**KEY, "ANTHROPIC_CUSTOM_HEADERS": "authorization: other\nX-Api-Key: more"}, "", ""),
-        ({**KEY, "ANTHROPIC_CUSTOM_HEADERS": "Anthropic-Version: 2023-06-01\nanthropic-beta: x"}, "", ""),
+        ({**KEY, "ANTHROPIC_CUSTOM_HEADERS": "authorization: other\nX-Api-Key: more\nanthropic-beta: x"}, "", ""),
     ],
 )
 def test_relay_sends_what_the_sdk_sends(monkeypatch, environ, path, sdk_path):
@@ -145,7 +139,7 @@ def test_relay_says_that_it_is_relay():
     with record() as (url, seen):
         ask_relay("m", {**KEY, "ANTHROPIC_BASE_URL": url})
     names = [name for name, _ in seen[0]["headers"]]
-    assert {name for name in names if name.startswith("x-stainless-")} <= {KNOWN_AGAIN}
+    assert {name for name in names if name.startswith("x-stainless-")} <= {"x-stainless-raw-response"}
     assert dict(seen[0]["headers"])["user-agent"].startswith("relay")
 
 

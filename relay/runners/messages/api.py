@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     import httpx2
 
     from relay.runners.messages.client import SdkWire
-    from relay.runners.messages.transport import BoundedClient, PlainWire
+    from relay.runners.messages.transport import PlainWire
 
 
 _KEPT = ("content-type", "request-id", "retry-after", "retry-after-ms", "x-should-retry", "location")
@@ -209,7 +209,7 @@ class MessagesApi:
         self._clock = clock
         self._own_secrets = find_own_secrets(environ)
         self._user_file = show_user_file(environ)
-        self._plain: PlainWire | None = None
+        self._wire: PlainWire | SdkWire | None = None
         self._sdk: SdkWire | None = None
         self._opening = threading.Lock()
         self._loading = threading.Lock()
@@ -346,10 +346,9 @@ class MessagesApi:
 
     def close(self) -> None:
         """Close the connections."""
-        for wire in (self._plain, self._sdk):
-            if wire is not None:
-                wire.close()
-        self._plain = self._sdk = None
+        if self._wire is not None:
+            self._wire.close()
+        self._wire = self._sdk = None
 
     @property
     def _opening_s(self) -> float:
@@ -384,8 +383,7 @@ class MessagesApi:
 
     @property
     def _address(self) -> str:
-        wire = self._plain or self._sdk
-        return wire.address if wire else self._environ.get(self._family.base, "")
+        return self._wire.address if self._wire else self._environ.get(self._family.base, "")
 
     def _name_cause(self, error: Exception) -> str:
         """Name what went wrong on the way, and the proxy on it."""
@@ -396,25 +394,19 @@ class MessagesApi:
 
     def _get_wire(self) -> "PlainWire | SdkWire":
         """Return the wire for everything but messages, which is there before the SDK is loaded."""
-        if self._way.needs_sdk:
-            return self._get_sdk()
         with self._opening:  # the preparing thread and the first request may both get here
-            self._plain = self._plain or _open_plain(self._environ, self._way, self._connect)
-            return self._plain
+            self._wire = self._wire or open_wire(self._environ, self._idle_timeout_s, self._way, self._transport)
+            return self._wire
 
     def _get_sdk(self) -> "SdkWire":
-        http = None if self._way.needs_sdk else self._get_wire().http  # one pool for both
+        wire = self._get_wire()
         with self._loading:
-            if self._sdk is None:
-                from relay.runners.messages.client import SdkWire
+            from relay.runners.messages.client import SdkWire
 
-                self._sdk = SdkWire(self._environ, self._way, lambda address: http or self._connect(address))
+            if isinstance(wire, SdkWire):
+                return wire
+            self._sdk = self._sdk or SdkWire(self._environ, self._way, lambda _: wire.http)
             return self._sdk
-
-    def _connect(self, address: str) -> "BoundedClient":
-        from relay.runners.messages.transport import SilentClient, open_http
-
-        return open_http(address, self._idle_timeout_s, self._transport, make=SilentClient)
 
 
 def open_wire(
@@ -437,22 +429,15 @@ def open_wire(
         RunnerError: No usable key, or no certificates.
         httpx2.InvalidURL: The base URL is malformed.
     """
-    from relay.runners.messages.transport import SilentClient, open_http
+    from relay.runners.messages.transport import PlainWire, open_http
 
     if way.needs_sdk:
         from relay.runners.messages.client import SdkWire
 
-        return SdkWire(environ, way, lambda address: open_http(address, idle_timeout_s, transport, make=SilentClient))
-    return _open_plain(environ, way, lambda address: open_http(address, idle_timeout_s, transport), is_lent=is_lent)
-
-
-def _open_plain(
-    environ: Mapping[str, str], way: Way, connect: Callable[[str], "BoundedClient"], *, is_lent: bool = False
-) -> "PlainWire":
-    from relay.runners.messages.transport import PlainWire
-
+        return SdkWire(environ, way, lambda address: open_http(address, idle_timeout_s, transport))
     key = "" if way.credential or is_lent else environ[get_key_name(environ, (way.family,))]
-    return PlainWire(connect(find_base(environ, way.family) or way.family.address), way, environ, key)
+    http = open_http(find_base(environ, way.family) or way.family.address, idle_timeout_s, transport)
+    return PlainWire(http, way, environ, key)
 
 
 def _fault(kind: FaultKind, message: str, builder: AnswerBuilder) -> Fault:

@@ -37,6 +37,8 @@ from relay.runners.messages.transport import USER_AGENT, BoundedClient, Wire
 for _name in ("anthropic", "httpx2"):  # with ANTHROPIC_LOG they would write through the view, and prompts too
     logging.getLogger(_name).setLevel(logging.CRITICAL + 1)
 
+_OF_ITSELF = ("X-Stainless-Async", "x-stainless-timeout", "x-stainless-read-timeout", "x-stainless-retry-count")
+"""Headers by which the SDK tells of itself, besides those of the platform."""
 LOGIN_ADVICE = "ant auth login; ANTHROPIC_PROFILE chooses a profile"
 _FRAME_BYTES = range(16, 24 * 1024 * 1024 + 1)
 """Sizes of a frame, which stand in its first bytes. Source: botocore.eventstream."""
@@ -137,7 +139,9 @@ class SdkWire(Wire):
         is_framed = self._way.family is BEDROCK and not MANTLE_MODEL.fullmatch(model)
         if (value, is_framed) not in self._made:
             client = self._make_client(self._key if value is None else value, is_framed=is_framed)
-            client._custom_headers = self._headers  # noqa: SLF001  # private: those of the process are not meant here
+            silent = dict.fromkeys((*client.platform_headers(), *_OF_ITSELF), anthropic.omit)
+            # Private: a client takes headers of the process too, which are not meant here.
+            client._custom_headers = {**silent, **self._headers}  # noqa: SLF001
             self._made[value, is_framed] = client
             self.address = str(client.base_url)
             self._framed = client if is_framed else self._framed

@@ -24,7 +24,6 @@ MAX_ERROR_BYTES = 64 * 1024
 """Most of an error's body that is read: its message is in the first few hundred bytes."""
 CONNECT_TIMEOUT_S = 10.0
 USER_AGENT = f"relay/{__version__}"
-KNOWN_AGAIN = "x-stainless-raw-response"
 _PROXY_SCHEMES = frozenset({"http", "https", "socks5", "socks5h"})
 _KEEP_ALIVE_S = 60
 _KEEP_ALIVE_PROBES = 5
@@ -49,17 +48,6 @@ class BoundedClient(httpx2.Client):
         )
 
 
-class SilentClient(BoundedClient):
-    """The HTTP client of an SDK: takes away what that says of itself, before a request is signed. Mutable."""
-
-    def build_request(self, *given: Any, **named: Any) -> httpx2.Request:
-        """Build a request without the headers ``x-stainless-…``, but for the one by which the SDK knows it again."""
-        request = super().build_request(*given, **named)
-        for name in [name for name in request.headers if name.startswith("x-stainless-") and name != KNOWN_AGAIN]:
-            del request.headers[name]
-        return request
-
-
 def read_beginning(response: httpx2.Response, most_bytes: int) -> bytes:
     """Return the first `most_bytes` of a body."""
     body = bytearray()
@@ -70,20 +58,13 @@ def read_beginning(response: httpx2.Response, most_bytes: int) -> bytes:
     return bytes(body[:most_bytes])
 
 
-def open_http(
-    address: str,
-    idle_timeout_s: float,
-    transport: httpx2.BaseTransport | None = None,
-    *,
-    make: Callable[..., BoundedClient] = BoundedClient,
-) -> BoundedClient:
+def open_http(address: str, idle_timeout_s: float, transport: httpx2.BaseTransport | None = None) -> BoundedClient:
     """Open a pool of connections; nothing is sent. Proxies and certificates come from the process's own environment.
 
     Args:
         address: Where the endpoint is; paths are below it.
         idle_timeout_s: Longest silence.
         transport: How requests travel; None for the network.
-        make: The class of the client.
 
     Raises:
         RunnerError: The certificates or the proxy cannot be used.
@@ -100,7 +81,7 @@ def open_http(
     with _explaining_certificates(), _explaining_socks():
         # Reading all certificates takes 20 ms. Without TLS no certificate is shown; it would not be trusted.
         verify = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT) if address.startswith("http://") else True
-        return make(
+        return BoundedClient(
             base_url=address,
             timeout=httpx2.Timeout(idle_timeout_s, connect=CONNECT_TIMEOUT_S),
             follow_redirects=False,
