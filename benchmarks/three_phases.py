@@ -1,15 +1,17 @@
 """A whole job of three phases as its user has it: seconds a phase, to the first request, behind the last answer.
 
-    python benchmarks/three_phases.py [--rounds N] [--before DIR] [--quick] [--out DIR]
+    python benchmarks/three_phases.py [--rounds N] [--gate-s S …] [--before DIR] [--quick] [--out DIR]
 
 A rehearsal server without latency plays the model: in each phase a file is read, one written, a command run, the item
 ticked. Everything else is real: HTTP, the sandbox, gates, hooks and commits. ``--before`` takes the checkout of an
 older state, which is run in turn with this one by the same interpreter, so that a busy machine slows both alike; run
 it under ``chrt -f 50`` (as root) to keep other work off the processor. A first run of each is not counted: it compiles.
+``--gate-s`` makes each gate last that long, the baseline's too: the SDK is imported meanwhile.
 Writes ``three_phases.md`` and ``.json``.
 """
 
 import argparse
+import itertools
 import json
 import statistics
 import sys
@@ -57,10 +59,11 @@ class Run:
     output_tokens: int
 
 
-def make_files() -> dict[str, str]:
+def make_files(gate_s: float) -> dict[str, str]:
     """Return the plan and what its phases read."""
+    wait = f"sleep {gate_s:g} && " if gate_s else ""
     phases = "\n".join(
-        f"## Phase {n} — Part {n}\nVerify: `test -s out/{n}.txt`\n- [ ] Write part {n} — out/{n}.txt\n"
+        f"## Phase {n} — Part {n}\nVerify: `{wait}test -s out/{n}.txt`\n- [ ] Write part {n} — out/{n}.txt\n"
         for n in range(1, PHASES + 1)
     )
     sources = {f"src/{n}.txt": f"line {n}\n" * 50 for n in range(200)}
@@ -84,7 +87,7 @@ def make_turns(phase: int) -> list[dict[str, Any]]:
     return [*turns, {"text": f"Commit: Write part {phase}"}]
 
 
-def run_job(environ: dict[str, str]) -> Run:
+def run_job(environ: dict[str, str], gate_s: float) -> Run:
     """Play the job once."""
     asked: list[float] = []
 
@@ -92,7 +95,7 @@ def run_job(environ: dict[str, str]) -> Run:
         asked.append(time.perf_counter())
         return asked[-1]
 
-    with make_repository(make_files()) as root, serve(parse_script(make_script()), clock=note_question) as server:
+    with make_repository(make_files(gate_s)) as root, serve(parse_script(make_script()), clock=note_question) as server:
         argv = [sys.executable, "-P", "-m", "relay", "run"]
         cost, status, output = run_process(argv, root, make_environ(server.base_url, **environ))
         commits = int(git(root, "rev-list", "--count", "HEAD"))
@@ -142,6 +145,7 @@ def main() -> None:
     """Measure both states in turn and write the results."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=10)
+    parser.add_argument("--gate-s", type=float, nargs="+", default=[0.0], help="seconds that each gate waits")
     parser.add_argument("--quick", action="store_true", help="one round, for a smoke test")
     parser.add_argument("--before", type=Path, help="checkout of an older state")
     parser.add_argument("--out", type=Path, default=HERE / "results", help="directory for the results")
@@ -149,12 +153,13 @@ def main() -> None:
     rounds = 1 if options.quick else options.rounds
     environs = {"before": {"PYTHONPATH": str(options.before.resolve())}} if options.before else {}
     environs["now"] = {"PYTHONPATH": str(HERE.parent)}
-    states: dict[str, list[Run]] = {name: [] for name in environs}
     for environ in () if options.quick else environs.values():
-        run_job(environ)  # writes the bytecode that an installed relay has
-    for _ in range(rounds):
+        run_job(environ, 0)  # writes the bytecode that an installed relay has
+    states: dict[str, list[Run]] = {}
+    for gate_s, _ in itertools.product(options.gate_s, range(rounds)):
         for name, environ in environs.items():
-            states[name].append(run_job(environ))
+            title = f"{name}, gates of {gate_s:g} s" if gate_s else name
+            states.setdefault(title, []).append(run_job(environ, gate_s))
     report = render_report(states, rounds)
     print(report)
     options.out.mkdir(parents=True, exist_ok=True)
