@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from relay.insight.figures.values import Figures
     from relay.insight.transcripts.emitter import Reading
     from relay.insight.transcripts.library import Relayed, Transcript
+    from relay.session.records import LoggedEvent
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,20 +83,25 @@ def inspect(file: Path, session: str) -> Inspection:
     Raises:
         ConfigError: It cannot be read, or is of no format that relay knows.
     """
-    from relay.insight.figures.fold import Fold
-    from relay.insight.figures.sessions import find_table_rates
+    from relay.insight.database import Database, find_table_rates
+    from relay.insight.figures.read import collect
     from relay.insight.transcripts.library import OpenTranscript, RelayedTally, get_transcript
     from relay.session.events import ResponseReceived
 
     opened = OpenTranscript(transcript=get_transcript(file, session))
-    fold, relayed = Fold(), RelayedTally()
-    for record in opened:
-        fold.take(record)
-        model = record.event.model if isinstance(record.event, ResponseReceived) else ""
-        relayed.take(record, find_table_rates(model, record.at) if model else None)
-    return Inspection(
-        transcript=opened.transcript, figures=fold.figures, relayed=relayed.figures, reading=opened.reading
-    )
+    relayed = RelayedTally()
+
+    def follow() -> "Iterator[LoggedEvent]":
+        for record in opened:
+            model = record.event.model if isinstance(record.event, ResponseReceived) else ""
+            relayed.take(record, find_table_rates(model, record.at) if model else None)
+            yield record
+
+    with Database() as database:
+        database.add(follow())
+        database.compute()
+        figures = collect(database)
+    return Inspection(transcript=opened.transcript, figures=figures, relayed=relayed.figures, reading=opened.reading)
 
 
 def _list(*, as_json: bool) -> None:
@@ -112,7 +118,7 @@ def _list(*, as_json: bool) -> None:
 
 def _render(found: Inspection) -> Mapping[str, Any]:
     """Return the analysis as JSON; an unknown value is null."""
-    from relay.insight.figures.fold import render_document
+    from relay.insight.figures.read import render_document
 
     return {
         "transcript": asdict(found.transcript),

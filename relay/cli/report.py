@@ -108,6 +108,7 @@ MOST_SIDES = 2
 @json_option
 @click.option("--list", "as_list", is_flag=True, help="List the logs of runs, newest first.")
 @click.option("--schema", is_flag=True, help="Print the JSON Schema of a log line.")
+@click.option("--db", "database", metavar="FILE", help="Write the log as tables of SQLite, for any SQL tool.")
 @click.option("--otel", is_flag=True, help="Send the run's log to an OpenTelemetry collector, as spans and metrics.")
 @click.option(
     "--endpoint",
@@ -123,6 +124,7 @@ def command(  # noqa: PLR0913  # its options
     as_json: bool,
     as_list: bool,
     schema: bool,
+    database: str | None,
     otel: bool,
     endpoint: str | None,
 ) -> None:
@@ -131,7 +133,7 @@ def command(  # noqa: PLR0913  # its options
     By default the report is about the plan that ran last, with all its runs. PLAN names another plan, RUN one run by
     its id or the beginning of it; --run takes the newest. relay writes one HTML page, which loads nothing, and prints
     its path. Figures come from the event logs below .relay/sessions/, claims from the plan's ledger. --json adds up all
-    given runs.
+    given runs; --db writes the events and the figures as tables that any SQL tool reads.
 
     --otel sends one run as spans and metrics (OTLP over HTTP): names, times, tokens and costs of the run, its sessions,
     answers, tool calls and gates, never their content. relay sends nothing unless you type --otel or set otel_endpoint,
@@ -139,7 +141,8 @@ def command(  # noqa: PLR0913  # its options
     """
     if newest_run and runs:
         raise click.UsageError("--run takes the newest run; name another run by its id, without --run")
-    _require_fitting(runs, endpoint, otel=otel, others=bool(output or as_text or as_json or as_list or schema))
+    others = bool(output or as_text or as_json or as_list or schema or database)
+    _require_fitting(runs, endpoint, otel=otel, others=others)
     if otel:
         _send(runs[0] if runs else "", endpoint)
         return
@@ -152,11 +155,36 @@ def command(  # noqa: PLR0913  # its options
     runs = runs or (_find_newest(entries, alone=newest_run),)
     if as_list:
         _say_list(entries)
+    elif database is not None:
+        _write_database(choose(entries, runs), Path(database))
     elif as_json:
         figures, skipped = read_figures(choose(entries, runs))
         _say_document(_charge(figures, runs), skipped)
     else:
         _say_page(entries, runs, output, as_text=as_text)
+
+
+def _write_database(entries: "Sequence[LogEntry]", place: Path) -> None:
+    """Write the tables of these logs and of their figures into a new file, and print its path.
+
+    Raises:
+        ConfigError: The file is there already, or cannot be written.
+    """
+    from sqlite3 import Error
+
+    from relay.insight.database import Database
+    from relay.insight.telemetry.log import open_events
+
+    try:
+        place.touch(exist_ok=False)
+        with Database(str(place)) as database:
+            database.add(chain.from_iterable(reader for entry in entries if (reader := open_events(entry.path))))
+            database.compute()
+    except FileExistsError:
+        raise ConfigError(f"{place} is there already", hint="name a new file") from None
+    except (OSError, Error) as error:
+        raise ConfigError(f"{place} cannot be written: {error}") from error
+    say(str(place))
 
 
 def _find_newest(entries: "Sequence[LogEntry]", *, alone: bool) -> str:
@@ -204,7 +232,7 @@ def _send(start: str, endpoint: str | None) -> None:
 
 
 def _say_document(figures: "Figures", skipped: int) -> None:
-    from relay.insight.figures.fold import render_document
+    from relay.insight.figures.read import render_document
 
     beliefs = _read_beliefs(note_place().repo, figures)
     known = _render_beliefs(beliefs, figures) if beliefs else None
@@ -331,11 +359,11 @@ def _charge(figures: "Figures", wanted: Sequence[str]) -> "Figures":
 
 def read_figures(entries: "Iterable[LogEntry]") -> "tuple[Figures, int]":
     """Return the figures of all these logs together, and the number of unreadable lines."""
-    from relay.insight.figures.fold import fold_records
+    from relay.insight.figures.read import read_figures as read_records
     from relay.insight.telemetry.log import open_events
 
     readers = [reader for entry in entries if (reader := open_events(entry.path))]
-    figures = fold_records(chain.from_iterable(readers))
+    figures = read_records(chain.from_iterable(readers))
     return figures, sum(reader.skipped_lines for reader in readers)
 
 
@@ -428,8 +456,8 @@ def tune_command(*, as_json: bool) -> None:
     also shows failed calls, duplicate reads, edits from memory and red gates by context size, and how much of what
     sessions were shown they used.
     """
-    from relay.insight.figures.tallies import add_totals
     from relay.insight.figures.tuning import count_rungs, judge_trial, measure_bands, measure_ledger, measure_use
+    from relay.insight.figures.values import add_totals
 
     found = [*_read_plans(get_entries())]
     rates, use, trial, ledger = measure_bands(found), measure_use(found), judge_trial(found), measure_ledger(found)
@@ -468,18 +496,13 @@ def _render_rates(rates: "Sequence[BandRates]") -> Iterator[str]:
     yield "These rates cannot advise a line: every session reads files again, and runs gates, late. A trial can."
 
 
-_OF_EXPLORERS = ("explored", "explored_tokens", "explored_usd", "spared_usd")
+_OF_EXPLORERS = ("explored", "explored_tokens", "explored_usd")
 
 
 def _render_explorers(totals: "Totals") -> Iterator[str]:
-    """Say whether explorers paid; nothing without any."""
-    if not totals.explored_tokens:
-        return
-    cost, spared = totals.explored_usd, totals.spared_usd
-    asked = count(totals.explored, "question")
-    words = f"Explorers answered {asked} for {render_usd(cost)}; to read the same, sessions would have paid"
-    gain = "" if cost is None or spared is None or spared > cost else ': no gain; ablate = ["explore"] switches it off'
-    yield f"{words} {render_usd(spared)} at most{gain}."
+    """Say what explorers cost; nothing without any."""
+    if totals.explored_tokens:
+        yield f"Explorers answered {count(totals.explored, 'question')} for {render_usd(totals.explored_usd)}."
 
 
 def _render_ledger(ledger: "LedgerWorth") -> Iterator[str]:

@@ -10,7 +10,7 @@ from relay.compare.experiment import Experiment, Trial, name_trial
 from relay.config import Settings
 from relay.git.objects import diff_trees, load_blob, read_patch
 from relay.git.repository import Repo
-from relay.insight.figures.fold import fold_records
+from relay.insight.figures.read import read_figures
 from relay.insight.figures.values import Figures
 from relay.insight.telemetry.log import list_logs, open_events
 from relay.plan.parse import find_plan_in
@@ -57,7 +57,7 @@ def measure_trial(
         "estimated": total.estimated,
         "ref": name_trial(experiment, trial, "tip"),
         "logs": tuple(str(entry.path) for entry in reversed(entries)),
-        **_read_figures(fold_records(chain.from_iterable(reversed(readers)))),
+        **_read_figures(read_figures(chain.from_iterable(reversed(readers)))),
         **_measure_change(repo, experiment, tip),
     }
 

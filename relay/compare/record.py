@@ -19,7 +19,7 @@ from relay.base.words import UNKNOWN, count, list_some, render_usd
 from relay.compare.experiment import Experiment
 from relay.git.repository import Repo
 from relay.insight.figures.comparing import Comparison, TrialResult
-from relay.insight.figures.fold import fold_records
+from relay.insight.figures.read import read_figures
 from relay.insight.figures.values import SessionFigures
 from relay.insight.report.experiment import ExperimentSetting
 from relay.insight.telemetry.log import open_events
@@ -85,7 +85,7 @@ def make_setting(repo: Repo, experiment: Experiment, results: Sequence[TrialResu
 
 def _read_runs(place: Path, result: TrialResult) -> tuple[SessionFigures, ...]:
     readers = [reader for log in result.logs if (reader := open_events(place / log))]
-    return fold_records(chain.from_iterable(readers)).sessions if readers else ()
+    return read_figures(chain.from_iterable(readers)).sessions if readers else ()
 
 
 def render_comparison(experiment: Experiment, comparison: Comparison) -> dict[str, Any]:

@@ -301,6 +301,7 @@ def show_response(observe: Observe, gauge: Gauge, spent: Spent, **said: Any) -> 
             soft_tokens=gauge.soft_tokens,
             hard_tokens=gauge.hard_tokens,
             window_tokens=gauge.window_tokens,
+            turns_left=gauge.turns_left,
             **said,
         )
     )

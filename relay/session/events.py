@@ -232,35 +232,10 @@ class ResponseReceived:
     """Whether some of the usage is an upper bound, because the endpoint did not report it, or not plausibly."""
     streamed: bool = True
     """Whether it came piece by piece; False if it came whole."""
+    turns_left: Whole | None = None
+    """Turns until the soft line, at the growth so far; None if unknown."""
     query: str = ""
     """``explore`` if an explorer inside the session sent it (its `turn` is 0); empty for others."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ContextMeasured:
-    """The state of a session's context at an answer, as `relay.insight.figures.decay` defines it. None is unknown."""
-
-    turn: Whole
-    turns_left: Whole | None
-    """Turns until the reset line, at the growth so far."""
-    growth_tokens: Number | None
-    """Per turn."""
-    history_tokens: Whole | None
-    """Everything behind the first message."""
-    history_share: Number | None
-    """The part that history fills of its room, from the first prompt to the reset line."""
-    distance_tokens: Whole | None
-    """From the end of role, tools and rules to the newest turn."""
-    superseded_tokens: Whole
-    """Of results that later ones replace."""
-    unused_tokens: Whole
-    """Of large results of which no later call names a path or a line."""
-    turns_to_go: Whole | None
-    """Turns until the phase's likely end."""
-    go_on_usd: Number | None
-    """Cost of those turns in this context."""
-    hand_over_usd: Number | None
-    """Cost of those turns in a fresh session, with the restart."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -547,7 +522,7 @@ class RunEnded:
 
 
 Event = (
-    RunStarted | PlanShown | SessionStarted | RequestStarted | ResponseReceived | ContextMeasured | RelaySpoke
+    RunStarted | PlanShown | SessionStarted | RequestStarted | ResponseReceived | RelaySpoke
     | TextShown | ToolStarted | ToolFinished | OutputShown | GaugeCrossed | RetryScheduled | CacheBroken
     | HostAsked | SetupStarted | SetupFinished | GateStarted | GateFinished | PlanRestored | Committed | SessionEnded
     | Noticed | TransferShown | ReviewFinished | QuestionAsked | WordsHeard | RunPaused | RunResumed

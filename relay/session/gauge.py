@@ -152,6 +152,10 @@ class Gauge:
     """Prompt and output of the last response that reported its usage; None before the first."""
     appended_tokens: int = 0
     """Estimates, without margin, of everything appended since that response."""
+    first_tokens: int = 0
+    """Prompt of the first response that reported its usage."""
+    responses: int = 0
+    """Responses that reported their usage."""
 
     def measure(self, usage: Usage | None) -> Self:
         """Take in a response's usage; it covers the output, which must not be appended again.
@@ -161,7 +165,13 @@ class Gauge:
         """
         if usage is None or usage.prompt_tokens <= 0:
             return self
-        return replace(self, measured_tokens=usage.context_tokens, appended_tokens=0)
+        return replace(
+            self,
+            measured_tokens=usage.context_tokens,
+            appended_tokens=0,
+            first_tokens=self.first_tokens or usage.prompt_tokens,
+            responses=self.responses + 1,
+        )
 
     def append(self, text_tokens: int) -> Self:
         """Count text appended since the last response, as `estimate_tokens` counts it."""
@@ -185,6 +195,17 @@ class Gauge:
     def fill_tokens(self) -> int | None:
         """What the context holds; None until a response has reported its usage."""
         return None if self.measured_tokens is None else self.least_tokens
+
+    @property
+    def turns_left(self) -> int | None:
+        """Turns until the soft line, at the growth per response so far; None before the second and without growth.
+
+        Source: ContextSpectre, without the first prompt, which is no growth.
+        """
+        grown = (self.measured_tokens or 0) - self.first_tokens
+        if self.responses < 2 or grown <= 0:  # noqa: PLR2004  # growth takes two
+            return None
+        return max(0, self.soft_tokens - (self.measured_tokens or 0)) * self.responses // grown
 
     @property
     def zone(self) -> Zone:

@@ -19,7 +19,6 @@ from relay.insight.telemetry.log import EventLog, open_log
 from relay.sandbox.openings import Inquiries
 from relay.sandbox.policy import describe_opened
 from relay.session.events import (
-    ContextMeasured,
     Event,
     GateFinished,
     GateStarted,
@@ -28,15 +27,12 @@ from relay.session.events import (
     Noticed,
     Observe,
     OutputShown,
-    ResponseReceived,
     RunEnded,
     RunStarted,
     SetupStarted,
     ToolStarted,
 )
 from relay.session.gauge import open_gauge
-from relay.session.prices import Rates
-from relay.session.records import Recorder
 from relay.session.spend import Meter
 from relay.session.values import SessionKind
 from relay.setup.context import RunContext, RunRequest
@@ -190,40 +186,11 @@ def note_refusal(request: RunRequest, error: RelayError, *, hint: str, began: fl
     save_last_run(request.repo, ended, find_all_secrets(request))
 
 
-class ContextWatch:
-    """Measures the context of the present session at each answer. Mutable: it follows the events of the run.
-
-    Args:
-        settings: May hold prices of the user's.
-    """
-
-    def __init__(self, settings: Settings) -> None:
-        from relay.insight.figures.fold import Fold  # as below
-        from relay.setup.session import find_price_now
-
-        def find_rates(model: str, _: float) -> Rates | None:
-            price = find_price_now(settings, model)
-            return price.rates if price else None
-
-        self._fold, self._recorder = Fold(find_rates), Recorder(time.time)
-
-    def take(self, event: Event) -> ContextMeasured | None:
-        """Take an event; return the state of the context if it was an answer in a session."""
-        self._fold.take(self._recorder.record(event))
-        decay = self._fold.decay
-        if not isinstance(event, ResponseReceived) or not event.turn or decay is None:
-            return None
-        figures = {name: getattr(decay, name) for name in MEASURED}
-        return ContextMeasured(turn=event.turn, **figures)
-
-
 EVERY_S = 1.0
 """Shortest time between two shown lines; output of a command shorter than this is not shown."""
 _SLOWER = 60
 """After n minutes a line every n seconds: an hour of output is a few hundred lines of the log."""
 LONGEST_CHARS = 200
-MEASURED = tuple(name for name in ContextMeasured.__dataclass_fields__ if name != "turn")
-"""Figures of `relay.insight.figures.decay.Decay` that the event has."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -236,8 +203,6 @@ class Observers:
     counters: list[Observe] = field(default_factory=list)
     meter: Meter | None = None
     """The plan's spend; None until it is known."""
-    watch: "ContextWatch | None" = None
-    """None before the run's log is open."""
     news: "Notifier | None" = None
     """None if nobody wants notifications."""
     is_job: bool = False
@@ -274,8 +239,6 @@ class Observers:
             tell(event)
         if self.log and (lost := self.log.append(event)):
             self.view(lost)
-        if self.watch and (measured := self.watch.take(event)):
-            self._tell(measured)
 
     @contextmanager
     def logging(self, request: RunRequest, run_id: str) -> Iterator[None]:
@@ -283,7 +246,7 @@ class Observers:
         values = find_all_secrets(request)
         self.is_job = find_home(request.repo) != request.repo.root
         with open_log(find_home(request.repo), run_id, clock=time.time, secret_values=values) as log:
-            self.log, self.watch = log, ContextWatch(request.settings)
+            self.log = log
             self.counters.append(RunNotes(request.repo, values).observe)
             try:
                 with self._exporting(request, run_id), self._calling(request, values):
@@ -292,7 +255,7 @@ class Observers:
                 log.append(self._end(str(error)))
                 raise
             finally:
-                self.log = self.watch = None
+                self.log = None
 
     def _end(self, reason: str) -> RunEnded:
         spent = self.meter.total if self.meter else None

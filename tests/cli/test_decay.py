@@ -1,8 +1,6 @@
 """A context's decay, in a whole run: what the view and the report say is what the requests say, by hand."""
 
 import json
-from datetime import UTC, datetime
-from itertools import pairwise
 
 import pytest
 
@@ -10,8 +8,7 @@ from relay.base.errors import ExitCode
 from relay.base.interrupts import Urgency
 from relay.rehearsal.script import parse_script
 from relay.rehearsal.server import serve
-from relay.session.events import ContextMeasured, Noticed, ToolFinished
-from relay.session.prices import find_price
+from relay.session.events import Noticed, ResponseReceived, ToolFinished
 from relay.session.usage import estimate_tokens
 from tests.terminal import answer_at_terminal
 
@@ -104,22 +101,8 @@ def test_each_figure_is_the_one_by_hand(project):
     assert (files["shown"], files["used"]) == (2, 1)
     assert files["tokens"] == pytest.approx(results[0] + results[4], abs=10)  # of a tiny result some is of no source
 
-    price = find_price(body["model"], at=datetime.now(UTC).date())
-    assert price
-    assert decay["turns_to_go"] == len(sent)  # one item took all of them, one is open
-    both = len(sent) * (history / len(sent) * price.rates.write_5m) + sum(u["output_tokens"] for u in used) * (
-        price.rates.output
-    )
-    both += history / len(sent) * sum(range(len(sent))) * price.rates.read
-    fresh = prompts[0] + files["tokens"]  # its first prompt, and what it read before its first change
-    assert decay["go_on_usd"] == pytest.approx((both + len(sent) * contexts[-1] * price.rates.read) / 1e6)
-    afresh = both + fresh * price.rates.write_5m + len(sent) * fresh * price.rates.read
-    assert decay["hand_over_usd"] == pytest.approx(afresh / 1e6)
-
-    measured = [event for event in project.seen(ContextMeasured) if event.turn <= len(sent)][3 : 3 + len(sent)]
-    assert [event.history_tokens for event in measured] == [context - prompts[0] for context in contexts]
-    assert all(a.unused_tokens <= b.unused_tokens for a, b in pairwise(measured))
-    assert measured[-1].go_on_usd == decay["go_on_usd"]
+    answers = [event for event in project.seen(ResponseReceived) if event.turn][3 : 3 + len(sent)]
+    assert answers[-1].turns_left == decay["turns_left"]
 
 
 def test_a_person_sees_it_in_the_view_the_report_and_tune(project):
@@ -132,8 +115,7 @@ def test_a_person_sees_it_in_the_view_the_report_and_tune(project):
         argv = [*project.find_program(), "run", "--reset-at", str(LINE)]
         shown, code = answer_at_terminal(argv, [], cwd=project.root, environ=environ, prompt="never asked")
     assert code == ExitCode.DONE, shown
-    assert "turns to the line · history" in shown
-    assert " here, $" in shown
+    assert "turns to the line" in shown
     text = project.relay("report", "--text").stdout
     assert "State of each context at its last answer" in text
     assert "What sessions were shown, and used\n" in text

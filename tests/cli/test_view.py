@@ -220,26 +220,18 @@ def test_why_a_session_starts_is_left_out_where_the_line_above_says_it(reason, s
     assert [f"why: {reason}"] * shown == lines[1:]
 
 
-def test_one_line_says_what_lies_ahead_of_the_session(recorded):
-    """Turns and history; the cost of the rest on a wide screen. Unknown parts are left out; a small screen has none."""
+def test_one_line_says_how_many_turns_are_left_to_the_line(recorded):
+    """A small screen has none, and where it is unknown there is none."""
     board = make_board(recorded, at_event(recorded, ToolStarted, 4))
-    measured = events.ContextMeasured(
-        turn=9, turns_left=14, growth_tokens=2_000.0, history_tokens=60_000, history_share=0.62,
-        distance_tokens=61_000, superseded_tokens=0, unused_tokens=0, turns_to_go=8, go_on_usd=0.42, hand_over_usd=0.31,
-    )  # fmt: skip
-    unknown: typing.Any = {"turns_left": None, "history_share": None, "go_on_usd": None, "hand_over_usd": None}
+    assert board.response
 
-    def look(event, width=80, height=30):
-        board.apply(event, 6.0)
-        lines = [line.plain.rstrip() for line in draw(board, now=7.0, width=width, height=height)]
+    def look(turns_left, height=30):
+        board.apply(replace(board.response, turns_left=turns_left), 6.0)
+        lines = [line.plain.rstrip() for line in draw(board, now=7.0, width=80, height=height)]
         return [line for line in lines if line.startswith("ahead")]
 
-    rest = "the rest $0.42 here, $0.31 afresh"
-    assert look(measured) == [f"ahead    ~14 turns to the line · history 62% · {rest}"]
-    assert look(measured, width=60) == ["ahead    ~14 turns to the line · history 62%"]
-    assert look(replace(measured, **unknown)) == []
-    assert look(replace(measured, turns_to_go=0))[0].endswith(" · every item is claimed")
-    assert look(measured, height=9) == []
+    assert look(14) == ["ahead    ~14 turns to the line"]
+    assert look(None) == look(14, height=9) == []
 
 
 def test_the_board_shows_how_it_ended(recorded):

@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from relay.insight.figures.fold import fold_records
+from relay.insight.figures.read import read_figures
 from relay.insight.figures.statistics import find_mean_difference
 from relay.insight.figures.tuning import judge_trial
 from relay.session.events import Event
@@ -80,7 +80,7 @@ def test_a_trial_without_an_effect_speaks_in_one_of_twenty_repositories_at_most(
     for seed in range(100):
         dice = Random(seed)
         events = [event for n in range(dice.choice((12, 24, 36))) for event in make_phase(dice, n)]
-        trial = judge_trial([fold_records(log((start(), *events, end())))])
+        trial = judge_trial([read_figures(log((start(), *events, end())))])
         sure = [one for one in trial.differences if one.difference and one.difference.excludes_zero]
         spoken += bool(sure or trial.dead_weight)
     assert spoken <= 5

@@ -6,18 +6,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relay.insight.figures.decay import THRESHOLDS, Decay, find_history_share, find_turns_left
-from relay.insight.figures.fold import Fold, fold_records
-from relay.insight.figures.tallies import MOST_PARTS
+from relay.insight.figures.decay import THRESHOLDS
+from relay.insight.figures.read import read_figures
 from relay.insight.figures.tuning import measure_use
-from relay.session.events import Event, PlanShown
+from relay.insight.figures.values import Decay
+from relay.session.events import Event
 from relay.session.recall import LARGE_TOKENS, MOST_NAMES, MOST_THINGS, Recall, find_names, hash_call
-from tests.figures.streams import MODEL, call, log, over, parts, plan, session, start, turn
+from tests.figures.streams import call, log, over, parts, session, start, turn
 
 
 def measure(*events: Event, **begun: Any) -> Decay:
     """Return the state of the one session of these events."""
-    (only,) = fold_records(log([start(), session(**begun), *events, over()])).sessions
+    (only,) = read_figures(log([start(), session(**begun), *events, over()])).sessions
     return only.decay
 
 
@@ -38,12 +38,10 @@ def test_before_an_answer_and_in_a_room_without_size_nothing_is_known() -> None:
     nothing = measure()
     assert nothing == Decay(
         history_tokens=None, history_share=None, distance_tokens=None, growth_tokens=None, turns_left=None,
-        superseded_tokens=0, unused_tokens=0, cut_tokens=0, signal=None, retrieved=(), turns_to_go=None,
-        go_on_usd=None, hand_over_usd=None,
+        superseded_tokens=0, unused_tokens=0, cut_tokens=0, signal=None, retrieved=(),
     )  # fmt: skip
-    assert find_history_share(0, 9, 9) is None
-    assert find_turns_left(9, 8, 1.0) == 0
-    assert Fold().decay is None
+    full = measure(*turn(1, 4_000, soft_tokens=4_000), *turn(2, 5_000, soft_tokens=4_000))
+    assert (full.history_share, full.turns_left) == (None, 0)
 
 
 def test_large_results_that_no_call_names_are_no_signal() -> None:
@@ -61,14 +59,9 @@ def test_large_results_that_no_call_names_are_no_signal() -> None:
 
 def test_a_result_counts_as_unused_one_answer_after_the_model_saw_it() -> None:
     """While the session works nobody knows yet whether the newest will be used."""
-    fold = Fold()
-    seen = []
-    for record in log(
-        [start(), session(), *turn(1, 1_000), *call("bash", "a", 3_000), *turn(2, 4_000), *turn(3, 4_010)]
-    ):
-        fold.take(record)
-        seen.append(fold.decay.unused_tokens if fold.decay else None)
-    assert seen == [None, 0, 0, 0, 0, 0, 0, 0, 0, 3_000]
+    events = [start(), session(), *turn(1, 1_000), *call("bash", "a", 3_000), *turn(2, 4_000), *turn(3, 4_010)]
+    seen = [read_figures(log(events[:n])).sessions[0].decay.unused_tokens for n in range(2, len(events) + 1)]
+    assert seen == [0, 0, 0, 0, 0, 0, 0, 0, 3_000][-len(seen) :]
 
 
 def test_a_result_that_a_call_names_is_used_and_one_made_again_is_superseded() -> None:
@@ -93,13 +86,6 @@ def test_a_file_read_again_by_the_same_call_is_superseded_once() -> None:
     assert (one.superseded_tokens, one.unused_tokens) == (3_000, 3_000)
 
 
-def test_of_very_many_calls_the_last_are_not_followed() -> None:
-    """A hostile log has no end; what it names then is nothing that was followed."""
-    calls = [event for n in range(MOST_PARTS + 1) for event in call("bash", str(n), 1)]
-    last = call("bash", "cat", 1, uses=(str(MOST_PARTS),))
-    assert measure(*turn(1, 1_000), *calls, *last, *turn(2, 9_000)).retrieved == ()
-
-
 def test_what_was_retrieved_and_used() -> None:
     """Two of four files, one of two claims, the preload."""
     claims: Any = tuple({"id": f"c{n}", "tokens": 45, "paths": [f"{n}.py"]} for n in (1, 2))
@@ -116,56 +102,6 @@ def test_what_was_retrieved_and_used() -> None:
     assert (preloads.shown, preloads.used, preloads.tokens) == (1, 1, 700)
 
 
-def show(**states: str) -> PlanShown:
-    """Show phase 1 with these states of its items."""
-    (phase,) = plan(p1={f"1.{n}": "open" for n in range(1, 5)}).phases
-    items = [{**item, "state": states.get(f"i{item['id'][-1]}", "open")} for item in phase["items"]]
-    return PlanShown(phases=({**phase, "items": items},))  # type: ignore[typeddict-item]
-
-
-def fold_phase(*events: Event) -> Decay:
-    fold = Fold()
-    for record in log([start(), show(i1="done"), session(), *events]):
-        fold.take(record)
-    assert fold.decay is not None
-    return fold.decay
-
-
-def test_what_going_on_and_handing_over_cost() -> None:
-    """One of three open items in four turns: eight are to go. 0.50 a million to read, 6.25 to write, 25 to answer."""
-    one = fold_phase(
-        *turn(1, 4_000, 100), *call("read", "a.py", 2_000, lines=(1, 9)),
-        *turn(2, 6_100, 100), *call("edit", "a.py", 10, changed_paths=("a.py",)),
-        *turn(3, 8_000, 100), *call("read", "b.py", 1_000, lines=(1, 9)),
-        *turn(4, 11_900, 100), show(i1="done", i2="claimed"),
-    )  # fmt: skip
-    assert (one.growth_tokens, one.turns_to_go) == (2_000, 8)
-    both = 8 * 2_000 * 6.25 + 8 * 100 * 25 + 2_000 * 28 * 0.5
-    assert one.go_on_usd == pytest.approx((8 * 12_000 * 0.5 + both) / 1e6)
-    # A fresh session writes 4,000 of first prompt and the 2,000 that this one read before its first change.
-    assert one.hand_over_usd == pytest.approx((6_000 * 6.25 + 8 * 6_000 * 0.5 + both) / 1e6)
-
-
-def test_the_rest_of_a_phase_is_unknown_until_an_item_is_claimed_somewhere() -> None:
-    first = fold_phase(*turn(1, 4_000), *turn(2, 5_000))
-    assert (first.turns_to_go, first.go_on_usd, first.hand_over_usd) == (None, None, None)
-    done = fold_phase(*turn(1, 4_000), *turn(2, 5_000), show(i1="done", i2="claimed", i3="claimed", i4="claimed"))
-    assert (done.turns_to_go, done.go_on_usd) == (0, None)
-    before = (*turn(1, 10), *turn(2, 20), *turn(3, 30), show(i1="done", i2="claimed", i3="claimed"), over("s1"))
-    later = fold_phase(*before, session("s2"), *turn(1, 4_000), *turn(2, 5_000))
-    assert later.turns_to_go == 2  # three turns for two items there, one item here
-    unpriced = fold_phase(*before, session("s2"), *turn(1, 4_000), *turn(2, 5_000, model="qwen3-coder"))
-    assert (unpriced.turns_to_go, unpriced.go_on_usd, unpriced.hand_over_usd) == (2, None, None)
-
-
-def test_a_price_of_the_user_s_counts() -> None:
-    fold = Fold(lambda model, _: None if model == MODEL else pytest.fail("another model"))
-    for record in log([start(), show(), session(), *turn(1, 4_000), *turn(2, 5_000), show(i1="claimed")]):
-        fold.take(record)
-    assert fold.decay
-    assert (fold.decay.turns_to_go, fold.decay.go_on_usd) == (6, None)
-
-
 def test_tune_adds_up_what_was_used() -> None:
     def read(path: str, **more: Any) -> tuple[Event, ...]:
         return (*turn(1, 1_000), *call("read", path, 100, lines=(1, 9)), *turn(2, 1_100), *call("edit", "x", 5, **more))
@@ -179,11 +115,11 @@ def test_tune_adds_up_what_was_used() -> None:
         *read("b.py"),
         over("s2"),
     ]
-    files, history = measure_use([fold_records(log(events))])
+    files, history = measure_use([read_figures(log(events))])
     assert (files.kind, files.shown, files.used, files.tokens) == ("file", 2, 1, 200)
     assert files.rate
     assert (history.kind, history.shown, history.used, history.rate) == ("history", 200, 200, None)
-    assert measure_use([fold_records([])]) == ()
+    assert measure_use([read_figures([])]) == ()
 
 
 @pytest.mark.parametrize(

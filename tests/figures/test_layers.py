@@ -2,7 +2,7 @@
 
 import pytest
 
-from relay.insight.figures.fold import fold_records
+from relay.insight.figures.read import read_figures
 from relay.session.layers import LAYERS, NOTE, PHASE, describe_note, sum_layers
 from tests.figures.streams import call, log, over, parts, session, start, turn
 
@@ -28,7 +28,7 @@ def test_a_session_s_layers_add_up_to_its_context() -> None:
         {**part, "cut_tokens": 70, "most_tokens": 250} if part["source"] == "ledger" else part for part in prompt
     )
     steps = (*turn(1, 2_400, 500), *call("bash", "make", 3_000, cut_bytes=400), *turn(2, 5_900, 100))
-    (one,) = fold_records(log([start(), session(prompt=prompt), *steps, over()])).sessions
+    (one,) = read_figures(log([start(), session(prompt=prompt), *steps, over()])).sessions
     found = {layer.name: layer for layer in one.layers}
     assert {name: layer.tokens for name, layer in found.items()} == {
         "rules": 1_500, "plan": 400, "phase": 300, "handoff note": 0, "ledger": 200, "preload": 0, "results": 3_000,
@@ -37,10 +37,10 @@ def test_a_session_s_layers_add_up_to_its_context() -> None:
     assert sum(layer.share for layer in one.layers) == pytest.approx(1)
     assert (found["results"].share, found["results"].most_tokens) == (0.5, 24_000)
     assert (found["ledger"].most_tokens, found["ledger"].cut_tokens, found["results"].cut_tokens) == (250, 70, 100)
-    (none,) = fold_records(log([start(), session(prompt=prompt), over()])).sessions
+    (none,) = read_figures(log([start(), session(prompt=prompt), over()])).sessions
     assert none.layers == ()
     old = (*turn(1, 9), *call("bash", "x", 1, cut_bytes=None), *turn(2, 19))
-    (unknown,) = fold_records(log([start(), session(), *old, over()])).sessions
+    (unknown,) = read_figures(log([start(), session(), *old, over()])).sessions
     assert {layer.name: layer.cut_tokens for layer in unknown.layers}["results"] is None
 
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relay.insight.figures.fold import fold_records
+from relay.insight.figures.read import read_figures
 from relay.insight.figures.statistics import LEAST_PAIRS, count_needed, find_mean_difference, find_rate
 from relay.insight.figures.tuning import OUTCOMES, LedgerWorth, count_rungs, judge_trial, measure_bands, measure_ledger
 from relay.insight.figures.values import Figures
@@ -81,7 +81,7 @@ def work(n: int, *, late_errors: int) -> tuple[Event, ...]:
 
 
 def fold(*events: Event) -> Figures:
-    return fold_records(log((start(), *events, end())))
+    return read_figures(log((start(), *events, end())))
 
 
 def test_what_went_wrong_is_told_by_how_full_sessions_were() -> None:
@@ -156,7 +156,7 @@ def reads_one(n: int) -> tuple[Event, ...]:
 def test_what_sessions_used_of_the_ledger_and_what_they_paid_for_it() -> None:
     """Each of ten claims is 60 of 600 tokens, in two prompts; 120 would have shown the two that were used."""
     worth = measure_ledger(
-        [fold_records(log((start(), *(event for n in range(LEAST_PAIRS) for event in reads_one(n)))))]
+        [read_figures(log((start(), *(event for n in range(LEAST_PAIRS) for event in reads_one(n)))))]
     )
     assert worth == LedgerWorth(
         sessions=5, shown=50, named=10, read=5, changed=5, used=10, shown_tokens=3_000, used_tokens=600,
@@ -165,14 +165,14 @@ def test_what_sessions_used_of_the_ledger_and_what_they_paid_for_it() -> None:
 
 
 def test_a_smaller_ledger_is_advised_only_where_enough_sessions_show_that_it_would_have_done() -> None:
-    few = fold_records(log((start(), *(event for n in range(LEAST_PAIRS - 1) for event in reads_one(n)))))
+    few = read_figures(log((start(), *(event for n in range(LEAST_PAIRS - 1) for event in reads_one(n)))))
     assert measure_ledger([few]).advised_tokens is None
     last = (session("t", "9", claims=shown(**{f"c{k}": f"{k}.py" for k in range(6)})), *turn(1, 900))
-    used = fold_records(log((start(), *last, *call("read", "5.py", 9, lines=(1, 2)), *turn(2, 950), over("t", "9"))))
+    used = read_figures(log((start(), *last, *call("read", "5.py", 9, lines=(1, 2)), *turn(2, 950), over("t", "9"))))
     both = measure_ledger([few, used])
     assert (both.sessions, both.needed_tokens, both.advised_tokens) == (5, 360, None)
-    assert measure_ledger([few, fold_records(log((start(), session("u"), over("u"))))]).sessions == 4
-    idle = [fold_records(log((start(), *last, *turn(2, 950), over("t", "9")))) for _ in range(5)]
+    assert measure_ledger([few, read_figures(log((start(), session("u"), over("u"))))]).sessions == 4
+    idle = [read_figures(log((start(), *last, *turn(2, 950), over("t", "9")))) for _ in range(5)]
     assert (measure_ledger(idle).used, measure_ledger(idle).advised_tokens) == (0, 100)
 
 
@@ -180,7 +180,7 @@ def test_a_smaller_ledger_is_advised_only_where_enough_sessions_show_that_it_wou
 def test_a_phase_that_a_run_gave_up_is_an_outcome_of_its_line(result: str) -> None:
     """A line under which phases fail looked the better for it: only what was finished was counted."""
     ends = [event for n in range(20) for event in (stopped(n, "60k", result) if n % 2 else phase(n, "none", 2.0))]
-    trial = judge_trial([fold_records(log((start(), *ends)))])
+    trial = judge_trial([read_figures(log((start(), *ends)))])
     assert {arm.reset_at: (arm.phases, arm.means["not finished"]) for arm in trial.arms} == {
         "none": (10, 0.0), "60k": (10, 1.0),
     }  # fmt: skip
@@ -191,9 +191,9 @@ def test_a_phase_that_a_run_gave_up_is_an_outcome_of_its_line(result: str) -> No
 @pytest.mark.parametrize(("result", "code"), [("interrupted", 4), ("review", 4), ("handoff", 130), ("failed", 1)])
 def test_a_phase_that_goes_on_is_no_outcome_yet(result: str, code: int) -> None:
     """It was stopped by a person, waits for a yes, or could not be worked on."""
-    assert judge_trial([fold_records(log(stopped(1, "60k", result, code)))]).arms == ()
+    assert judge_trial([read_figures(log(stopped(1, "60k", result, code)))]).arms == ()
     later = (*stopped(1, "60k", "failed"), start(), *phase(1, "60k", 2.0), end())
-    (arm,) = judge_trial([fold_records(log(later))]).arms
+    (arm,) = judge_trial([read_figures(log(later))]).arms
     assert (arm.phases, arm.means["not finished"]) == (1, 0.0)
 
 
@@ -208,12 +208,12 @@ def test_each_change_of_model_or_effort_is_counted_with_what_it_led_to() -> None
         *(session("d", "2", rungs=high), *turn(1, 900), *turn(2, 950), commit("2"), over("d", "2")),
     )
     second = (start(), session("e", "1", rungs=high), *turn(1, 900), over("e", "1", "failed"))
-    found = count_rungs([fold_records(log(first)), fold_records(log(second))])
+    found = count_rungs([read_figures(log(first)), read_figures(log(second))])
     assert [(one.rung, one.phases, one.done, round(one.spent.cost_usd or 0, 2)) for one in found] == [
         ("effort=high", 3, 1, 0.04),
         ("model=m", 1, 1, 0.01),
     ]
-    assert count_rungs([fold_records(log((start(), session("u"), over("u"))))]) == ()
+    assert count_rungs([read_figures(log((start(), session("u"), over("u"))))]) == ()
 
 
 def test_resets_that_prevent_red_gates_are_no_dead_weight() -> None:

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from html.parser import HTMLParser
 
-from relay.insight.figures.fold import fold_records
+from relay.insight.figures.read import read_figures
 from relay.insight.figures.values import Figures
 from relay.session.events import Event
 from tests.figures.streams import log
@@ -44,4 +44,4 @@ class Reader(HTMLParser):
 
 def fold(events: Iterable[Event]) -> Figures:
     """Fold a stream."""
-    return fold_records(log(events))
+    return read_figures(log(events))

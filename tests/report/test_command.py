@@ -2,6 +2,8 @@
 
 import json
 import re
+import sqlite3
+from contextlib import closing
 from dataclasses import replace
 from functools import partial
 
@@ -158,3 +160,19 @@ def test_without_the_libraries_it_says_how_to_get_them():
     with pytest.raises(RelayError, match=r"the page needs no_such_library, not installed here") as caught:
         require_libraries(("json", "no_such_library"))
     assert str(caught.value.hint) == f"{advise_extra('report')}; relay report --text needs no library"
+
+
+def test_the_log_is_written_as_tables_for_any_sql_tool(logged):
+    """Each class of events is a table, and the figures are tables beside them; a file that is there stays."""
+    place = logged.root.parent / "run.db"
+    assert logged.relay("report", "bbbb2222", "--db", str(place)).stdout == f"{place}\n"
+    with closing(sqlite3.connect(place)) as link:
+        [(turns, prompts)] = link.execute("SELECT count(*), sum(prompt) FROM turns")
+        [(whole,)] = link.execute("SELECT sum(tokens) FROM sources")
+        [(asked,)] = link.execute("SELECT count(*) FROM ResponseReceived")
+    assert turns == asked == 16
+    assert prompts == whole
+    before = place.read_bytes()
+    refused = logged.relay("report", "bbbb2222", "--db", str(place))
+    assert (refused.returncode, "is there already" in refused.stderr) == (ExitCode.USER, True)
+    assert place.read_bytes() == before

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from relay.insight.figures.tallies import TokenSource
 from relay.plan.parse import parse_plan
 from relay.prompts.texts import PhaseBriefing, list_phase_parts, measure_prompt, render_runner_system
+from relay.session.layers import LAYERS
 from relay.session.usage import estimate_tokens
 from relay.session.values import SessionKind, ToolSpec
 from tests.sessions.reference import render as render_events
@@ -22,15 +22,13 @@ def test_parts_of_a_first_prompt_have_sources_and_sizes() -> None:
     assert parts["plan"]["bytes"] == len("Your phase\n\nItems")
     assert parts["environment"]["bytes"] == len("Branch é") + 1
     assert parts["rules"] == {"source": "rules", "bytes": 9, "tokens": estimate_tokens("Be brief.")}
-    assert set(parts) <= {source.value for source in TokenSource}
+    assert set(parts) <= {source for layer in LAYERS for source in layer.sources}
     assert "rules" not in {part["source"] for part in measure_prompt(render_runner_system(""), (), ())}
 
 
 def test_the_page_of_events_names_every_source() -> None:
     text = render_events()
-    assert all(
-        source.value in text for source in (TokenSource.HANDOFF_NOTE, TokenSource.LEDGER, TokenSource.ENVIRONMENT)
-    )
+    assert all(source in text for source in ("handoff_note", "ledger", "environment"))
 
 
 PLAN = """\

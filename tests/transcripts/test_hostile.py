@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relay.insight.figures.fold import Fold
+from relay.insight.figures.read import read_figures
 from relay.insight.transcripts.claude import read_claude
 from relay.insight.transcripts.codex import read_codex
 from relay.insight.transcripts.emitter import Reading
@@ -60,8 +60,7 @@ def test_a_line_that_is_bent_anywhere_breaks_nothing(tmp_path_factory, reader, l
     bent = [bend(one, data.draw(PATHS), data.draw(ANY)) if data.draw(st.booleans()) else one for one in order]
     path = tmp_path_factory.getbasetemp() / "bent.jsonl"
     path.write_text("".join(f"{json.dumps(one)}\n" for one in bent))
-    fold, reading = Fold(), Reading()
-    for record in reader(path, reading):
-        fold.take(record)
+    reading = Reading()
+    figures = read_figures(reader(path, reading))
     assert reading.lines == len(bent)
-    assert fold.figures.totals.calls <= len(bent)
+    assert figures.totals.calls <= len(bent)

@@ -43,8 +43,6 @@ class Board:
     session: events.SessionStarted | None = None
     response: events.ResponseReceived | None = None
     """The session's last response; None before the first."""
-    measured: events.ContextMeasured | None = None
-    """The state of the session's context; None before the first response."""
     used: Usage = Usage()
     """Reported usage of the session's answers."""
     focus: str = ""
@@ -125,7 +123,7 @@ def _on_plan(board: Board, event: events.PlanShown, _now: float) -> None:
 
 def _on_session(board: Board, event: events.SessionStarted, _now: float) -> None:
     board.session, board.response, board.activity, board.focus = event, None, None, event.phase_id
-    board.used, board.measured = Usage(), None
+    board.used = Usage()
     board.said.clear()
 
 
@@ -140,10 +138,6 @@ def _on_response(board: Board, event: events.ResponseReceived, _now: float) -> N
     board.charge(event)
     if event.usage is not None and not event.estimated:
         board.used += event.usage
-
-
-def _on_measure(board: Board, event: events.ContextMeasured, _now: float) -> None:
-    board.measured = event
 
 
 def _on_text(board: Board, event: events.TextShown, _now: float) -> None:
@@ -211,7 +205,6 @@ _APPLY: Mapping[type[Any], Callable[[Board, Any, float], None]] = {
     events.SessionStarted: _on_session,
     events.RequestStarted: _on_request,
     events.ResponseReceived: _on_response,
-    events.ContextMeasured: _on_measure,
     events.RelaySpoke: _on_nothing,
     events.TextShown: _on_text,
     events.ToolStarted: _on_tool,
@@ -238,6 +231,6 @@ _APPLY: Mapping[type[Any], Callable[[Board, Any, float], None]] = {
     events.JobMoved: _on_job,
     events.RunEnded: _on_end,
 }
-_ELSEWHERE = (_on_nothing, _on_run, _on_plan, _on_measure, _on_text, _on_job)
+_ELSEWHERE = (_on_nothing, _on_run, _on_plan, _on_text, _on_job)
 MOMENT_KINDS = frozenset(kind.__name__ for kind, take in _APPLY.items() if take not in _ELSEWHERE)
 """Events about the present activity: `relay status` reads the end of a log for them."""

@@ -26,7 +26,7 @@ from relay.base.words import (
 from relay.cli.screen import clean_line
 from relay.cli.views.board import Board
 from relay.cli.views.narrate import LOST, STOPPING
-from relay.session.events import ContextMeasured, RunEnded, RunStarted, ShownItem, ShownPhase
+from relay.session.events import RunEnded, RunStarted, ShownItem, ShownPhase
 from relay.session.gauge import Band, find_band, render_band
 
 BAND_STYLES = {
@@ -77,8 +77,9 @@ def _draw_meters(board: Board, now: float, width: int, height: int) -> list[Text
     lines = [draw_gauge(board, width), draw_spend(board, width)]
     if board.used.prompt_tokens and height >= _ROOMY_LINES:
         lines.insert(1, _draw_cache(board, width))
-    if board.measured and board.ended is None and height >= _ROOMY_LINES:
-        lines[1:1] = draw_outlook(board.measured, width)
+    left = board.response.turns_left if board.response else None
+    if left is not None and board.ended is None and height >= _ROOMY_LINES:
+        lines.insert(1, _label("ahead", width).append(f"~{count(left, 'turn')} to the line"))
     if board.ended is not None:
         return [*lines, *_draw_end(board.ended)]
     if board.lost:
@@ -246,19 +247,6 @@ def draw_gauge(board: Board, width: int) -> Text:
     if width >= _NARROW_CELLS:
         line.append(f"  {fill * 100 // max(1, soft)}%, stops at {render_tokens(hard)}", "dim")
     return line
-
-
-def draw_outlook(measured: ContextMeasured, width: int) -> list[Text]:
-    """Draw how far the reset line is, and what the rest of the phase costs here and in a fresh session, if known."""
-    words = [f"~{count(measured.turns_left, 'turn')} to the line"] if measured.turns_left is not None else []
-    if measured.history_share is not None:
-        words.append(f"history {measured.history_share:.0%}")
-    go_on, fresh = measured.go_on_usd, measured.hand_over_usd
-    if width >= _WIDE_CELLS and measured.turns_to_go == 0:
-        words.append("every item is claimed")
-    elif width >= _WIDE_CELLS and go_on is not None and fresh is not None:
-        words.append(f"the rest {render_usd(go_on)} here, {render_usd(fresh)} afresh")
-    return [_label("ahead", width).append(" · ".join(words))] if words else []
 
 
 def _bar_cells(width: int) -> int:

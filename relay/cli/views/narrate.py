@@ -345,7 +345,6 @@ _TELL: Mapping[type[Any], Callable[[Any], Iterable[Line]]] = {
     events.SessionStarted: _tell_session,
     events.RequestStarted: _tell_nothing,
     events.ResponseReceived: _tell_response,
-    events.ContextMeasured: _tell_nothing,
     events.RelaySpoke: _tell_nothing,
     events.TextShown: _tell_text,
     events.ToolStarted: _tell_tool_start,

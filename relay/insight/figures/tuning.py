@@ -7,7 +7,6 @@ from operator import attrgetter
 from relay.base.errors import ExitCode
 from relay.base.values import dataclass
 from relay.insight.figures.statistics import LEAST_PAIRS, Interval, count_needed, find_mean_difference, find_rate
-from relay.insight.figures.tallies import TokenSource
 from relay.insight.figures.values import Figures, PhaseFigures, SessionFigures
 from relay.session.gauge import NO_RESET, Band
 from relay.session.usage import Spent
@@ -186,7 +185,7 @@ def measure_ledger(found: Iterable[Figures]) -> LedgerWorth:
         used=sum(claim.used for claim in claims),
         shown_tokens=sum(claim.tokens for claim in claims),
         used_tokens=sum(claim.tokens for claim in claims if claim.used),
-        paid_tokens=sum(dict(session.totals.sources).get(TokenSource.LEDGER, 0) for session in sessions),
+        paid_tokens=sum(dict(session.totals.sources).get("ledger", 0) for session in sessions),
         largest_tokens=largest,
         needed_tokens=needed,
         advised_tokens=advised if len(sessions) >= LEAST_PAIRS and advised * 2 <= largest else None,

@@ -1,15 +1,14 @@
 """The figures of a turn, a tool, a session, a phase, a run and a whole log, and the evidence for ticks.
 
-Each says how it is made and from where. None is *unknown* or *does not apply*, never 0.
+`figures.sql` says how each is made and from where; `relay.insight.figures.read` reads its tables into these values.
+None is *unknown* or *does not apply*, never 0.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field, replace
-from typing import Generic, TypeVar
+from typing import Any, TypeVar
 
 from relay.base.values import dataclass
-from relay.insight.figures.claims import ClaimUse
-from relay.insight.figures.decay import Decay, LayerFigures
 from relay.session.events import ChangedFile, LeftFile, ShownFinding
 from relay.session.gauge import Band
 from relay.session.usage import Spent
@@ -67,7 +66,7 @@ class ReviewEvidence:
     """Empty if the change belongs to no phase."""
     round: int
     findings: tuple[ShownFinding, ...]
-    """At most `fold.MOST_FINDINGS`."""
+    """At most `read.MOST_FINDINGS`."""
     confirmed: int
 
 
@@ -158,55 +157,19 @@ class BandCounts:
 
 SESSION_POINTS = 2_000
 """Most points of one session."""
-RUN_POINTS = 20_000
-"""Most points of all finished sessions."""
-
 PointT = TypeVar("PointT")
 
 
-class Series(Generic[PointT]):
-    """Points in order. Mutable: if there are too many, one of each two neighbours goes.
-
-    Args:
-        weigh: The neighbour that weighs more is kept, the first of equals.
-        most: Most points.
-    """
-
-    def __init__(self, weigh: Callable[[PointT], float], most: int = SESSION_POINTS) -> None:
-        self._weigh = weigh
-        self._most = most
-        self._every = 1
-        self._points: list[PointT] = []
-        self._best: PointT | None = None
-        self._seen = 0
-
-    def add(self, point: PointT) -> None:
-        """Add the next point."""
-        if self._best is None or self._weigh(point) > self._weigh(self._best):
-            self._best = point
-        self._seen += 1
-        if self._seen < self._every:
-            return
-        self._points.append(self._best)
-        self._best, self._seen = None, 0
-        if len(self._points) >= self._most:
-            self._points = list(thin(self._points, self._weigh))
-            self._every *= 2
-
-    @property
-    def points(self) -> tuple[PointT, ...]:
-        """The kept points, with the one of an unfinished group."""
-        return tuple(self._points) if self._best is None else (*self._points, self._best)
-
-
-def thin(points: list[PointT] | tuple[PointT, ...], weigh: Callable[[PointT], float]) -> tuple[PointT, ...]:
-    """Keep one of each two neighbours, the one that weighs more."""
-    return tuple(max(points[n : n + 2], key=weigh) for n in range(0, len(points), 2))
+def thin(points: Sequence[PointT], weigh: Callable[[PointT], float], most: int = SESSION_POINTS) -> tuple[PointT, ...]:
+    """Keep at most so many points: of each two neighbours the one that weighs more, as often as it takes."""
+    while len(points) > most:
+        points = [max(points[n : n + 2], key=weigh) for n in range(0, len(points), 2)]
+    return tuple(points)
 
 
 HEALTHY_CACHE = 0.8
 """`Totals.cache_hit` above it is healthy. Source: chapter 3 of the Token Wiki."""
-MONEY = ("carried_usd", "tax_usd", "explored_usd", "spared_usd")
+MONEY = ("carried_usd", "tax_usd", "explored_usd")
 """Fields of `Totals` that may be unknown."""
 
 
@@ -231,30 +194,26 @@ class Totals:
     gates_s: float = 0.0
     """Seconds that verify commands ran, baselines included."""
     sources: tuple[tuple[str, int], ...] = ()
-    """Tokens of all prompts by source (`composition.TokenSource`, ``tool <name>``), most first. They add up to
-    ``spent.usage.prompt_tokens`` exactly: estimates by size are scaled to what the endpoint counted, and what no event
-    explains is ``other``."""
+    """Tokens of all prompts by source, most first: parts of first prompts (`SizedPart.source`), ``tool <name>``,
+    ``relay``, ``history``, ``explore``, and ``other`` outside of conversations. They add up to
+    ``spent.usage.prompt_tokens`` exactly."""
     carried_tokens: int = 0
-    """Tokens of prompts that an earlier prompt of the same session had already: min(prompt, context before), summed.
-    What a session pays for remembering."""
+    """Tokens of prompts that an earlier prompt of the same session had already: what a session pays to remember."""
     carried_usd: float | None = 0.0
     """The same, at the price of a read from the cache; None when the price is unknown."""
     tax_tokens: int = 0
-    """Re-read tax: superseded tokens (`Decay.superseded_tokens`) in each later prompt, summed over prompts.
-    Source: re-read tax of *Session tokendynamics*; tokens x turns that they stay, counted and not forecast."""
+    """Re-read tax: superseded tokens in each later prompt, summed over prompts."""
     tax_usd: float | None = 0.0
     """The same, at the price of a read from the cache; None when the price is unknown."""
     calls: int = 0
     errors: int = 0
     """Tool calls that were answered with an error."""
     duplicate_reads: int = 0
-    """The same part of a file with the same content, shown again in one session: same path, range and hash. A changed
-    file is no duplicate. Source: chapter 5 of the Token Wiki, corrected for writes and ranges."""
+    """The same part of a file with the same content, shown again in one session: same path, range and hash."""
     duplicate_tokens: int = 0
     """Tokens of those."""
     ghost_edits: int = 0
-    """Files that a session changed by name, though it had been shown nothing of them, and an earlier session had:
-    edited from memory that is gone. Source: ghost context of ContextSpectre, without guessing from a summary."""
+    """Files that a session changed by name, though it had been shown nothing of them, and an earlier session had."""
     ticks: int = 0
     """Items that commits ticked."""
     records: int = 0
@@ -272,9 +231,6 @@ class Totals:
     """Tokens of all requests of explorers, which are in `spent` too."""
     explored_usd: float | None = 0.0
     """Their cost; None if a price is unknown."""
-    spared_usd: float | None = 0.0
-    """The most that the sessions would have paid to read the same themselves: what an explorer's context grew by,
-    without its answer, written to the cache once and read from it with each later turn. None if a price is unknown."""
 
     @property
     def decisions(self) -> int:
@@ -358,13 +314,13 @@ class ToolFigures:
     errors: int = 0
     duration_s: float = 0.0
     result_tokens: int = 0
-    """Tokens of its results, each counted once, scaled as `Totals.sources` are."""
+    """Tokens of its results, each counted once."""
     duplicates: int = 0
     """Calls with the very same result as the same call before in that session."""
     duplicate_tokens: int = 0
     """Tokens of those results."""
     costliest: tuple[CostlyResult, ...] = ()
-    """At most `tallies.COSTLIEST`, most tokens first."""
+    """At most `read.COSTLIEST`, most tokens first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -376,16 +332,80 @@ class Compaction:
     before_tokens: int
     after_tokens: int
     dropped: tuple[tuple[str, int], ...]
-    """Tokens by source that went, most first; in proportion, since nothing tells which."""
+    """Tokens by source that went, most first: the results so far, and ``history`` for the rest."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PromptPart:
-    """A part of a session's first prompt."""
+class ClaimUse:
+    """A claim that a session was shown. Reading or changing a cited file is no proof that the claim was the reason."""
 
-    source: str
+    id: str
     tokens: int
-    """Estimated by size, not scaled."""
+    """Estimated size of its line."""
+    named: bool
+    """The session named its id, in its words or in what it recorded."""
+    read: bool
+    """It read a file that the claim cites."""
+    changed: bool
+    """It changed one, by name."""
+
+    @property
+    def used(self) -> bool:
+        """Whether the session used it in one of these ways."""
+        return self.named or self.read or self.changed
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Retrieved:
+    """What a session was shown of one kind, and how much of it was of use."""
+
+    kind: str
+    """``file``: a file that was read; ``ledger``: a claim; ``preload``: a file in the first message."""
+    shown: int
+    used: int
+    """Files that a later call names or changes, or of which it names a line; claims as in `ClaimUse.used`."""
+    tokens: int
+    """Of all that were shown; estimated for parts of the first message."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LayerFigures:
+    """A layer of a session's last context (`relay.session.layers`)."""
+
+    name: str
+    tokens: int
+    share: float
+    """Of the context."""
+    most_tokens: int
+    """The most that it should take, at the session's reset line."""
+    cut_tokens: int | None
+    """Of what was left out of it; None if unknown."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decay:
+    """The state of one session's context at its last answer."""
+
+    history_tokens: int | None
+    """Everything behind the first message: answers, calls, results, relay's words."""
+    history_share: float | None
+    """The part of its room that history fills: history / (reset line - first prompt)."""
+    distance_tokens: int | None
+    """From the end of role, tools and rules to the newest turn: the context without them."""
+    growth_tokens: float | None
+    """Per turn: (last context - first prompt) / turns; None before the second turn and where it shrank. Source:
+    ContextSpectre, whose growth before the first compaction counts the prefix and is too large."""
+    turns_left: int | None
+    """Turns until the reset line, at that growth; 0 past it."""
+    superseded_tokens: int
+    """In context: parts of files that were shown again, results of calls that were made again."""
+    unused_tokens: int
+    """In context: large results of which no later call names a path or a line, and that are not superseded."""
+    cut_tokens: int | None
+    """Of output that the cap kept out of the context."""
+    signal: float | None
+    """1 - (superseded + unused) / history, 0 to 1."""
+    retrieved: tuple[Retrieved, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -398,7 +418,6 @@ class SessionFigures:
     """Empty for a session without a phase."""
     title: str
     number: int
-    tries: int
     reason: str
     """Why it started."""
     model: str
@@ -414,10 +433,8 @@ class SessionFigures:
     """``done``, ``handoff``, ``blocked``, ``failed``, ``interrupted``; empty while there is none."""
     detail: str
     totals: Totals
-    parts: tuple[PromptPart, ...]
-    """Of its first prompt; empty in the logs of other programs."""
     handoff_note: str
-    """The handoff note that it got, cut at `sessions.MOST_HANDOFF_NOTE_CHARS`; empty without one."""
+    """The handoff note that it got, cut at `read.MOST_HANDOFF_NOTE_CHARS`; empty without one."""
     first_tokens: int | None
     """Prompt of its first response; None before one."""
     last_tokens: int | None
@@ -437,15 +454,12 @@ class SessionFigures:
     """Its turns, thinned to at most `SESSION_POINTS`: of neighbours the fuller one is kept."""
     spans: tuple[ToolSpan, ...]
     """Its tool calls, thinned to at most `SESSION_POINTS`: of neighbours the longer one is kept."""
-    tools: tuple[ToolFigures, ...]
     bands: tuple[BandCounts, ...]
     """Counts for each band of the fill that it reached."""
     trial: str
     """The reset line that a trial gave its phase; empty without a trial."""
     rungs: tuple[str, ...]
     """The changes of model and effort that its phase had had when it began."""
-    seen_paths: int
-    """Files that it was shown or changed by name."""
     claims: tuple[ClaimUse, ...]
     """The claims of the ledger that it was shown, in their order."""
 
@@ -513,10 +527,8 @@ class RunFigures:
     totals: Totals
     """Of its sessions, and of answers outside of any."""
     sessions: tuple[SessionFigures, ...]
-    sessions_left_out: int
-    """Older sessions of a very long run that are in the totals only."""
     warnings: tuple[str, ...]
-    """At most `tallies.KEPT_WARNINGS`."""
+    """At most `read.KEPT_WARNINGS`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -558,6 +570,24 @@ class Figures:
             for phase in self.phases
         )
         return replace(self, totals=pay(self.totals, booked), phases=tuple(phases))
+
+
+def add_totals(*found: Totals) -> Totals:
+    """Add up; unknown money stays unknown."""
+    spent, sources = Spent(), dict[str, int]()
+    for totals in found:
+        spent += totals.spent
+        for name, tokens in totals.sources:
+            sources[name] = sources.get(name, 0) + tokens
+    summed: dict[str, Any] = {name: sum(getattr(totals, name) for totals in found) for name in NUMBERS}
+    for name in MONEY:
+        amounts = [getattr(totals, name) for totals in found]
+        summed[name] = None if None in amounts else sum(amounts)
+    return Totals(spent=spent, sources=rank(sources), **summed)
+
+
+NUMBERS = tuple(name for name in Totals.__dataclass_fields__ if name not in {"spent", "sources", *MONEY})
+"""Fields of `Totals` that add up."""
 
 
 def rank(sources: dict[str, int]) -> tuple[tuple[str, int], ...]:

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 from relay.base.words import UNKNOWN, count, list_some, render_duration, render_tokens, render_usd
 from relay.insight.figures.decay import THRESHOLDS
-from relay.insight.figures.tallies import TokenSource, name_tool_source
 from relay.insight.figures.values import DRIFT_WARNING, HEALTHY_CACHE, Figures, FreshStart, PhaseFigures, SessionFigures
 from relay.insight.report.blocks import (
     NOTHING,
@@ -63,14 +62,11 @@ def show_context(figures: Figures) -> Chapter:
     """Show how full the context was, session by session."""
     sessions = figures.sessions
     crossed, peak = figures.totals.crossings, max((session.peak_tokens or 0 for session in sessions), default=0)
-    left_out = sum(run.sessions_left_out for run in figures.runs)
     lead = (
         f"{count(len(sessions), 'session')}, each a rising line: a fresh context fills turn by turn until the session "
         f"hands over or ends. {count(crossed, 'session')} crossed the hand-off line; the fullest held "
         f"{render_tokens(peak)} tokens."
     )
-    if left_out:
-        lead += f" The sums also include {count(left_out, 'older session')}."
     plots = (plot_contexts(sessions, "contexts"),) if sessions else ()
     tables = (
         _list_decay(sessions),
@@ -85,8 +81,7 @@ def show_context(figures: Figures) -> Chapter:
 def _list_decay(sessions: Sequence[SessionFigures]) -> Table:
     """List the state of each session's context at its last answer."""
     columns = (
-        "`Session`, #History, #Distance, #Growth, #Turns left, #Superseded, #Unused, #Cut off, #Signal, #Decisions, "
-        "#To go on, #Afresh"
+        "`Session`, #History, #Distance, #Growth, #Turns left, #Superseded, #Unused, #Cut off, #Signal, #Decisions"
     )
     rows = (
         (
@@ -100,10 +95,6 @@ def _list_decay(sessions: Sequence[SessionFigures]) -> Table:
             render_tokens(session.decay.cut_tokens),
             _mark("signal", session.decay.signal, render_share(session.decay.signal)),
             NOTHING if (density := session.totals.decision_density) is None else f"{density:.2f}",
-            *(
-                NOTHING if session.decay.turns_to_go == 0 else render_usd(usd)
-                for usd in (session.decay.go_on_usd, session.decay.hand_over_usd)
-            ),
         )
         for session in sessions
     )
@@ -162,7 +153,6 @@ _DEFINITIONS = (
     ("Cut off", "output that the cap on results kept out"),
     ("Signal", "the part of history that is neither superseded nor unused"),
     ("Decisions", "ticks, records, amendments and commits per turn"),
-    ("To go on, afresh", "cost of the turns to the phase's likely end, in this context and in a fresh session"),
     ("Used", "a later call names or changes it; of a file also a line of it, of a claim also the file that it cites"),
 )
 
@@ -464,22 +454,11 @@ def show_reads(figures: Figures) -> Chapter:
 _TOOLS_SHOWN = 3
 """Tools with a colour of their own, those with the largest results."""
 _GROUPS: Mapping[str, tuple[str, ...]] = {
-    "role, tools and rules": (
-        TokenSource.SYSTEM,
-        TokenSource.TOOLS,
-        TokenSource.RULES,
-        TokenSource.ENVIRONMENT,
-        TokenSource.RELAY,
-    ),
-    "plan, notes and ledger": (
-        TokenSource.PLAN,
-        TokenSource.PHASE,
-        TokenSource.HANDOFF_NOTE,
-        TokenSource.LEDGER,
-        TokenSource.PRELOAD,
-    ),
-    "answers and thinking": (TokenSource.ASSISTANT, TokenSource.THINKING),
+    "role, tools and rules": ("system", "tools", "rules", "skills", "environment", "relay"),
+    "plan, notes and ledger": ("plan", "phase", "handoff_note", "ledger", "preload", "review", "steering"),
+    "answers and calls": ("history",),
 }
+_TOOL = "tool "
 _OTHER_TOOLS = "results of other tools"
 _OTHER = "other"
 _BELOW = "The number below is the phase."
@@ -493,7 +472,8 @@ def show_sources(figures: Figures) -> Chapter:
     lead = (
         f"{count(figures.totals.turns, 'turn')} sent {render_tokens(whole)} tokens; every turn sends the whole "
         f"context, so {render_tokens(figures.totals.carried_tokens)} of them had been sent before in the same session. "
-        "relay estimates the parts by size and scales them to the endpoint's count; “other” is the rest."
+        "relay estimates the parts by size and scales them to the endpoint's count; “history” is the rest: answers, "
+        "calls and thinking."
     )
     plots = (plot_sources(figures, "sources-plot"),) if rows else ()
     return Chapter(name="sources", title="Tokens by source", lead=lead, plots=plots, tables=(table,))
@@ -521,11 +501,10 @@ def group_sources(ranked: Sequence[str]) -> Mapping[str, str]:
     Args:
         ranked: Sources, most tokens first.
     """
-    tool = name_tool_source("")
-    shown = [source for source in ranked if source.startswith(tool)][:_TOOLS_SHOWN]
+    shown = [source for source in ranked if source.startswith(_TOOL)][:_TOOLS_SHOWN]
     named = {source: name for name, members in _GROUPS.items() for source in members}
-    named |= {source: f"results of {source.removeprefix(tool)}" for source in shown}
-    groups = {source: named.get(source, _OTHER_TOOLS if source.startswith(tool) else _OTHER) for source in ranked}
+    named |= {source: f"results of {source.removeprefix(_TOOL)}" for source in shown}
+    groups = {source: named.get(source, _OTHER_TOOLS if source.startswith(_TOOL) else _OTHER) for source in ranked}
     order = [*_GROUPS, *(named[source] for source in shown), _OTHER_TOOLS, _OTHER]
     return dict(sorted(groups.items(), key=lambda pair: order.index(pair[1])))
 

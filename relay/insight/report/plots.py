@@ -253,9 +253,7 @@ def _choose_size(sessions: Sequence[SessionFigures]) -> float:
 
 def _thin(points: tuple[TurnFigures, ...], most: int) -> tuple[TurnFigures, ...]:
     """Thin the turns of a session; the first turn stays, since the line begins there."""
-    first = points[:1]
-    while len(points) > most:
-        points = thin(points, lambda point: point.fill_tokens or 0)
+    first, points = points[:1], thin(points, lambda point: point.fill_tokens or 0, most=max(1, most))
     return points if points[:1] == first else first + points
 
 

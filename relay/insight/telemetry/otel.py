@@ -7,7 +7,7 @@ log, and ids follow from the run's id. The names of the GenAI conventions are in
 
 A run is ``invoke_workflow``, a session ``invoke_agent``, an answer ``chat``, and so is a request that kept the cache
 warm (``relay.refresh``); a tool call is ``execute_tool``, a gate is ``relay.gate``. A session has the last state of its
-context as ``relay.context.…``, named as in the event `ContextMeasured`.
+context as ``relay.context.…``, named as in the event `ResponseReceived`.
 
 Metrics are cumulative from the run's start. ``gen_ai.client.token.usage``, ``gen_ai.client.operation.duration``,
 ``gen_ai.invoke_agent.duration`` and ``gen_ai.execute_tool.duration`` have the names and bucket bounds of the
@@ -25,7 +25,7 @@ import logging
 import socket
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, field
+from dataclasses import field
 from math import inf
 from typing import Any
 from urllib.parse import unquote
@@ -78,6 +78,7 @@ REASONING = "gen_ai.usage.reasoning.output_tokens"
 TOOL = "gen_ai.tool.name"
 TOOL_CALL = "gen_ai.tool.call.id"
 ERROR = "error.type"
+_OF_CONTEXT = ("turn", "fill_tokens", "soft_tokens", "turns_left")
 OWN_RUNNER = frozenset({"", "api"})
 """Names of relay's own loop, which speaks Anthropic's API; agents may speak others."""
 _MOST_NANO = 2**63 - 1
@@ -95,7 +96,7 @@ class Spans:
         self._run: LoggedEvent | None = None
         self._session: LoggedEvent | None = None
         self._noted: list[Event] = []
-        self._measured: events.ContextMeasured | None = None
+        self._answered: events.ResponseReceived | None = None
         self._last_at = 0.0
 
     def take(self, record: LoggedEvent) -> Iterator[ReadableSpan]:
@@ -107,9 +108,7 @@ class Spans:
                 self._run = record
             case events.SessionStarted():
                 yield from self._end_session(record.at, None)  # a session that was cut off has no end
-                self._session, self._noted, self._measured = record, [], None
-            case events.ContextMeasured():
-                self._measured = event
+                self._session, self._noted, self._answered = record, [], None
             case events.GaugeCrossed() | events.CacheBroken() | events.RetryScheduled() | events.Committed():
                 self._noted.append(Event(f"relay.{type(event).__name__}", timestamp=render_nano(record.at)))
             case events.ResponseReceived() | events.ToolFinished() | events.GateFinished():
@@ -133,6 +132,7 @@ class Spans:
         said: dict[str, Any]
         match event:
             case events.ResponseReceived():
+                self._answered = event if event.turn else self._answered
                 provider = _find_provider(self._session.event if self._session else None)
                 said = {**_describe_answer(event), CONVERSATION: record.scope.session_id, PROVIDER: provider}
                 if self._run is not None and isinstance(self._run.event, events.RunStarted):
@@ -159,8 +159,8 @@ class Spans:
         said["relay.result"] = event.result if event else "unknown"
         if event is not None:
             said |= {**_describe_usage(event.usage), "relay.cost_usd": event.cost_usd}
-        if self._measured is not None:
-            said |= {f"relay.context.{name}": value for name, value in asdict(self._measured).items()}
+        if self._answered is not None:
+            said |= {f"relay.context.{name}": getattr(self._answered, name) for name in _OF_CONTEXT}
         failed = event is None or event.result in {"failed", "blocked"}
         key = f"session {begun.session_id}"
         yield self._make(

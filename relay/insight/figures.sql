@@ -1,0 +1,361 @@
+-- The figures of a log: tables over those of relay/insight/database.py. NULL is unknown, or does not apply; never 0.
+-- `relay report --db FILE` keeps them, so that any SQL tool can ask further.
+
+-- answers: what a model answered in a session's conversation. What an agent asks beside it has no turn.
+-- `band` is of the fill relative to the soft line (relay/session/gauge.py).
+CREATE TABLE answers AS
+SELECT seq, at, session, turn, model, cost_usd, estimated, stop_reason, fill_tokens, soft_tokens, hard_tokens,
+       window_tokens, band_of(fill_tokens, soft_tokens) AS band,
+       usage_input_tokens + usage_cache_read_tokens + usage_cache_write_5m_tokens + usage_cache_write_1h_tokens AS prompt,
+       usage_cache_read_tokens AS cache_read, usage_output_tokens AS output
+FROM ResponseReceived WHERE session IS NOT NULL AND turn > 0;
+CREATE UNIQUE INDEX answers_of_session ON answers (session, seq);
+
+-- turns: the answers whose prompt was counted. `measured`: by the endpoint, so that the context behind it is known.
+-- `before`: the context behind the last measured answer. `carried`: tokens that an earlier prompt had already.
+-- `fell`: the prompt is smaller than the context before it by a quarter and by 10,000 tokens, so it was compacted or
+-- cleared; an absolute fall of 50,000 (ContextSpectre) never shows in a window below 100,000. `epoch` counts the falls.
+CREATE TABLE turns AS
+WITH counted AS (
+    SELECT *, NOT estimated AND stop_reason NOT IN ('cut', 'lost') AS measured FROM answers WHERE prompt IS NOT NULL
+), linked AS (
+    SELECT *, max(CASE WHEN measured THEN seq END)
+        OVER (PARTITION BY session ORDER BY seq ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before_seq
+    FROM counted
+), compared AS (
+    SELECT a.*, coalesce(b.prompt + b.output, 0) AS before
+    FROM linked a LEFT JOIN answers b ON b.session = a.session AND b.seq = a.before_seq
+), judged AS (
+    SELECT *, measured AND before - prompt > 10000 AND before - prompt > before * 0.25 AS fell FROM compared
+)
+SELECT seq, at, session, turn, model, cost_usd, fill_tokens, soft_tokens, hard_tokens, window_tokens, band, prompt,
+       cache_read, output, measured, before, fell,
+       min(prompt, before) AS carried, min(prompt, before) * read_usd(model, at) AS carried_usd,
+       read_usd(model, at) AS token_usd,
+       sum(fell) OVER (PARTITION BY session ORDER BY seq) AS epoch,
+       row_number() OVER (PARTITION BY session ORDER BY seq) AS n
+FROM judged;
+CREATE UNIQUE INDEX turns_of_session ON turns (session, seq);
+
+-- parts: what came into a context: the parts of the first prompt (`fixed`: they stay), relay's words, results of tools.
+-- `tokens`: the estimate by size, scaled to what the endpoint counted for all parts that are new in a prompt, at most
+-- by two and at least by a half. `since`: the number of the first prompt that has it. What is in no prompt is left out.
+CREATE TABLE parts AS
+WITH sized AS (
+    SELECT session, seq, part.value ->> 'source' AS source, part.value ->> 'tokens' AS estimate, 1 AS fixed
+    FROM SessionStarted, json_each(prompt) AS part
+    UNION ALL SELECT session, seq, 'relay', (size_bytes + 3) / 4, 0 FROM RelaySpoke WHERE session IS NOT NULL
+    UNION ALL SELECT session, seq, 'tool ' || name, (result_bytes + 3) / 4, 0 FROM ToolFinished WHERE session IS NOT NULL
+), placed AS (
+    SELECT *, max(estimate, 0) AS size, (
+        SELECT t.seq FROM turns t WHERE t.session = sized.session AND t.seq > sized.seq AND t.measured
+        ORDER BY t.seq LIMIT 1
+    ) AS prompt_seq
+    FROM sized
+), grouped AS (
+    SELECT p.session, p.seq, source, fixed, size, prompt_seq, t.n AS since, t.epoch,
+           max(0, prompt - CASE WHEN fell THEN 0 ELSE before END) AS room,
+           sum(size) OVER (PARTITION BY prompt_seq) AS of_all
+    FROM placed p JOIN turns t ON t.session = p.session AND t.seq = p.prompt_seq
+)
+SELECT session, seq, source, fixed, prompt_seq, since, epoch,
+       CASE WHEN room >= 2 * of_all THEN 2 * size WHEN 2 * room <= of_all THEN (size + 1) / 2
+            ELSE CAST(size * room / of_all AS INTEGER) END AS tokens
+FROM grouped;
+CREATE INDEX parts_of_session ON parts (session, epoch);
+CREATE INDEX parts_by_seq ON parts (seq);
+
+-- sources: tokens of all prompts of a session by source. Each part counts once for each prompt that has it; `history`
+-- is the rest: answers, calls, thinking, and what no event explains. They add up to what the endpoint counted.
+-- `held`: the same for the last context.
+CREATE TABLE sources AS
+WITH ends AS (SELECT session, epoch, max(n) AS last FROM turns GROUP BY session, epoch
+), wholes AS (
+    SELECT t.session, sum(prompt) AS prompts, max(n) AS last, max(epoch) AS epoch,
+        (SELECT prompt + output FROM turns m WHERE m.session = t.session AND m.measured ORDER BY m.seq DESC LIMIT 1)
+        AS context
+    FROM turns t GROUP BY session
+), sums AS (
+    SELECT p.session, p.source, sum(tokens * (CASE WHEN fixed THEN w.last ELSE e.last END - since + 1)) AS tokens,
+           sum(tokens * (fixed OR p.epoch = w.epoch)) AS held
+    FROM parts p JOIN ends e ON e.session = p.session AND e.epoch = p.epoch JOIN wholes w ON w.session = p.session
+    GROUP BY p.session, p.source
+), scaled AS (
+    SELECT s.session, source,
+           CASE WHEN sum(tokens) OVER of_session > prompts THEN tokens * prompts / sum(tokens) OVER of_session
+                ELSE tokens END AS tokens,
+           CASE WHEN sum(held) OVER of_session > context THEN held * context / sum(held) OVER of_session
+                ELSE held END AS held
+    FROM sums s JOIN wholes w ON w.session = s.session WINDOW of_session AS (PARTITION BY s.session)
+), whole AS (
+    SELECT session, source, CAST(tokens AS INTEGER) AS tokens, CAST(held AS INTEGER) AS held FROM scaled
+)
+SELECT * FROM whole
+UNION ALL
+SELECT w.session, 'history', prompts - coalesce(sum(h.tokens), 0), coalesce(context, 0) - coalesce(sum(h.held), 0)
+FROM wholes w LEFT JOIN whole h ON h.session = w.session GROUP BY w.session
+UNION ALL
+SELECT session, CASE query WHEN '' THEN 'other' ELSE query END,
+       sum(usage_input_tokens + usage_cache_read_tokens + usage_cache_write_5m_tokens + usage_cache_write_1h_tokens), 0
+FROM ResponseReceived WHERE session IS NOT NULL AND turn = 0 AND usage_input_tokens IS NOT NULL GROUP BY session, 2;
+
+-- uses: what calls name of earlier results (by the call's id) and of files in the first message (``preload PATH``).
+CREATE TABLE uses AS
+SELECT session, seq, used.value AS name FROM ToolFinished, json_each(uses) AS used WHERE session IS NOT NULL;
+CREATE INDEX uses_by_name ON uses (session, name);
+
+-- results: results of tools in a context. `repeats`: the same call before it had the same result. `again`: the same
+-- part of a file with the same content was shown before in this context (chapter 5 of the Token Wiki, corrected for
+-- writes and ranges): a changed file is no duplicate.
+CREATE TABLE results AS
+SELECT f.session, f.seq, f.at, p.prompt_seq, p.since, p.epoch, f.call_id, f.name, f.call_sha256, f.shown_path AS path,
+       f.shown_first_line AS first_line, f.shown_last_line AS last_line, p.tokens,
+       row_number() OVER (PARTITION BY f.session ORDER BY f.seq) AS k,
+       coalesce(lag(f.result_sha256) OVER (PARTITION BY f.session, f.call_sha256 ORDER BY f.seq) = f.result_sha256, 0)
+       AS repeats,
+       f.shown_path IS NOT NULL AND row_number() OVER (
+           PARTITION BY f.session, p.epoch, f.shown_path, f.shown_first_line, f.shown_last_line, f.result_sha256
+           ORDER BY f.seq) > 1 AS again
+FROM ToolFinished f JOIN parts p ON p.seq = f.seq;
+CREATE INDEX results_by_call ON results (session, epoch, call_sha256, k);
+CREATE INDEX results_by_path ON results (session, epoch, path, k);
+CREATE INDEX results_by_id ON results (session, call_id);
+CREATE INDEX results_by_seq ON results (session, seq);
+
+-- calls: every call of a tool in a session, with what it was about and the tokens of its result.
+CREATE INDEX started_by_call ON ToolStarted (session, call_id, seq);
+CREATE TABLE calls AS
+SELECT f.session, f.seq, f.name, f.is_error, f.duration_s, coalesce(b.at, f.at - f.duration_s) AS began,
+       coalesce(b.summary, '') AS summary, coalesce((
+           SELECT turn FROM answers a WHERE a.session = f.session AND a.seq < f.seq ORDER BY a.seq DESC LIMIT 1
+       ), 0) AS turn, coalesce(r.tokens, 0) AS tokens, coalesce(r.repeats, 0) AS repeats
+FROM ToolFinished f
+LEFT JOIN ToolStarted b ON b.seq = (
+    SELECT max(seq) FROM ToolStarted o WHERE o.session = f.session AND o.call_id = f.call_id AND o.seq < f.seq)
+LEFT JOIN results r ON r.session = f.session AND r.seq = f.seq
+WHERE f.session IS NOT NULL;
+CREATE INDEX calls_of_session ON calls (session, seq);
+
+-- superseded: results that a later one replaces: that of the same call made again, whatever it answers, and one that
+-- shows the same part of a file; the second page of a file supersedes nothing of the first. `since`: the number of the
+-- first prompt that has the later one. At most the next 1,000 results are looked at.
+CREATE TABLE superseded AS
+WITH later AS (
+    SELECT r.seq, r.session, r.epoch, r.tokens, (
+        SELECT s.since FROM results s WHERE s.session = r.session AND s.epoch = r.epoch
+        AND s.call_sha256 = r.call_sha256 AND s.k > r.k ORDER BY s.k LIMIT 1
+    ) AS by_call, (
+        SELECT s.since FROM results s WHERE s.session = r.session AND s.epoch = r.epoch AND s.path = r.path
+        AND s.k > r.k AND s.k <= r.k + 1000 AND s.first_line <= r.first_line AND s.last_line >= r.last_line
+        ORDER BY s.k LIMIT 1
+    ) AS by_part
+    FROM results r
+)
+SELECT seq, session, epoch, tokens, min(coalesce(by_call, by_part), coalesce(by_part, by_call)) AS since
+FROM later WHERE by_call IS NOT NULL OR by_part IS NOT NULL;
+CREATE INDEX superseded_by_seq ON superseded (seq);
+
+-- changes: the first change of a file by name in a session. seen: the first session that was shown a file or changed it.
+CREATE TABLE changes AS
+SELECT session, changed.value AS path, min(seq) AS seq
+FROM ToolFinished, json_each(changed_paths) AS changed WHERE session IS NOT NULL GROUP BY 1, 2;
+CREATE TABLE seen AS
+SELECT path, min(session) AS session
+FROM (SELECT path, session FROM results WHERE path IS NOT NULL UNION ALL SELECT path, session FROM changes) GROUP BY path;
+CREATE UNIQUE INDEX seen_by_path ON seen (path);
+
+-- ghosts: files that a session changed by name, though it had been shown nothing of them, and an earlier session had:
+-- edited from memory that is gone (ghost context of ContextSpectre, without guessing from a summary).
+CREATE TABLE ghosts AS
+SELECT c.session, c.path, c.seq FROM changes c JOIN seen s ON s.path = c.path AND s.session < c.session
+WHERE NOT EXISTS (
+    SELECT 1 FROM results r WHERE r.session = c.session AND r.path = c.path AND r.prompt_seq < c.seq
+);
+
+-- plan_items: the items of each phase as they were shown last; `in_plan`: the phase is in the last whole plan.
+CREATE TABLE plan_items AS
+WITH shown AS (
+    SELECT seq, phase.value ->> 'id' AS phase_id, phase.value ->> 'title' AS title, phase.value -> 'items' AS items,
+           phase.key AS place
+    FROM PlanShown, json_each(phases) AS phase
+), whole AS (SELECT max(seq) AS seq FROM PlanShown WHERE NOT changed_only
+), latest AS (SELECT phase_id, max(seq) AS seq FROM shown GROUP BY phase_id)
+SELECT s.phase_id, s.title, item.value ->> 'id' AS item, item.value ->> 'text' AS text, item.value ->> 'state' AS state,
+       item.value -> 'paths' AS paths, s.seq,
+       s.phase_id IN (SELECT phase_id FROM shown WHERE seq = (SELECT seq FROM whole)) AS in_plan
+FROM shown s JOIN latest USING (phase_id, seq) LEFT JOIN json_each(s.items) AS item;
+
+-- faults: calls, results and changes of each session by the band of its fill when they happened.
+CREATE TABLE faults AS
+WITH marked AS (
+    SELECT session, seq, 'turns' AS what FROM answers
+    UNION ALL SELECT session, seq, 'calls' FROM ToolFinished WHERE session IS NOT NULL
+    UNION ALL SELECT session, seq, 'errors' FROM ToolFinished WHERE session IS NOT NULL AND is_error
+    UNION ALL SELECT session, seq, 'shown' FROM results WHERE path IS NOT NULL
+    UNION ALL SELECT session, seq, 'duplicates' FROM results WHERE again
+    UNION ALL SELECT session, seq, 'changed' FROM changes
+    UNION ALL SELECT session, seq, 'ghosts' FROM ghosts
+    UNION ALL SELECT session, seq, 'gates' FROM GateFinished WHERE session IS NOT NULL AND NOT baseline
+    UNION ALL SELECT session, seq, 'red_gates' FROM GateFinished
+    WHERE session IS NOT NULL AND NOT baseline AND NOT passed AND expected = ''
+), placed AS (
+    SELECT session, what, (
+        SELECT band FROM answers a WHERE a.session = m.session AND a.seq <= m.seq AND band IS NOT NULL
+        ORDER BY a.seq DESC LIMIT 1
+    ) AS band
+    FROM marked m
+)
+SELECT session, band, sum(what = 'turns') AS turns, sum(what = 'calls') AS calls, sum(what = 'errors') AS errors,
+       sum(what = 'shown') AS shown, sum(what = 'duplicates') AS duplicates, sum(what = 'changed') AS changed,
+       sum(what = 'ghosts') AS ghosts, sum(what = 'gates') AS gates, sum(what = 'red_gates') AS red_gates
+FROM placed WHERE band IS NOT NULL GROUP BY session, band;
+
+-- billed: what all answers of a session, or of a run outside of sessions (NULL), used and cost; lost ones included.
+CREATE TABLE billed AS
+SELECT run, session, count(*) AS turns, sum(usage_input_tokens IS NULL) AS unknown_turns,
+       coalesce(sum(usage_input_tokens), 0) AS input_tokens,
+       coalesce(sum(usage_cache_read_tokens), 0) AS cache_read_tokens,
+       coalesce(sum(usage_cache_write_5m_tokens), 0) AS cache_write_5m_tokens,
+       coalesce(sum(usage_cache_write_1h_tokens), 0) AS cache_write_1h_tokens,
+       coalesce(sum(usage_output_tokens), 0) AS output_tokens, coalesce(sum(usage_thinking_tokens), 0) AS thinking_tokens,
+       CASE WHEN count(*) = count(cost_usd) THEN sum(cost_usd) END AS cost_usd, max(estimated) AS estimated,
+       sum(duration_s) AS answer_s
+FROM ResponseReceived GROUP BY run, session;
+CREATE INDEX billed_by_session ON billed (session);
+
+-- sessions: one row each; money and tokens are in `billed` and `sources`.
+-- `tax`: the re-read tax of *Session tokendynamics*: superseded tokens in each later prompt, counted and not forecast.
+-- `unused`: in the last context, results of more than 2,000 tokens (relay/session/recall.py) of which no later call
+-- names a path or a line, and that are not superseded. `cut`: output that the cap kept out; NULL if a call did not say.
+-- `decisions` of other tables are ticks, records, amendments and commits: no words are searched for.
+CREATE TABLE sessions AS
+WITH turn_sums AS (
+    SELECT session, sum(carried) AS carried_tokens, max(n) AS last, max(epoch) AS epoch, max(seq) AS last_seq,
+           CASE WHEN count(*) = count(carried_usd) THEN sum(carried_usd) END AS carried_usd,
+           max(CASE WHEN measured THEN prompt + output END) AS peak_tokens,
+           min(CASE WHEN measured THEN seq END) AS first_seq, max(CASE WHEN measured THEN seq END) AS measured_seq,
+           sum(measured) AS measured
+    FROM turns GROUP BY session
+), tools AS (
+    SELECT session, count(*) AS calls, sum(is_error) AS errors, sum(duration_s) AS tools_s,
+           sum(name = 'record' AND NOT is_error) AS records, sum(name = 'amend' AND NOT is_error) AS amendments,
+           sum(name = 'explore' AND NOT is_error) AS explored,
+           CASE WHEN count(*) = count(cut_bytes) THEN (sum(cut_bytes) + 3) / 4 END AS cut_tokens
+    FROM ToolFinished WHERE session IS NOT NULL GROUP BY session
+), explorers AS (
+    SELECT session, CASE WHEN count(*) = count(cost_usd) THEN sum(cost_usd) END AS explored_usd,
+           sum(usage_input_tokens + usage_cache_read_tokens + usage_cache_write_5m_tokens + usage_cache_write_1h_tokens
+               + usage_output_tokens) AS explored_tokens
+    FROM ResponseReceived WHERE session IS NOT NULL AND query <> '' AND turn = 0 GROUP BY session
+), retried AS (
+    SELECT session, sum(attempt > 0) AS retries, sum(wait_s) AS retries_s
+    FROM RetryScheduled WHERE session IS NOT NULL GROUP BY session
+), crossed AS (SELECT session, sum(line = 'soft') AS crossings FROM GaugeCrossed WHERE session IS NOT NULL GROUP BY session
+), broken AS (SELECT session, count(*) AS cache_breaks FROM CacheBroken WHERE session IS NOT NULL GROUP BY session
+), landed AS (
+    SELECT session, sum(json_array_length(items)) AS ticks, sum(phase_id <> '') AS commits
+    FROM Committed WHERE session IS NOT NULL GROUP BY session
+), doubled AS (
+    SELECT session, sum(again) AS duplicate_reads, sum(again * tokens) AS duplicate_tokens FROM results GROUP BY session
+), noise AS (
+    SELECT session, sum(tokens * (last - since + 1)) AS tax_tokens, sum(tokens * usd) AS tax_usd,
+           sum(tokens * (epoch = last_epoch)) AS superseded_tokens
+    FROM (
+        SELECT s.session, s.tokens, s.since, s.epoch, t.epoch AS last_epoch,
+            (SELECT max(n) FROM turns e WHERE e.session = s.session AND e.epoch = s.epoch) AS last,
+            (SELECT CASE WHEN count(*) = count(token_usd) THEN sum(token_usd) END FROM turns e
+             WHERE e.session = s.session AND e.epoch = s.epoch AND e.n >= s.since) AS usd
+        FROM superseded s JOIN turn_sums t ON t.session = s.session
+    ) GROUP BY session
+), large AS (
+    SELECT r.session, sum(r.tokens) AS unused_tokens
+    FROM results r JOIN turn_sums t ON t.session = r.session AND t.epoch = r.epoch
+    WHERE r.tokens > 2000 AND r.seq NOT IN (SELECT seq FROM superseded)
+      AND r.since < t.last + EXISTS (SELECT 1 FROM SessionEnded e WHERE e.session = r.session)
+      AND NOT EXISTS (SELECT 1 FROM uses u WHERE u.session = r.session AND u.name = r.call_id AND u.seq > r.seq)
+    GROUP BY r.session
+), oriented AS (
+    SELECT r.session, sum(r.tokens) AS orientation_tokens
+    FROM results r JOIN seen s ON s.path = r.path AND s.session < r.session
+    WHERE r.seq = (SELECT min(seq) FROM results f WHERE f.session = r.session AND f.path = r.path) GROUP BY r.session
+), ghostly AS (SELECT session, count(*) AS ghost_edits FROM ghosts GROUP BY session
+), touched AS (
+    SELECT session, count(*) AS seen_paths
+    FROM (SELECT session, path FROM results WHERE path IS NOT NULL UNION SELECT session, path FROM changes)
+    GROUP BY session
+), lasts AS (
+    SELECT session, model, soft_tokens, hard_tokens, window_tokens, max(seq) AS seq FROM answers GROUP BY session
+)
+SELECT s.session, s.run, s.session_id, s.phase_id, s.title, s.number, s.tries, s.reason, s.runner, s.trial, s.rungs,
+       s.handoff_note, s.prompt, s.preloads, s.at AS began, e.at AS ended, e."end" AS ending, e.result, e.detail,
+       l.model, l.soft_tokens, l.hard_tokens, l.window_tokens, l.seq AS last_seq,
+       f.prompt AS first_tokens, m.prompt + m.output AS last_tokens, peak_tokens, coalesce(t.measured, 0) AS measured,
+       carried_tokens, CASE WHEN t.session IS NULL THEN 0.0 ELSE t.carried_usd END AS carried_usd, tax_tokens,
+       CASE WHEN t.session IS NULL THEN 0.0 WHEN t.carried_usd IS NOT NULL THEN coalesce(tax_usd, 0.0) END AS tax_usd,
+       calls, errors, tools_s, records, amendments, explored, cut_tokens,
+       CASE WHEN explored_tokens IS NULL THEN 0.0 ELSE explored_usd END AS explored_usd, explored_tokens,
+       retries, retries_s, crossings, cache_breaks, ticks, commits, duplicate_reads, duplicate_tokens,
+       superseded_tokens, unused_tokens, orientation_tokens, ghost_edits, seen_paths
+FROM SessionStarted s
+LEFT JOIN SessionEnded e ON e.session = s.session
+LEFT JOIN lasts l ON l.session = s.session
+LEFT JOIN turn_sums t ON t.session = s.session
+LEFT JOIN turns f ON f.session = s.session AND f.seq = t.first_seq
+LEFT JOIN turns m ON m.session = s.session AND m.seq = t.measured_seq
+LEFT JOIN tools USING (session) LEFT JOIN explorers USING (session) LEFT JOIN retried USING (session)
+LEFT JOIN crossed USING (session) LEFT JOIN broken USING (session) LEFT JOIN landed USING (session)
+LEFT JOIN doubled USING (session) LEFT JOIN noise USING (session) LEFT JOIN large USING (session)
+LEFT JOIN oriented USING (session) LEFT JOIN ghostly USING (session) LEFT JOIN touched USING (session)
+ORDER BY s.session;
+
+-- gates: of each phase, without baselines. `repaired`: the gate was red, and its session then sent another request.
+CREATE INDEX requests_of_session ON RequestStarted (session, seq);
+CREATE TABLE gates AS
+WITH linked AS (
+    SELECT seq, phase_id, session, checks, evidence, NOT passed AND expected = '' AS red,
+           lead(seq) OVER (PARTITION BY phase_id ORDER BY seq) AS next_seq
+    FROM GateFinished WHERE NOT baseline
+)
+SELECT *, red AND EXISTS (
+    SELECT 1 FROM RequestStarted q WHERE q.session = g.session AND q.seq > g.seq AND q.seq < coalesce(next_seq, 1e18)
+) AS repaired FROM linked g;
+
+-- retrieved: what sessions were shown, and used: files that they read, and files in the first message.
+-- A file is used if a later call names it or a line of it, or changes it.
+CREATE TABLE retrieved AS
+WITH files AS (SELECT session, path, sum(tokens) AS tokens FROM results WHERE path IS NOT NULL GROUP BY session, path
+), named AS (
+    SELECT u.session, r.path FROM uses u JOIN results r ON r.session = u.session AND r.call_id = u.name
+    UNION SELECT session, name FROM uses UNION SELECT session, path FROM changes
+)
+SELECT session, 'file' AS kind, count(*) AS shown,
+       sum(EXISTS (SELECT 1 FROM named n WHERE n.session = f.session AND n.path = f.path)) AS used, sum(tokens) AS tokens
+FROM files f GROUP BY session
+UNION ALL
+SELECT s.session, 'preload', count(*), sum(EXISTS (
+           SELECT 1 FROM uses u WHERE u.session = s.session AND u.name = 'preload ' || p.value)),
+       (SELECT coalesce(sum(part.value ->> 'tokens'), 0) FROM json_each(s.prompt) part
+        WHERE part.value ->> 'source' = 'preload')
+FROM SessionStarted s, json_each(s.preloads) p GROUP BY s.session;
+
+-- claims: what a session was shown of the ledger: `named` in its words, `read` or `changed` a file that it cites.
+CREATE TABLE claims AS
+WITH shown AS (
+    SELECT session, claim.key AS place, claim.value ->> 'id' AS id, claim.value ->> 'tokens' AS tokens,
+           claim.value -> 'paths' AS paths
+    FROM SessionStarted, json_each(claims) AS claim
+), words AS (
+    SELECT session, text FROM TextShown WHERE session IN (SELECT session FROM shown)
+    UNION ALL SELECT session, summary FROM ToolStarted WHERE session IN (SELECT session FROM shown)
+)
+SELECT session, place, id, tokens,
+       EXISTS (SELECT 1 FROM words w WHERE w.session = c.session AND names(w.text, c.id)) AS named,
+       EXISTS (SELECT 1 FROM json_each(c.paths) p JOIN ToolFinished f ON f.session = c.session
+               WHERE f.shown_path = p.value) AS read,
+       EXISTS (SELECT 1 FROM json_each(c.paths) p JOIN changes h ON h.session = c.session AND h.path = p.value) AS changed
+FROM shown c ORDER BY session, place;
+
+-- touched: files that a phase's tools changed by name, and those of its commits.
+CREATE TABLE touched AS
+SELECT f.phase_id, changed.value AS file FROM ToolFinished f, json_each(f.changed_paths) AS changed
+UNION SELECT c.phase_id, changed.value ->> 'path' FROM Committed c, json_each(c.files) AS changed WHERE c.phase_id <> '';
