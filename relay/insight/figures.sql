@@ -15,6 +15,7 @@ CREATE UNIQUE INDEX answers_of_session ON answers (session, seq);
 -- `before`: the context behind the last measured answer. `carried`: tokens that an earlier prompt had already.
 -- `fell`: the prompt is smaller than the context before it by a quarter and by 10,000 tokens, so it was compacted or
 -- cleared; an absolute fall of 50,000 (ContextSpectre) never shows in a window below 100,000. `epoch` counts the falls.
+-- `turns_on`, `token_usd_on`: the prompts from this one to the next fall, and what they pay for one token in the cache.
 CREATE TABLE turns AS
 WITH counted AS (
     SELECT *, NOT estimated AND stop_reason NOT IN ('cut', 'lost') AS measured FROM answers WHERE prompt IS NOT NULL
@@ -26,16 +27,20 @@ WITH counted AS (
     SELECT a.*, coalesce(b.prompt + b.output, 0) AS before
     FROM linked a LEFT JOIN answers b ON b.session = a.session AND b.seq = a.before_seq
 ), judged AS (
-    SELECT *, measured AND before - prompt > 10000 AND before - prompt > before * 0.25 AS fell FROM compared
+    SELECT *, measured AND before - prompt > 10000 AND before - prompt > before * 0.25 AS fell,
+           read_usd(model, at) AS token_usd
+    FROM compared
+), parted AS (
+    SELECT *, sum(fell) OVER of_session AS epoch, row_number() OVER of_session AS n
+    FROM judged WINDOW of_session AS (PARTITION BY session ORDER BY seq)
 )
 SELECT seq, at, session, turn, model, cost_usd, fill_tokens, soft_tokens, hard_tokens, window_tokens, band, prompt,
-       cache_read, output, measured, before, fell,
-       min(prompt, before) AS carried, min(prompt, before) * read_usd(model, at) AS carried_usd,
-       read_usd(model, at) AS token_usd,
-       sum(fell) OVER (PARTITION BY session ORDER BY seq) AS epoch,
-       row_number() OVER (PARTITION BY session ORDER BY seq) AS n
-FROM judged;
+       cache_read, output, measured, before, fell, epoch, n, min(prompt, before) AS carried,
+       min(prompt, before) * token_usd AS carried_usd,
+       count(*) OVER on_from AS turns_on, sum(token_usd) OVER on_from AS token_usd_on
+FROM parted WINDOW on_from AS (PARTITION BY session, epoch ORDER BY seq DESC);
 CREATE UNIQUE INDEX turns_of_session ON turns (session, seq);
+CREATE UNIQUE INDEX turns_by_number ON turns (session, n);
 
 -- parts: what came into a context: the parts of the first prompt (`fixed`: they stay), relay's words, results of tools.
 -- `tokens`: the estimate by size, scaled to what the endpoint counted for all parts that are new in a prompt, at most
@@ -258,26 +263,21 @@ WITH turn_sums AS (
 ), doubled AS (
     SELECT session, sum(again) AS duplicate_reads, sum(again * tokens) AS duplicate_tokens FROM results GROUP BY session
 ), noise AS (
-    SELECT session, sum(tokens * (last - since + 1)) AS tax_tokens, sum(tokens * usd) AS tax_usd,
-           sum(tokens * (epoch = last_epoch)) AS superseded_tokens
-    FROM (
-        SELECT s.session, s.tokens, s.since, s.epoch, t.epoch AS last_epoch,
-            (SELECT max(n) FROM turns e WHERE e.session = s.session AND e.epoch = s.epoch) AS last,
-            (SELECT CASE WHEN count(*) = count(token_usd) THEN sum(token_usd) END FROM turns e
-             WHERE e.session = s.session AND e.epoch = s.epoch AND e.n >= s.since) AS usd
-        FROM superseded s JOIN turn_sums t ON t.session = s.session
-    ) GROUP BY session
+    SELECT s.session, sum(tokens * turns_on) AS tax_tokens, sum(tokens * token_usd_on) AS tax_usd,
+           sum(tokens * (s.epoch = t.epoch)) AS superseded_tokens
+    FROM superseded s JOIN turn_sums t ON t.session = s.session
+    JOIN turns n ON n.session = s.session AND n.n = s.since GROUP BY s.session
 ), large AS (
     SELECT r.session, sum(r.tokens) AS unused_tokens
     FROM results r JOIN turn_sums t ON t.session = r.session AND t.epoch = r.epoch
     WHERE r.tokens > 2000 AND r.seq NOT IN (SELECT seq FROM superseded)
-      AND r.since < t.last + EXISTS (SELECT 1 FROM SessionEnded e WHERE e.session = r.session)
+      AND r.since < t.last + (r.session IN (SELECT session FROM SessionEnded))
       AND NOT EXISTS (SELECT 1 FROM uses u WHERE u.session = r.session AND u.name = r.call_id AND u.seq > r.seq)
     GROUP BY r.session
 ), oriented AS (
     SELECT r.session, sum(r.tokens) AS orientation_tokens
-    FROM results r JOIN seen s ON s.path = r.path AND s.session < r.session
-    WHERE r.seq = (SELECT min(seq) FROM results f WHERE f.session = r.session AND f.path = r.path) GROUP BY r.session
+    FROM (SELECT session, path, tokens, min(seq) FROM results WHERE path IS NOT NULL GROUP BY session, path) r
+    JOIN seen s ON s.path = r.path AND s.session < r.session GROUP BY r.session
 ), ghostly AS (SELECT session, count(*) AS ghost_edits FROM ghosts GROUP BY session
 ), touched AS (
     SELECT session, count(*) AS seen_paths
@@ -329,7 +329,7 @@ WITH files AS (SELECT session, path, sum(tokens) AS tokens FROM results WHERE pa
     UNION SELECT session, name FROM uses UNION SELECT session, path FROM changes
 )
 SELECT session, 'file' AS kind, count(*) AS shown,
-       sum(EXISTS (SELECT 1 FROM named n WHERE n.session = f.session AND n.path = f.path)) AS used, sum(tokens) AS tokens
+       sum((session, path) IN (SELECT session, path FROM named)) AS used, sum(tokens) AS tokens
 FROM files f GROUP BY session
 UNION ALL
 SELECT s.session, 'preload', count(*), sum(EXISTS (
