@@ -27,7 +27,6 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
     },
     "Understand": {
         "report": ("report", "Show where a run's tokens and money went."),
-        "stats": ("stats", "Show how phases went, by month, model and runner."),
         "ledger": ("ledger", "Show what sessions recorded, and whether it still holds."),
         "inspect": ("inspect", "Analyse a transcript of Claude Code, Codex or OpenCode."),
         "tune": ("report:tune_command", "Compare reset lines by this repository's logs."),
@@ -58,6 +57,7 @@ GONE = {
     "pause": "relay stop, which loses nothing; relay run goes on",
     "replay": "the requests and answers of each session are in .relay/history/",
     "resume": "relay run",
+    "stats": "relay report --all",
     "sandbox": "relay shell; relay doctor --sandbox lists what it sees",
 }
 """What to type in place of a command that went."""

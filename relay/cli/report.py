@@ -102,6 +102,10 @@ MOST_SIDES = 2
 
 @click.command("report")
 @click.argument("runs", nargs=-1, metavar="[RUN|PLAN]...", help="Run id, or path of a plan; two are compared.")
+@click.option("--all", "every", is_flag=True, help="Show how the phases of all plans went, from commits alone.")
+@click.option(
+    "--days", type=click.IntRange(min=1, max=36_500), metavar="N", help="With --all: only phases of the last N days."
+)
 @click.option("--run", "newest_run", is_flag=True, help="Show the newest run alone, not all runs of its plan.")
 @click.option("-o", "--output", metavar="FILE", help="Write the page to FILE, not below .relay/reports/.")
 @click.option("--text", "as_text", is_flag=True, help="Print the report in the terminal.")
@@ -118,6 +122,8 @@ MOST_SIDES = 2
 def command(  # noqa: PLR0913  # its options
     *,
     runs: tuple[str, ...],
+    every: bool,
+    days: int | None,
     newest_run: bool,
     output: str | None,
     as_text: bool,
@@ -135,6 +141,10 @@ def command(  # noqa: PLR0913  # its options
     its path. Figures come from the event logs below .relay/sessions/, claims from the plan's ledger. --json adds up all
     given runs; --db writes the events and the figures as tables that any SQL tool reads.
 
+    --all is about every plan: phases by month, model and runner, how many passed first, cost, regressions. relay reads
+    them from the trailers of the commits below HEAD, or below the commit that you name, so any full clone shows the
+    same. A phase passes first if no red gate went back to its session. Sessions and cost are medians.
+
     --otel sends one run as spans and metrics (OTLP over HTTP): names, times, tokens and costs of the run, its sessions,
     answers, tool calls and gates, never their content. relay sends nothing unless you type --otel or set otel_endpoint,
     which makes runs send while they work. Sending a log twice gives the same spans.
@@ -143,6 +153,15 @@ def command(  # noqa: PLR0913  # its options
         raise click.UsageError("--run takes the newest run; name another run by its id, without --run")
     others = bool(output or as_text or as_json or as_list or schema or database)
     _require_fitting(runs, endpoint, otel=otel, others=others)
+    if days is not None and not every:
+        raise click.UsageError("--days is for --all")
+    if every:
+        from relay.cli.outcomes import show_outcomes
+
+        if runs[1:] or newest_run or as_list or schema or database or otel:
+            raise click.UsageError("--all takes one commit, --days, --output, --text or --json")
+        show_outcomes(runs[0] if runs else "HEAD", days=days, output=output, as_text=as_text, as_json=as_json)
+        return
     if otel:
         _send(runs[0] if runs else "", endpoint)
         return
@@ -256,16 +275,26 @@ def _say_page(entries: "Sequence[LogEntry]", wanted: Sequence[str], output: str 
     one, *others = sides = [_charge(figures, [word]) for (figures, _), word in zip(found, wanted, strict=True)]
     read = partial(_read_left, repo.root)
     page = make_comparison(one, others[0]) if others else make_page(one, _read_beliefs(repo, one), read)
+    show_page(page, repo.root, "-".join(map(_name, sides)), output, as_text=as_text)
+    if skipped := sum(number for _, number in found):
+        complain(f"the report leaves out {count(skipped, 'unreadable line')} of the log")
+
+
+def show_page(page: Page, root: Path, name: str, output: str | None, *, as_text: bool) -> None:
+    """Print a page as text, or write it below ``.relay/reports/`` or to `output`, and print its path.
+
+    Raises:
+        RelayError: A library is missing, or the page cannot be written.
+    """
     if as_text:
         for line, style in render_text(page):
             say(line, style=style)
-    else:
-        from relay.insight.report.page import render_page, save_page, save_page_as
+        return
+    require_libraries()
+    from relay.insight.report.page import render_page, save_page, save_page_as
 
-        html, name = render_page(page, clean=clean_line), "-".join(map(_name, sides))
-        say(str(save_page(repo.root, name, html) if output is None else save_page_as(Path(output), html)))
-    if skipped := sum(number for _, number in found):
-        complain(f"the report leaves out {count(skipped, 'unreadable line')} of the log")
+    html = render_page(page, clean=clean_line)
+    say(str(save_page(root, name, html) if output is None else save_page_as(Path(output), html)))
 
 
 def _read_left(root: Path, name: str, sha256: str) -> bytes | str | None:

@@ -1,4 +1,4 @@
-"""How phases went, from the trailers of their commits alone: what `relay stats` adds up on any clone.
+"""How phases went, from the trailers of their commits alone: what `relay report --all` adds up on any clone.
 
 The first part is pure; `read_outcomes` asks git for the commits.
 """

@@ -518,7 +518,7 @@ DOCUMENTS: dict[str, Any] = {
     "relay ledger add, retract": LedgerWrittenDocument,
     "relay tune": TuneDocument,
     "relay compare": CompareDocument,
-    "relay stats": StatsDocument,
+    "relay report --all": StatsDocument,
     "relay doctor --sandbox": Inventory,
     "any command that ends with 1": ErrorDocument,
 }

@@ -1,4 +1,4 @@
-"""`relay stats`: how phases went, from the trailers of commits alone."""
+"""`relay report --all`: how phases went, from the trailers of commits alone."""
 
 import json
 import subprocess
@@ -46,9 +46,9 @@ def run_plan(stage):
 
 
 def read(stage, *words):
-    ran = stage.relay("stats", *words, "--json")
+    ran = stage.relay("report", "--all", *words, "--json")
     assert ran.returncode == 0, ran.stderr
-    return read_document("relay stats", ran.stdout)
+    return read_document("relay report --all", ran.stdout)
 
 
 def test_a_repair_a_revert_and_the_cost_are_counted(stage):
@@ -67,7 +67,7 @@ def test_a_repair_a_revert_and_the_cost_are_counted(stage):
     assert (total["name"], total["phases"], total["first_pass"]) == ("api", 2, {"part": 1, "of": 2})
     assert (total["repairs"], total["regressions"]) == (1, 1)
     assert total["spent"]["cost_usd"] == pytest.approx(sum(event.cost_usd for event in answers), abs=1e-6)
-    assert "1 of 2 without a repair; 1 taken back" in stage.relay("stats").stdout
+    assert "1 of 2 without a repair; 1 taken back" in stage.relay("report", "--all", "--text").stdout
     assert read(stage, "--days", "1") == found
 
 
@@ -85,10 +85,10 @@ def test_a_clone_shows_the_same_and_its_page_has_the_plots(stage, tmp_path):
     there = replace(stage, root=clone)
     assert read(there) == read(stage)
     page = tmp_path / "stats.html"
-    assert there.relay("stats", "--output", str(page)).returncode == 0
+    assert there.relay("report", "--all", "--output", str(page)).returncode == 0
     assert page.read_text().count("<svg") == 2
     page.write_text("mine")
-    refused = there.relay("stats", "--output", str(page))
+    refused = there.relay("report", "--all", "--output", str(page))
     assert (refused.returncode, page.read_text()) == (ExitCode.USER, "mine")
 
 
@@ -96,17 +96,17 @@ def test_a_shallow_clone_says_what_it_lacks(stage, tmp_path):
     run_plan(stage)
     place = tmp_path / "shallow"
     subprocess.run(["git", "clone", "-q", "--depth", "1", f"file://{stage.root}", place], check=True)
-    assert "shallow" not in stage.relay("stats").stderr
+    assert "shallow" not in stage.relay("report", "--all", "--text").stderr
     there = replace(stage, root=place)
-    shown = there.relay("stats")
+    shown = there.relay("report", "--all", "--text")
     assert "phases  1 of 1 plan file" in shown.stdout
     assert "this clone is shallow: phases before its oldest commit are missing" in shown.stderr
-    assert "this clone is shallow" in there.relay("stats", "--json").stderr
+    assert "this clone is shallow" in there.relay("report", "--all", "--json").stderr
 
 
 def test_a_history_without_a_phase_and_an_unknown_commit_are_said(stage):
     for words, said in (((), "no commit below HEAD ends a phase"), (("no-such",), "there is no commit 'no-such'")):
-        ran = stage.relay("stats", *words)
+        ran = stage.relay("report", "--all", "--text", *words)
         assert ran.returncode == ExitCode.USER
         assert said in ran.stderr
 

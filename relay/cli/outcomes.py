@@ -1,18 +1,14 @@
-"""`relay stats`: how phases went, by month, model and runner, from commits alone."""
+"""`relay report --all`: how the phases of all plans went, by month, model and runner, from commits alone."""
 
 from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
-
-import click
 
 from relay.base.errors import ConfigError
 from relay.base.words import UNKNOWN, count, render_usd
 from relay.cli.boundary import note_place
-from relay.cli.options import json_option
-from relay.cli.report import render_text, require_libraries
-from relay.cli.screen import clean_line, complain, say, say_document
+from relay.cli.report import show_page
+from relay.cli.screen import complain, say_document
 from relay.insight.report.blocks import (
     SERIES,
     Bar,
@@ -40,21 +36,13 @@ _COLUMNS = "{}, #Phases, #First pass, #Sessions, #Red gates, #Taken back, #Cost 
 _KINDS = ((Ink.GOOD, "first pass"), (Ink.SOFT, "repaired"), (Ink.BAD, "taken back"), (Ink.GRID, "unknown"))
 
 
-@click.command("stats")
-@click.argument("rev", default="HEAD", help="Commit, branch or tag; default: HEAD.")
-@click.option("--days", type=click.IntRange(min=1, max=36_500), metavar="N", help="Only phases of the last N days.")
-@click.option("--output", metavar="FILE", help="Write an HTML page with plots to FILE.")
-@json_option
-def command(rev: str, *, days: int | None, output: str | None, as_json: bool) -> None:
-    """Show how the phases of all plans went: first pass, sessions and cost to done, red gates, regressions.
+def show_outcomes(rev: str, *, days: int | None, output: str | None, as_text: bool, as_json: bool) -> None:
+    """Show how the phases of all plans below a commit went: as page, text or JSON.
 
-    relay reads them from the trailers of the commits below REV (default: HEAD), so any full clone shows the same.
-
-    A phase passes first if no red gate went back to its session. It is taken back if git revert undid
-    it by a later commit. Sessions and cost to done are medians.
+    Raises:
+        ConfigError: No commit ends a phase.
+        RelayError: There is no such commit, or the page cannot be drawn.
     """
-    if as_json and output is not None:
-        raise click.UsageError("--json and --output exclude each other")
     repo = note_place().repo
     outcomes = read_outcomes(repo, rev)
     if (repo.common_dir / "shallow").exists():
@@ -70,15 +58,7 @@ def command(rev: str, *, days: int | None, output: str | None, as_json: bool) ->
         return
     if not outcomes:
         raise ConfigError(f"no commit below {rev} ends a phase" + (f" of the last {days} days" if days else ""))
-    page = make_page(outcomes)
-    if output is None:
-        for line, style in render_text(page):
-            say(line, style=style)
-        return
-    require_libraries()
-    from relay.insight.report.page import render_page, save_page_as
-
-    say(str(save_page_as(Path(output), render_page(page, clean=clean_line))))
+    show_page(make_page(outcomes), repo.root, "all", output, as_text=as_text)
 
 
 def make_page(outcomes: Sequence[PhaseOutcome]) -> Page:
