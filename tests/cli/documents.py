@@ -428,8 +428,6 @@ class ExplorerSums(TypedDict):
     explored_tokens: int
     explored_usd: float | None
     """None: unknown."""
-    spared_usd: float | None
-    """None: unknown."""
 
 
 class TuneDocument(TypedDict):

@@ -67,7 +67,7 @@ def test_the_decay_of_a_session_on_the_screen(relay, marathon):
         "contexts, to 110k; a relay's line is at 90k",
         "▂▃▅▇█  5 turns, 20k → 110k tokens",
         "    compacted (auto) from 110,010 tokens to 6,000 tokens; the next context began with 24k",
-        "    its content then: tool Read 60k, other 32k, tool Bash 18k, assistant 50",
+        "    its content then: tool Read 60k, history 32k, tool Bash 18k",
         "  turns by band: Orient 0% · Explore 62% · Execute 0% · Consolidate 12% · Hand-off 25%",
         "  1 read of unchanged content already in context: ",
         "  read again after compactions: 15k tokens",

@@ -87,7 +87,7 @@ def test_a_report_is_the_server_s_own_log_to_the_token(built):
         assert sum(part["totals"]["spent"]["usage"]["output_tokens"] for part in parts) == truth.output_tokens
     # What relay knows of a prompt explains nearly all of it.
     assert totals["sources"].get("other", 0) < 0.02 * truth.prompt_tokens
-    assert {"system", "tools", "rules", "plan", "environment", "assistant", "tool read"} <= set(totals["sources"])
+    assert {"system", "tools", "rules", "plan", "environment", "history", "tool read"} <= set(totals["sources"])
     assert (totals["ticks"], totals["records"], totals["commits"]) == (PHASES, PHASES, PHASES)
     assert totals["duplicate_reads"] == PHASES
     assert [phase["work"]["drift"] for phase in found["phases"]] == [0.5] * PHASES
