@@ -113,7 +113,7 @@ MOST_SIDES = 2
 @click.option("--list", "as_list", is_flag=True, help="List the logs of runs, newest first.")
 @click.option("--schema", is_flag=True, help="Print the JSON Schema of a log line.")
 @click.option("--db", "database", metavar="FILE", help="Write the log as tables of SQLite, for any SQL tool.")
-@click.option("--otel", is_flag=True, help="Send the run's log to an OpenTelemetry collector, as spans and metrics.")
+@click.option("--otel", is_flag=True, help="Send the run's log to an OpenTelemetry collector, as spans.")
 @click.option(
     "--endpoint",
     metavar="URL",
@@ -145,9 +145,9 @@ def command(  # noqa: PLR0913  # its options
     them from the trailers of the commits below HEAD, or below the commit that you name, so any full clone shows the
     same. A phase passes first if no red gate went back to its session. Sessions and cost are medians.
 
-    --otel sends one run as spans and metrics (OTLP over HTTP): names, times, tokens and costs of the run, its sessions,
+    --otel sends one run as spans (OTLP over HTTP): names, times, tokens and costs of the run, its sessions,
     answers, tool calls and gates, never their content. relay sends nothing unless you type --otel or set otel_endpoint,
-    which makes runs send while they work. Sending a log twice gives the same spans.
+    which makes each run send at its end. Sending a log twice gives the same spans.
     """
     if newest_run and runs:
         raise click.UsageError("--run takes the newest run; name another run by its id, without --run")
@@ -232,7 +232,7 @@ def _send(start: str, endpoint: str | None) -> None:
 
     place = note_place()
     try:
-        from relay.insight.telemetry.otel import DEFAULT, Collector, CollectorError, Export
+        from relay.insight.telemetry.otel import DEFAULT, Collector, CollectorError, send_log
     except ImportError:
         raise ConfigError("OpenTelemetry's SDK is not installed", hint=advise_extra("otel")) from None
 
@@ -241,13 +241,11 @@ def _send(start: str, endpoint: str | None) -> None:
         raise ConfigError(f"{url} is not an http:// or https:// address", hint=f"--endpoint {DEFAULT}")
     run_id = get_run(place.repo, start)
     with open_tail(place.repo, run_id) as log:
-        export = Export(log, Collector(url, os.environ), run_id)
         try:
-            export.push(last=True)
+            sent = send_log(log.read(), Collector(url, os.environ), run_id)
         except CollectorError as error:
             raise ConfigError(str(error), hint=error.hint) from None
-    metrics = "metrics" if export.takes_metrics else "no metrics, which that address does not take"
-    say(f"sent to {url}: {count(export.sent, 'span')} and {metrics}")
+    say(f"sent to {url}: {count(sent, 'span')}")
 
 
 def _say_document(figures: "Figures", skipped: int) -> None:

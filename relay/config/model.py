@@ -279,8 +279,8 @@ class Settings:
     the desktop, or a program. Yours alone. Messages say nothing about the repository unless ``details`` is true.
     `docs/news.md` has examples."""
     otel_endpoint: Annotated[str, matching("an http(s):// address", r"https?://[^\s@]+")] | None = None
-    """Address of an OpenTelemetry collector (OTLP over HTTP, such as ``http://localhost:4318``). A run sends it spans
-    and metrics while it works, as `relay report --otel` does, without any content. Yours alone."""
+    """Address of an OpenTelemetry collector (OTLP over HTTP, such as ``http://localhost:4318``). A run sends it
+    spans at its end, as `relay report --otel` does, without any content. Yours alone."""
     rules_fallback_names: _FileNames = ("CLAUDE.md", "GEMINI.md")
     """Rules files to read in a folder without AGENTS.md; the first existing one counts. With an empty list relay reads
     AGENTS.md only. A repository may name text files (``.md``, ``.mdc``, ``.txt``, ``.rst``) and ``.cursorrules``."""

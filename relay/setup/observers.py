@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from relay.base.errors import ErrorKind, ExitCode, RelayError
+from relay.base.hints import advise_extra
 from relay.base.redaction import redact
 from relay.base.values import dataclass
 from relay.config import Settings
@@ -249,12 +250,15 @@ class Observers:
             self.log = log
             self.counters.append(RunNotes(request.repo, values).observe)
             try:
-                with self._exporting(request, run_id), self._calling(request, values):
+                with self._calling(request, values):
                     yield
             except RelayError as error:  # the caller shows and notes it
                 log.append(self._end(str(error)))
                 raise
             finally:
+                if failure := _send(request, run_id):
+                    again = f"`relay report --otel {run_id} --endpoint {request.settings.otel_endpoint}` sends it"
+                    self._tell(Noticed(text=f"telemetry: {failure}; {again}", warning=True))
                 self.log = None
 
     def _end(self, reason: str) -> RunEnded:
@@ -266,24 +270,6 @@ class Observers:
             spent_usd=spent.cost_usd if spent else None,
             estimated=spent is not None and spent.estimated,
         )
-
-    @contextmanager
-    def _exporting(self, request: RunRequest, run_id: str) -> Iterator[None]:
-        """Send the growing log to an OpenTelemetry collector, if the settings name one."""
-        endpoint = request.settings.otel_endpoint
-        if endpoint is None:
-            yield
-            return
-        from relay.insight.telemetry.export import exporting  # as below
-        from relay.insight.telemetry.log import LogTail
-
-        try:
-            log = LogTail(request.repo.root, run_id)
-        except OSError:  # there is no log; the view says so already
-            yield
-            return
-        with exporting(log, endpoint, request.environ, run_id, self._tell):
-            yield
 
     @contextmanager
     def _calling(self, request: RunRequest, secret_values: tuple[str, ...]) -> Iterator[None]:
@@ -299,6 +285,31 @@ class Observers:
         with open_notifier(request.settings.notify, request.environ, clean, self._tell) as notifier:
             self.news = notifier
             yield
+
+
+def _send(request: RunRequest, run_id: str) -> str:
+    """Send a run's log to the OpenTelemetry collector of the settings; return why it was not sent, or an empty text."""
+    if request.settings.otel_endpoint is None:
+        return ""
+    from relay.insight.telemetry.log import LogTail
+
+    try:
+        from relay.insight.telemetry.otel import Collector, CollectorError, send_log
+    except ImportError:
+        return f"OpenTelemetry's SDK is not installed: {advise_extra('otel')}"
+    try:
+        with LogTail(request.repo.root, run_id) as log:
+            collector = Collector(request.settings.otel_endpoint, request.environ, timeout_s=_SEND_S)
+            send_log(log.read(), collector, run_id)
+    except CollectorError as error:
+        return str(error)
+    except OSError:  # there is no log; the view says so already
+        return ""
+    return ""
+
+
+_SEND_S = 3.0
+"""Longest wait for each step of sending the log; a run that ends waits no longer."""
 
 
 class Progress:

@@ -1,16 +1,13 @@
-"""A run's log as OpenTelemetry spans and metrics, taken by a collector on loopback."""
+"""A run's log as OpenTelemetry spans, taken by a collector on loopback."""
 
 import socket
-import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 from google.protobuf.json_format import MessageToDict
 from hypothesis import given
 from hypothesis import strategies as st
 from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
-from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
     ExportTracePartialSuccess,
     ExportTraceServiceRequest,
@@ -20,23 +17,16 @@ from opentelemetry.sdk.resources import Resource
 
 from relay import __version__
 from relay.insight.telemetry import otel
-from relay.insight.telemetry.export import exporting
 from relay.insight.telemetry.log import LogTail, open_log
 from relay.insight.telemetry.otel import (
-    MOST_SERIES,
-    PROVIDER,
-    TOKEN_TYPE,
     Collector,
     CollectorError,
-    Export,
-    Metrics,
     Spans,
     find_rejected,
+    send_log,
 )
 from relay.session.events import (
-    Committed,
     Event,
-    Noticed,
     RequestStarted,
     ResponseReceived,
     RunEnded,
@@ -113,30 +103,10 @@ def collector():
         yield found
 
 
-REQUESTS: dict[str, Any] = {"traces": ExportTraceServiceRequest, "metrics": ExportMetricsServiceRequest}
-
-
-def read_bodies(collector, kind="traces"):
-    """What came to one of the two places, as the collectors' own library reads it."""
-    return [
-        MessageToDict(REQUESTS[kind].FromString(body))
-        for path, _, body in collector.seen
-        if path == f"/topic/v1/{kind}"
-    ]
-
-
 def read_spans(collector):
-    bodies = read_bodies(collector)
+    """Return what came, as the collectors' own library reads it."""
+    bodies = [MessageToDict(ExportTraceServiceRequest.FromString(body)) for _, _, body in collector.seen]
     return [span for body in bodies for one in body["resourceSpans"] for span in one["scopeSpans"][0]["spans"]]
-
-
-def read_metrics(body):
-    """Each metric's points, by its name."""
-    (one,) = body["resourceMetrics"]
-    return {
-        metric["name"]: (metric.get("histogram") or metric["sum"])["dataPoints"]
-        for metric in one["scopeMetrics"][0]["metrics"]
-    }
 
 
 def read_said(span):
@@ -150,7 +120,7 @@ def test_a_run_is_a_tree_of_spans_without_a_word_of_its_content(relay, project, 
     env = {"OTEL_EXPORTER_OTLP_ENDPOINT": collector.url, "OTEL_EXPORTER_OTLP_HEADERS": "x-team=a%20b"}
     ran = relay("report", "--otel", env=env)
     spans = read_spans(collector)
-    assert (ran.code, ran.out) == (0, f"sent to {collector.url}: {len(spans)} spans and metrics\n")
+    assert (ran.code, ran.out) == (0, f"sent to {collector.url}: {len(spans)} spans\n")
     assert {headers["x-team"] for _, headers, _ in collector.seen} == {"a b"}
     (run,) = [span for span in spans if "parentSpanId" not in span]
     sessions = [span for span in spans if span["name"] == "invoke_agent relay"]
@@ -170,14 +140,6 @@ def test_a_run_is_a_tree_of_spans_without_a_word_of_its_content(relay, project, 
     for _, event in recorded:
         if isinstance(event, TextShown):
             assert event.text.encode() not in b"".join(body for *_, body in collector.seen)
-    (metrics,) = map(read_metrics, read_bodies(collector, "metrics"))
-    tokens = {read_said(point)[TOKEN_TYPE]: point["sum"] for point in metrics["gen_ai.client.token.usage"]}
-    assert tokens == {"input": sum(sent), "output": sum(one.output_tokens for one in usage)}
-    costs = [event.cost_usd for _, event in recorded if isinstance(event, ResponseReceived) and event.cost_usd]
-    assert sum(point["asDouble"] for point in metrics["relay.cost"]) == pytest.approx(sum(costs))
-    assert sum(int(point["count"]) for point in metrics["gen_ai.client.operation.duration"]) == len(answers)
-    assert sum(int(point["count"]) for point in metrics["gen_ai.execute_tool.duration"]) == len(tools)
-    assert sum(int(point["count"]) for point in metrics["relay.gate.duration"]) == len(gates)
     collector.seen.clear()
     relay("report", "--otel", "aaaa", env=env)
     assert read_spans(collector) == spans
@@ -218,7 +180,7 @@ def test_why_there_is_no_collector_is_said_with_what_helps(relay, project, endpo
 def test_what_a_collector_refuses_is_said(log, collector, answer, words, hint):
     collector.answers.append(answer)
     with pytest.raises(CollectorError) as caught:
-        Export(log(RUN, STARTED), Collector(collector.url, {}), "r").push(last=True)
+        send_log(log(RUN, STARTED).read(), Collector(collector.url, {}), "r")
     assert words in str(caught.value)
     assert hint in caught.value.hint
     assert {path for path, *_ in collector.seen} == {"/topic/v1/traces"}  # nor is a redirect followed
@@ -227,61 +189,8 @@ def test_what_a_collector_refuses_is_said(log, collector, answer, words, hint):
 def test_silence_is_an_answer_too(log):
     with socket.create_server(("127.0.0.1", 0)) as deaf:
         collector = Collector(f"http://127.0.0.1:{deaf.getsockname()[1]}", {}, timeout_s=0.01)
-        export = Export(log(RUN, STARTED), collector, "r")
         with pytest.raises(CollectorError, match="no answer in time"):
-            export.push(last=True)
-
-
-def test_a_log_that_grows_is_sent_piece_by_piece(log, collector):
-    """What a collector that was away did not get comes with the next piece, in the same spans as from the whole log."""
-    growing = log(RUN, STARTED, answer(1))
-    export = Export(growing, Collector(collector.url, {}), "r")
-    export.push()
-    assert [span["name"] for span in read_spans(collector)] == ["chat m"]
-    collector.answers += [503, 200]
-    growing.write(answer(2), ended())
-    with pytest.raises(CollectorError):
-        export.push()
-    assert (export.sent, export.lost) == (1, 0)
-    growing.write(RunEnded(exit_code=0, reason="", next_command="", spent_usd=None))
-    collector.seen.clear()
-    export.push(last=True)
-    found = read_spans(collector)
-    assert [span["name"] for span in found] == ["chat m", "invoke_agent relay", "invoke_workflow relay run"]
-    collector.seen.clear()
-    Export(LogTail(growing.root, "r"), Collector(collector.url, {}), "r").push(last=True)
-    assert read_spans(collector)[1:] == found
-
-
-def test_the_end_of_a_run_waits_no_longer_than_it_says(log, collector):
-    told: list[Event] = []
-    collector.answers.append("late")
-    with exporting(log(RUN, STARTED, answer(1)), collector.url, {}, "r", told.append, last_s=0.01):
-        pass
-    (notice,) = told
-    assert isinstance(notice, Noticed)
-    assert "did not take the last of it in time" in notice.text
-    assert f"`relay report --otel r --endpoint {collector.url}`" in notice.text
-
-
-def test_what_is_refused_for_good_is_not_sent_for_ever(log, collector):
-    export = Export(log(RUN, STARTED, answer(1)), Collector(collector.url, {}), "r")
-    collector.answers += [400, 200]
-    with pytest.raises(CollectorError):
-        export.push()
-    export.push(last=True)
-    assert (export.sent, export.lost) == (2, 1)
-
-
-def test_a_collector_that_takes_no_metrics_is_sent_none(log, collector):
-    growing = log(RUN, STARTED, answer(1))
-    export = Export(growing, Collector(collector.url, {}), "r")
-    collector.answers += [200, 405, 200]
-    export.push()
-    growing.write(answer(2))
-    export.push(last=True)
-    assert not export.takes_metrics
-    assert len(read_bodies(collector, "metrics")) == 1
+            send_log(log(RUN, STARTED).read(), collector, "r")
 
 
 def test_a_part_that_is_rejected_is_no_success():
@@ -292,8 +201,8 @@ def test_a_part_that_is_rejected_is_no_success():
 
 
 def test_numbers_are_what_the_collectors_own_library_reads(log, collector):
-    Export(log(RUN, STARTED, answer(1), ended()), Collector(collector.url, {}), "r").push(last=True)
-    traces, metrics = collector.seen
+    assert send_log(log(RUN, STARTED, answer(1), ended()).read(), Collector(collector.url, {}), "r") == 3
+    (traces,) = collector.seen
     assert {headers["content-type"] for _, headers, _ in collector.seen} == {"application/x-protobuf"}
     (one,) = ExportTraceServiceRequest.FromString(traces[2]).resource_spans
     assert {said.key: said.value.string_value for said in one.resource.attributes} == {
@@ -301,14 +210,6 @@ def test_numbers_are_what_the_collectors_own_library_reads(log, collector):
     }  # fmt: skip
     assert one.scope_spans[0].scope.name == "relay"
     assert {(len(span.trace_id), len(span.span_id)) for span in one.scope_spans[0].spans} == {(16, 8)}
-    read = ExportMetricsServiceRequest.FromString(metrics[2]).resource_metrics[0].scope_metrics[0].metrics
-    assert {metric.name: metric.WhichOneof("data") for metric in read} == {
-        "gen_ai.client.token.usage": "histogram", "gen_ai.client.operation.duration": "histogram",
-        "gen_ai.invoke_agent.duration": "histogram", "relay.cost": "sum",
-    }  # fmt: skip
-    points = [point for metric in read for point in metric.histogram.data_points]
-    assert all(sum(point.bucket_counts) == point.count for point in points)
-    assert all(len(point.bucket_counts) == len(point.explicit_bounds) + 1 for point in points)
 
 
 def test_credentials_come_from_the_headers_setting_alone(log, collector, tmp_path, monkeypatch, capfd):
@@ -318,23 +219,11 @@ def test_credentials_come_from_the_headers_setting_alone(log, collector, tmp_pat
     environ = {"OTEL_EXPORTER_OTLP_HEADERS": "x-key=se;cret%2C1,not a header"}
     collector.answers.append(401)
     with pytest.raises(CollectorError):
-        Export(log(RUN, STARTED), Collector(collector.url, environ), "r").push(last=True)
+        send_log(log(RUN, STARTED).read(), Collector(collector.url, environ), "r")
     ((_, headers, _),) = collector.seen
     assert headers["x-key"] == "se;cret,1"
     assert "Authorization" not in headers
     assert capfd.readouterr() == ("", "")
-
-
-def test_without_the_extra_it_is_said_how_to_install_it(log, monkeypatch):
-    told: list[Event] = []
-    for name in [name for name in sys.modules if name.startswith("relay.insight.telemetry.otel")]:
-        monkeypatch.delitem(sys.modules, name)
-    monkeypatch.setitem(sys.modules, "opentelemetry.exporter.otlp.proto.http.trace_exporter", None)
-    with exporting(log(RUN), "http://127.0.0.1:9", {}, "r", told.append):
-        pass
-    (notice,) = told
-    assert isinstance(notice, Noticed)
-    assert "opentelemetry-sdk" in notice.text
 
 
 PLAN = "# Hello\n\n## Phase 1 — Hello\nVerify: `grep -q hello hello.txt`\n- [ ] Say hello — hello.txt\n"
@@ -348,7 +237,7 @@ sessions:
 
 
 @pytest.mark.parametrize("away", [False, True])
-def test_a_run_sends_its_own_while_it_is_at_work(relay, project, collector, away, commit):
+def test_a_run_sends_its_own_at_its_end(relay, project, collector, away, commit):
     """A collector that refuses costs the run a line, and nothing else."""
     (project / "PLAN.md").write_text(PLAN)
     commit()
@@ -366,49 +255,11 @@ def test_a_run_sends_its_own_while_it_is_at_work(relay, project, collector, away
     spans = read_spans(collector)
     assert [span["name"] for span in spans if "parentSpanId" not in span] == ["invoke_workflow relay run"]
     assert b"hello" not in b"".join(body for *_, body in collector.seen)
-    points = read_metrics(read_bodies(collector, "metrics")[-1])["gen_ai.client.token.usage"]
-    assert used <= sum(point["sum"] for point in points if read_said(point)[TOKEN_TYPE] == "input")
+    sent = [int(read_said(span)[otel.INPUT]) for span in spans if span["name"].startswith("chat ")]
+    assert used <= sum(sent)
     collector.seen.clear()
     relay("report", "--otel", "--endpoint", collector.url, env={"NO_PROXY": "*"})
     assert read_spans(collector) == spans
-
-
-def test_metrics_have_a_bound_and_no_number_below_zero():
-    metrics = Metrics()
-    assert metrics.render() == []
-    for n in range(MOST_SERIES + 9):
-        call = ToolFinished(
-            call_id="c", name=f"tool {n}", is_error=False, result_sha256="", call_sha256="", result_bytes=0,
-            duration_s=-1.0, changed_paths=(),
-        )  # fmt: skip
-        metrics.take(LoggedEvent(at=1.0, event=call))
-    (metric,) = metrics.render()
-    points: Any = metric.data.data_points
-    assert len(points) == MOST_SERIES
-    assert {point.sum for point in points} == {0.0}
-    other = Metrics()
-    happened: list[Event] = [
-        SessionStarted(session_id="s", phase_id="1", title="t", number=1, reason="", runner="codex"),
-        ResponseReceived(
-            turn=1,
-            model="m",
-            usage=Usage(cache_read_tokens=9),
-            cost_usd=None,
-            fill_tokens=None,
-            soft_tokens=1,
-            hard_tokens=1,
-            window_tokens=1,
-            stop_reason="",
-            duration_s=1.0,
-        ),
-        Committed(commit="c", subject="", status="done", phase_id="1", items=("1.1", "1.2")),
-    ]
-    for event in happened:
-        other.take(LoggedEvent(at=1.0, event=event))
-    found: dict[str, Any] = {metric.name: metric.data.data_points for metric in other.render()}
-    assert set(found) == {"gen_ai.client.operation.duration", "gen_ai.client.token.usage", "relay.items"}
-    assert found["relay.items"][0].value == 2.0
-    assert PROVIDER not in found["gen_ai.client.token.usage"][0].attributes
 
 
 def test_a_run_that_was_killed_has_its_spans_up_to_its_last_event():

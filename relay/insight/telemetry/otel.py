@@ -1,52 +1,30 @@
-"""Turn a log's events into OpenTelemetry spans and metrics; send them to a collector (OTLP over HTTP, protobuf).
+"""Turn a log's events into OpenTelemetry spans, and send them to a collector (OTLP over HTTP, protobuf).
 
-`Spans` and `Metrics` are pure and hold no content of a session. They make the SDK's values without its tracers and
-meters, because a log is sent later than the work, and sending it twice must give the same spans: times are those of the
-log, and ids follow from the run's id. The names of the GenAI conventions are in development
+`Spans` is pure and holds no content of a session. It makes the SDK's values without its tracers, because a log is sent
+later than the work, and sending it twice must give the same spans: times are those of the log, and ids follow from the
+run's id. The names of the GenAI conventions are in development
 (open-telemetry/semantic-conventions-genai, November 2026), so they stand here as constants.
 
 A run is ``invoke_workflow``, a session ``invoke_agent``, an answer ``chat``, and so is a request that kept the cache
 warm (``relay.refresh``); a tool call is ``execute_tool``, a gate is ``relay.gate``. A session has the last state of its
 context as ``relay.context.…``, named as in the event `ResponseReceived`.
 
-Metrics are cumulative from the run's start. ``gen_ai.client.token.usage``, ``gen_ai.client.operation.duration``,
-``gen_ai.invoke_agent.duration`` and ``gen_ai.execute_tool.duration`` have the names and bucket bounds of the
-conventions as of November 2026. relay's own are ``relay.cost`` (USD), ``relay.gate.duration`` and ``relay.items``
-(ticked).
-
 The SDK's exporter reports only success or failure, and repeats a request for up to ten seconds. relay reports why a
-request failed and what helps, and a run waits only a moment for it: so `_Session` tries once, and `Export` keeps spans
-that can be sent later for its next push.
+request failed and what helps, and a run waits only a moment for it: so `_Session` tries once.
 """
 
 import hashlib
 import http.client
 import logging
 import socket
-from bisect import bisect_left
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import field
-from math import inf
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 from urllib.parse import unquote
 
 import requests
 from google.protobuf.message import DecodeError
-from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
-from opentelemetry.sdk.metrics.export import (
-    AggregationTemporality,
-    Histogram,
-    HistogramDataPoint,
-    Metric,
-    MetricExportResult,
-    MetricsData,
-    NumberDataPoint,
-    ResourceMetrics,
-    ScopeMetrics,
-    Sum,
-)
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import Event, ReadableSpan
 from opentelemetry.sdk.trace.export import SpanExportResult
@@ -55,8 +33,6 @@ from opentelemetry.trace import SpanContext, SpanKind
 from opentelemetry.trace.status import Status, StatusCode
 
 from relay import __version__
-from relay.base.values import dataclass
-from relay.insight.telemetry.log import LogTail
 from relay.session import events
 from relay.session.records import LoggedEvent
 from relay.session.usage import Usage
@@ -258,143 +234,12 @@ def _digest(key: str, size: int) -> int:
     return int.from_bytes(hashlib.sha256(key.encode("utf-8", "replace")).digest()[:size], "big")
 
 
-TOKEN_TYPE = "gen_ai.token.type"  # noqa: S105  # no password
-TOKEN_BOUNDS = tuple(float(4**n) for n in range(14))
-SECOND_BOUNDS = tuple(round(0.01 * 2**n, 2) for n in range(14))
-MOST_SERIES = 1_000
-"""Per run; further series of a hostile log are not counted."""
-_CUMULATIVE = AggregationTemporality.CUMULATIVE
-_Labels = tuple[tuple[str, Any], ...]
-
-
-@dataclass(slots=True)
-class _Series:
-    """One time series of a metric. Mutable: it grows."""
-
-    count: int = 0
-    sum: float = 0.0
-    least: float = inf
-    most: float = 0.0
-    buckets: list[int] = field(default_factory=list)
-
-
-_UNITS = {
-    "gen_ai.client.token.usage": ("{token}", TOKEN_BOUNDS),
-    "gen_ai.client.operation.duration": ("s", SECOND_BOUNDS),
-    "gen_ai.invoke_agent.duration": ("s", SECOND_BOUNDS),
-    "gen_ai.execute_tool.duration": ("s", SECOND_BOUNDS),
-    "relay.gate.duration": ("s", SECOND_BOUNDS),
-    "relay.cost": ("{USD}", ()),
-    "relay.items": ("{item}", ()),
-}
-"""Each metric's unit and the upper bounds of its buckets; a metric without bounds is a sum."""
-
-
-class Metrics:
-    """Folds a log into metrics. Mutable: holds the sums so far."""
-
-    def __init__(self) -> None:
-        self._series: dict[tuple[str, _Labels], _Series] = {}
-        self._began = self._at = 0.0
-        self._model = ""
-        self._session: tuple[float, events.SessionStarted] | None = None
-
-    def take(self, record: LoggedEvent) -> None:
-        """Take the next event."""
-        self._began, self._at, event = self._began or record.at, record.at, record.event
-        said: dict[str, Any]
-        match event:
-            case events.RunStarted():
-                self._model = event.model
-            case events.SessionStarted():
-                self._session = record.at, event
-            case events.ResponseReceived():
-                self._take_answer(event)
-            case events.ToolFinished():
-                failed: dict[str, Any] = {ERROR: "tool_error"} if event.is_error else {}
-                self._add("gen_ai.execute_tool.duration", event.duration_s, {TOOL: event.name, **failed})
-            case events.GateFinished():
-                said = {"relay.gate.passed": event.passed, "relay.gate.model": event.baseline}
-                self._add("relay.gate.duration", event.duration_s, said)
-            case events.Committed():
-                self._add("relay.items", len(event.items), {})
-            case events.SessionEnded() if self._session is not None:
-                said = {OPERATION: "invoke_agent", AGENT: "relay", "relay.result": event.result}
-                self._add("gen_ai.invoke_agent.duration", record.at - self._session[0], said)
-                self._session = None
-            case _:
-                pass
-
-    def _take_answer(self, event: events.ResponseReceived) -> None:
-        said = {
-            OPERATION: "chat",
-            PROVIDER: _find_provider(self._session[1] if self._session else None),
-            REQUEST_MODEL: self._model or None,
-            RESPONSE_MODEL: event.model or None,
-        }
-        self._add("gen_ai.client.operation.duration", event.duration_s, said)
-        if event.cost_usd is not None:
-            self._add("relay.cost", event.cost_usd, said)
-        if event.usage is not None and not event.estimated:
-            self._add("gen_ai.client.token.usage", event.usage.prompt_tokens, {**said, TOKEN_TYPE: "input"})
-            self._add("gen_ai.client.token.usage", event.usage.output_tokens, {**said, TOKEN_TYPE: "output"})
-
-    def _add(self, name: str, value: float, said: dict[str, Any]) -> None:
-        key = name, tuple(said.items())
-        if key not in self._series and len(self._series) >= MOST_SERIES:
-            return
-        bounds = _UNITS[name][1]
-        series = self._series.setdefault(key, _Series(buckets=[0] * (len(bounds) + 1)))
-        value = max(0.0, value)
-        series.count += 1
-        series.sum += value
-        series.least, series.most = min(series.least, value), max(series.most, value)
-        series.buckets[bisect_left(bounds, value)] += 1
-
-    def render(self) -> list[Metric]:
-        """Return the metrics so far; empty before the first number."""
-        found: dict[str, list[Any]] = {}
-        for (name, labels), series in self._series.items():
-            found.setdefault(name, []).append(self._render_point(_UNITS[name][1], dict(labels), series))
-        return [_render(name, points) for name, points in found.items()]
-
-    def _render_point(
-        self, bounds: tuple[float, ...], labels: dict[str, Any], series: _Series
-    ) -> HistogramDataPoint | NumberDataPoint:
-        attributes, began, at = render_attributes(labels), render_nano(self._began), render_nano(self._at)
-        if not bounds:
-            return NumberDataPoint(attributes, began, at, series.sum)
-        return HistogramDataPoint(
-            attributes=attributes,
-            start_time_unix_nano=began,
-            time_unix_nano=at,
-            count=series.count,
-            sum=series.sum,
-            bucket_counts=series.buckets,
-            explicit_bounds=bounds,
-            min=series.least,
-            max=series.most,
-        )
-
-
-def _render(name: str, points: list[Any]) -> Metric:
-    unit, bounds = _UNITS[name]
-    data = Histogram(points, _CUMULATIVE) if bounds else Sum(points, _CUMULATIVE, is_monotonic=True)
-    return Metric(name, None, unit, data)
-
-
 DEFAULT = "http://localhost:4318"
 TIMEOUT_S = 10.0
 """For each step of a request, as in OTLP's exporters."""
 _BATCH = 512
 """Spans per request, as in the SDK's batches."""
-_MOST_WAITING = 10_000
-"""Spans kept while a collector is away."""
 _MOST_ANSWER_BYTES = 1 << 16
-_REFUSED = 400
-_LATER = frozenset({0, 429, 502, 503, 504})
-"""Statuses that OTLP calls retryable; 0 is no answer."""
-_NO_METRICS = frozenset({404, 405})
 _CREDENTIALS = "OTEL_EXPORTER_OTLP_HEADERS has the credentials: name=value,name=value"
 _ADDRESS = f"the address is that of OTLP over HTTP, whose port is 4318, without /v1/traces: {DEFAULT}"
 _PROTOBUF = "relay sends OTLP as protobuf; an OpenTelemetry Collector in between turns it into other forms"
@@ -405,16 +250,11 @@ logging.getLogger("opentelemetry").addHandler(logging.NullHandler())
 
 
 class CollectorError(Exception):
-    """A collector did not take a request.
+    """A collector did not take a request."""
 
-    Args:
-        status: The HTTP status of its answer; 0 for no answer.
-    """
-
-    def __init__(self, words: str, *, hint: str, status: int = 0) -> None:
+    def __init__(self, words: str, *, hint: str) -> None:
         super().__init__(words)
         self.hint = hint
-        self.status = status
 
 
 class _Session(requests.Session):
@@ -456,18 +296,14 @@ def _judge(url: str, answer: requests.Response, said: bytes) -> CollectorError |
         return CollectorError(
             f"the collector at {url} answered {answer.status_code} {answer.reason}: {words or 'no more'}",
             hint=_HINTS.get(answer.status_code, ""),
-            status=answer.status_code,
         )
     if rejected := find_rejected(said):
-        return CollectorError(f"the collector at {url} took a part only: {rejected}", hint="", status=_REFUSED)
+        return CollectorError(f"the collector at {url} took a part only: {rejected}", hint="")
     return None
 
 
 def find_rejected(said: bytes) -> str:
-    """Return how much of a request a collector rejected, and why; empty if it took all or answers otherwise.
-
-    The answers to spans and to metrics have the same field numbers.
-    """
+    """Return how much of a request a collector rejected, and why; empty if it took all or answers otherwise."""
     try:
         partial = ExportTraceServiceResponse.FromString(said).partial_success
     except DecodeError:
@@ -514,89 +350,32 @@ class Collector:
         self._spans = OTLPSpanExporter(
             f"{self.endpoint}/v1/traces", headers=headers, timeout=timeout_s, session=self._session
         )
-        self._metrics = OTLPMetricExporter(
-            f"{self.endpoint}/v1/metrics", headers=headers, timeout=timeout_s, session=self._session
-        )
 
-    def send_spans(self, spans: Sequence[ReadableSpan]) -> None:
+    def send(self, spans: Sequence[ReadableSpan]) -> None:
         """Send spans in one request.
 
         Raises:
             CollectorError: They were not taken, or not all.
         """
-        self._require(self._spans.export(spans) is SpanExportResult.SUCCESS)
-
-    def send_metrics(self, metrics: MetricsData) -> None:
-        """Send metrics in one request.
-
-        Raises:
-            CollectorError: They were not taken, or not all.
-        """
-        self._require(self._metrics.export(metrics) is MetricExportResult.SUCCESS)
-
-    def _require(self, was_taken: bool) -> None:  # noqa: FBT001  # of one request
-        failure, self._session.failure = self._session.failure, None
-        if not was_taken:
-            raise failure or CollectorError("they cannot be written as OTLP", hint="", status=_REFUSED)
+        if self._spans.export(spans) is not SpanExportResult.SUCCESS:
+            raise self._session.failure or CollectorError("they cannot be written as OTLP", hint="")
 
 
-class Export:
-    """Sends a growing log. Mutable: knows what was sent."""
+def send_log(records: Iterable[LoggedEvent], collector: Collector, run_id: str) -> int:
+    """Send the spans of a log, and return their number. Without an end, run and session end with the last event.
 
-    def __init__(self, log: LogTail, collector: Collector, run_id: str) -> None:
-        self._log, self._collector = log, collector
-        self._resource = Resource(
-            {"service.name": "relay", "service.version": __version__, "service.instance.id": run_id}
-        )
-        self._spans, self._metrics = Spans(self._resource), Metrics()
-        self._waiting: list[ReadableSpan] = []
-        self.sent = self.lost = 0
-        self.takes_metrics = True
-
-    def push(self, *, last: bool = False) -> None:
-        """Send the events since the last time.
-
-        Args:
-            last: The log is complete: a run or session without an end ends with the last event.
-
-        Raises:
-            CollectorError: Something was not taken. It is sent the next time, if that can help.
-        """
-        failed: CollectorError | None = None
-        for record in self._log.read():  # to its end, whatever fails: what is not read now is not read again
-            self._metrics.take(record)
-            self._waiting += self._spans.take(record)
-            if len(self._waiting) >= _BATCH and failed is None:
-                failed = self._send_spans()
-            self.lost += len(self._waiting[:-_MOST_WAITING])
-            del self._waiting[:-_MOST_WAITING]
-        if last:
-            self._waiting += self._spans.finish()
-        failed = failed or self._send_spans() or self._send_metrics()
-        if failed is not None:
-            raise failed
-
-    def _send_spans(self) -> CollectorError | None:
-        while batch := self._waiting[:_BATCH]:
-            try:
-                self._collector.send_spans(batch)
-            except CollectorError as error:
-                if error.status not in _LATER:  # nor will it be taken the next time
-                    self.lost += len(batch)
-                    del self._waiting[:_BATCH]
-                return error
-            self.sent += len(batch)
-            del self._waiting[:_BATCH]
-        return None
-
-    def _send_metrics(self) -> CollectorError | None:
-        found = self._metrics.render()
-        if not found or not self.takes_metrics:
-            return None
-        scoped = ScopeMetrics(SCOPE, found, "")
-        try:
-            self._collector.send_metrics(MetricsData([ResourceMetrics(self._resource, [scoped], "")]))
-        except CollectorError as error:
-            self.takes_metrics = error.status not in _NO_METRICS
-            return error if self.takes_metrics else None
-        return None
+    Raises:
+        CollectorError: Something was not taken; what was sent before it stays sent.
+    """
+    spans = Spans(Resource({"service.name": "relay", "service.version": __version__, "service.instance.id": run_id}))
+    sent, batch = 0, list[ReadableSpan]()
+    for record in records:
+        batch += spans.take(record)
+        if len(batch) >= _BATCH:
+            collector.send(batch)
+            sent += len(batch)
+            batch.clear()
+    batch += spans.finish()
+    if batch:
+        collector.send(batch)
+    return sent + len(batch)
