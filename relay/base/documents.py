@@ -1,4 +1,4 @@
-"""Read YAML and TOML of any author, with limits.
+"""Read YAML, TOML and JSON of any author, with limits.
 
 A YAML composer recurses into its input and follows aliases: a short text can end a process or fill its memory. So a
 text that is too long or too deep, or uses a refused feature, is refused from the parser's events, before anything is
@@ -185,3 +185,43 @@ def parse_toml(text: str) -> dict[str, Any]:
         raise TomlError("nested too deeply") from None
     except ValueError:  # from converting a number, not from the parser
         raise TomlError("a number of thousands of digits") from None
+
+
+_TEXTS = re.compile(rb'"(?:[^"\\]|\\.)*+"?')
+
+
+def parse_json(data: bytes, *, most_parts: int, most_levels: int | None = None, **options: Any) -> Any:
+    """Parse JSON of a foreign program.
+
+    Args:
+        most_parts: Commas, lists and objects outside of texts.
+        most_levels: Nested lists and objects; None: as many as Python takes.
+        options: As in `json.loads`.
+
+    Raises:
+        ValueError: It is no JSON, or exceeds a limit; the message says which.
+    """
+    import json
+
+    if _count_parts(data) > most_parts and _count_parts(_TEXTS.sub(b"", data)) > most_parts:
+        raise ValueError(f"more than {most_parts:,} parts")
+    try:
+        found = json.loads(data, **options)
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+    if most_levels is not None and is_deep(found, most_levels):
+        raise ValueError("nested too deeply")
+    return found
+
+
+def _count_parts(data: bytes) -> int:
+    return sum(map(data.count, (b",", b"[", b"{")))
+
+
+def is_deep(value: Any, most_levels: int) -> bool:
+    """Return whether a value is nested so deeply that another program might fail on it."""
+    level = [value] if isinstance(value, dict | list) else []
+    for _ in range(most_levels):
+        inner = (part.values() if isinstance(part, dict) else part for part in level)
+        level = [part for parts in inner for part in parts if isinstance(part, dict | list)]
+    return bool(level)

@@ -8,12 +8,12 @@ It stands below tools and runners, which both use it and import nothing of each 
 """
 
 import json
-import re
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from typing import IO, Any, Generic, TypeVar
 
+from relay.base.documents import parse_json
 from relay.base.values import dataclass
 
 MOST_WAITING = 4
@@ -70,7 +70,6 @@ MAX_LINE_BYTES = 4 * 1024 * 1024
 MAX_PARTS = 100_000
 """Largest number of lists, tables and their members in a message: four megabytes of ``[],[],…`` become a hundred."""
 METHOD_NOT_FOUND = -32601
-_TEXTS = re.compile(rb'"(?:[^"\\]|\\.)*+"?')
 _CHUNK_BYTES = 64 * 1024
 
 
@@ -199,8 +198,8 @@ def _read_some(stream: IO[bytes]) -> bytes:
 def parse_incoming(line: bytes) -> Incoming | None:
     """Return the message of a line; None for a line that is no message."""
     try:
-        found = load_json(line)
-    except (ValueError, RecursionError):
+        found = parse_json(line, most_parts=MAX_PARTS)
+    except ValueError:
         return None
     if not isinstance(found, dict):
         return None
@@ -216,22 +215,6 @@ def parse_incoming(line: bytes) -> Incoming | None:
             return Answered(id=number, result=result, error=error)
         return Answered(id=number, result={}, error=error, has_object=False)
     return None
-
-
-def load_json(data: bytes) -> Any:
-    """Parse JSON of a foreign program.
-
-    Raises:
-        ValueError: It is no JSON, or has more than `MAX_PARTS` parts.
-        RecursionError: It is nested too deeply.
-    """
-    if _count_parts(data) > MAX_PARTS and _count_parts(_TEXTS.sub(b"", data)) > MAX_PARTS:
-        raise ValueError(f"more than {MAX_PARTS:,} parts")
-    return json.loads(data)
-
-
-def _count_parts(data: bytes) -> int:
-    return sum(map(data.count, (b",", b"[", b"{")))
 
 
 def dig(source: Any, path: str) -> Any:

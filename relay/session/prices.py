@@ -16,7 +16,7 @@ from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Self
 
-from msgspec import Meta, Struct
+from msgspec import Meta, Struct, convert
 from msgspec.structs import asdict
 
 from relay.base.values import dataclass
@@ -264,11 +264,11 @@ class Budget:
 class ModelLimits:
     """What a model can do, for when the Models API does not say; as seen on `PRICES_SEEN`."""
 
-    window_tokens: int
-    max_output_tokens: int
+    window_tokens: int = 1_000_000
+    max_output_tokens: int = 128_000
     min_cacheable_tokens: int
     """A shorter prefix is silently not cached."""
-    system_messages: bool
+    system_messages: bool = False
     """Whether ``{"role": "system"}`` is accepted in the middle of a conversation; user text always is."""
     adaptive_thinking: bool = True
     """Whether ``{"type": "adaptive"}`` thinking is accepted; the 4.5 generation takes budgets only."""
@@ -281,18 +281,7 @@ class ModelLimits:
 @cache
 def list_limits() -> Mapping[str, ModelLimits]:
     """Return the known limits by model, from `models.toml`."""
-    return {
-        model: ModelLimits(
-            window_tokens=table.get("window", 1_000_000),
-            max_output_tokens=table.get("max_output", 128_000),
-            min_cacheable_tokens=table["min_cacheable"],
-            system_messages=table.get("system_messages", False),
-            adaptive_thinking=table.get("adaptive_thinking", True),
-            pictures=table.get("pictures", True),
-            default_effort=table.get("effort"),
-        )
-        for model, table in load_models().items()
-    }
+    return convert(load_models(), dict[str, ModelLimits])
 
 
 def find_limits(model: str) -> ModelLimits | None:

@@ -26,6 +26,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol
 
+from relay.base.documents import is_deep
 from relay.base.errors import SandboxError
 from relay.base.jsonrpc import MAX_LINE_BYTES, Answered, Gone, Incoming, Intake, Question, Wire, parse_incoming
 from relay.base.tree import read_start
@@ -446,15 +447,11 @@ def _may_send(schema: Mapping[str, Any]) -> bool:
     known = schema.get("properties", {})
     if schema.get("type") != "object" or not isinstance(known, dict) or not all(map(_PROPERTY.fullmatch, known)):
         return False
-    level: list[Any] = [schema]
-    for _ in range(_MAX_DEPTH):  # JSON that can be written here may be too deep elsewhere
-        inner = [value.values() if isinstance(value, dict) else value for value in level]
-        level = [part for parts in inner for part in parts if isinstance(part, dict | list)]
     try:
         json.dumps(schema, ensure_ascii=False, allow_nan=False).encode()
     except (ValueError, RecursionError):
         return False  # a lone surrogate, or a number that JSON lacks
-    return not level
+    return not is_deep(schema, _MAX_DEPTH)  # JSON that can be written here may be too deep elsewhere
 
 
 def _render_part(part: Any) -> str:

@@ -13,6 +13,7 @@ from relay.insight.telemetry.schema import render_event_schema
 from relay.session.events import Event
 from relay.session.records import MOST_AT, LoggedEvent, find_scope, parse_record, render_record
 from relay.session.records import Scope as Where
+from tests import fitting
 from tests.any_event import any_event
 from tests.effort import try_each
 from tests.odd_lines import iter_odd_lines
@@ -27,31 +28,7 @@ def read_schema() -> Any:
 
 
 def fits(schema: Any, value: Any) -> bool:
-    """Check a value as a reader would, as far as relay's schema goes."""
-    if "$ref" in schema:
-        return fits(read_schema()["$defs"][schema["$ref"].rpartition("/")[2]], value)
-    if "anyOf" in schema or "oneOf" in schema:
-        fitting = [one for one in schema.get("anyOf", schema.get("oneOf")) if fits(one, value)]
-        return len(fitting) == 1 if "oneOf" in schema else bool(fitting)
-    if "const" in schema or "enum" in schema:
-        return value in schema.get("enum", [schema.get("const")])
-    kinds: Any = {
-        "string": str, "integer": int, "number": (int, float), "boolean": bool, "array": list, "object": dict,
-        "null": type(None),
-    }  # fmt: skip
-    name = schema["type"]
-    if isinstance(value, bool) != (name == "boolean") or not isinstance(value, kinds[name]):
-        return False
-    if name == "array":
-        return all(fits(schema["items"], item) for item in value)
-    if name in {"integer", "number"}:
-        return bool(schema.get("minimum", value) <= value <= schema.get("maximum", value))
-    if name != "object":
-        return True
-    known = schema.get("properties", {})
-    return set(schema.get("required", ())) <= set(value) and all(
-        fits(known[key], value[key]) for key in {*known} & {*value}
-    )
+    return fitting.fits(schema, value, read_schema()["$defs"])
 
 
 @pytest.mark.parametrize("kind", get_args(Event), ids=lambda kind: kind.__name__)

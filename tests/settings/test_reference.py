@@ -10,6 +10,7 @@ import pytest
 
 from relay.config.keys import KEYS
 from relay.config.schema import render_schema
+from tests import fitting
 from tests.settings.reference import render
 from tests.settings.test_config import BAD_VALUES
 
@@ -20,31 +21,7 @@ STRICTER = {"reset_at"}
 
 
 def fits(schema: Any, value: Any) -> bool:
-    """Check a value as an editor would, as far as relay's schema goes."""
-    schema = SCHEMA["$defs"][schema["$ref"].rpartition("/")[2]] if "$ref" in schema else schema
-    if "anyOf" in schema:
-        return any(fits(one, value) for one in schema["anyOf"])
-    if words := schema.get("enum", [schema["const"]] if "const" in schema else []):
-        return value in words
-    kinds: Any = {"string": str, "integer": int, "number": (int, float), "boolean": bool, "array": list, "object": dict}
-    names = schema["type"] if isinstance(schema["type"], list) else [schema["type"]]
-    if isinstance(value, bool) != (names == ["boolean"]) or not any(isinstance(value, kinds[name]) for name in names):
-        return False
-    match value:
-        case str():
-            return bool(re.search(schema.get("pattern", "").replace("$", r"\Z"), value))
-        case list():
-            return all(fits(schema["items"], item) for item in value)
-        case dict():
-            known = schema.get("properties", {})
-            rest = schema["additionalProperties"]
-            return set(schema.get("required", ())) <= value.keys() and all(
-                fits(known[name], item) if name in known else rest and fits(rest, item) for name, item in value.items()
-            )
-        case bool():
-            return True
-        case _:
-            return bool(schema.get("minimum", value) <= value <= schema.get("maximum", value))
+    return fitting.fits(schema, value, SCHEMA["$defs"])
 
 
 def test_the_reference_is_made_of_the_code():

@@ -16,6 +16,7 @@ from dataclasses import asdict, field
 from typing import Any
 from urllib.parse import unquote
 
+from relay.base.documents import parse_json
 from relay.base.jsonrpc import dig
 from relay.base.values import dataclass
 from relay.runners.messages.answers import name_stop_reason, parse_api_usage
@@ -330,7 +331,7 @@ _MODELS = re.compile(r"/v1(?:beta)?/models(?:/[^/?]+)?")
 _COUNTING = re.compile(r"/v1/messages/count_tokens|/v1(?:beta)?/models/[^/?:]+:countTokens")
 _GEMINI = re.compile(r"/v1(?:beta)?/models/([^/?:]+):(?:streamG|g)enerateContent")
 MAX_PARTS = 2_000_000
-"""Most separators in a request, those in its texts included: such a request takes 200 MB in memory."""
+"""Most parts of a request: such a request takes 200 MB in memory."""
 _MAX_DEPTH = 100
 
 
@@ -396,14 +397,7 @@ def read_request(path: str, body: bytes, mark: bytes) -> ModelRequest | None:
 
 
 def _load(body: bytes) -> dict[str, Any]:
-    if sum(map(body.count, (b",", b"[", b"{"))) > MAX_PARTS:
-        raise ValueError(f"the request has more than {MAX_PARTS:,} parts")
-    try:
-        found = json.loads(body, object_pairs_hook=_join)
-    except RecursionError:
-        raise ValueError("the request is nested too deeply") from None
-    if _is_deep(found):
-        raise ValueError("the request is nested too deeply")
+    found = parse_json(body, most_parts=MAX_PARTS, most_levels=_MAX_DEPTH, object_pairs_hook=_join)
     if not isinstance(found, dict):
         raise ValueError("the request is no JSON object")  # noqa: TRY004  # what it is is the other side's choice
     return found
@@ -415,15 +409,6 @@ def _join(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(found) < len(pairs):
         raise ValueError("an object of the request has a field twice")
     return found
-
-
-def _is_deep(found: Any) -> bool:
-    """Return whether a value is nested so deeply that another program might fail on it."""
-    level = [found] if isinstance(found, dict | list) else []
-    for _ in range(_MAX_DEPTH):
-        inner = (part.values() if isinstance(part, dict) else part for part in level)
-        level = [part for parts in inner for part in parts if isinstance(part, dict | list)]
-    return bool(level)
 
 
 def _read_limit(request: Mapping[str, Any], dialect: Dialect) -> int | None:
