@@ -17,6 +17,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import field
 from enum import StrEnum
 
+from msgspec import convert
+
 from relay.base.values import dataclass
 from relay.base.words import list_some, shorten
 
@@ -137,14 +139,14 @@ def render_baseline(result: GateResult) -> str:
 def parse_baseline(text: str) -> GateResult | None:
     """Undo `render_baseline`; None if the value is missing or not relay's."""
     try:
-        rows = json.loads(text)
-        checks = tuple(
-            CommandCheck(command=str(command), status=Outcome(status), exit_code=code, duration_s=0.0, output_tail="")
-            for command, status, code in rows
-        )
-    except (ValueError, TypeError):
+        rows = convert(json.loads(text), tuple[tuple[str, Outcome, int | None], ...])
+    except (ValueError, RecursionError):
         return None
-    return GateResult(commands=checks)
+    checks = (
+        CommandCheck(command=command, status=status, exit_code=code, duration_s=0.0, output_tail="")
+        for command, status, code in rows
+    )
+    return GateResult(commands=tuple(checks))
 
 
 @dataclass(slots=True)

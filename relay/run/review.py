@@ -11,6 +11,8 @@ from enum import StrEnum
 from typing import Any
 from urllib.parse import quote
 
+from msgspec import convert
+
 from relay.base.values import dataclass
 from relay.prompts.texts import (
     ReviewBriefing,
@@ -171,18 +173,8 @@ def render_finding_json(finding: ReviewFinding) -> str:
 def parse_finding_json(text: str) -> ReviewFinding | None:
     """Parse the text of `render_finding_json`; None for any other text."""
     try:
-        body = json.loads(text)
-        return ReviewFinding(
-            file=str(body["file"]),
-            line=int(body["line"]),
-            summary=str(body["summary"]),
-            failure_scenario=str(body["failure_scenario"]),
-            category=Category(body["category"]),
-            severity=Severity(body["severity"]),
-            verdict=ReviewVerdict(body["verdict"]),
-            reason=str(body["reason"]),
-        )
-    except (ValueError, KeyError, TypeError, RecursionError):
+        return convert(json.loads(text), ReviewFinding)
+    except (ValueError, RecursionError):
         return None
 
 

@@ -17,6 +17,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from pathlib import Path
 
+from msgspec import convert
+
 from relay.base.errors import RepoError
 from relay.base.values import dataclass
 from relay.base.words import count, list_some, shorten
@@ -117,13 +119,8 @@ def load_environment(repo: Repo, commit: str) -> Environment | None:
     """Undo `save_environment`; None if there is none, or it is not relay's."""
     data = objects.read_blob(repo, commit, _NAME) if _ID.fullmatch(commit) else None
     try:
-        values = json.loads(data or b"")
-        return Environment(
-            roots=frozenset(map(str, values["roots"])),
-            files={str(path): str(mark) for path, mark in values["files"].items()},
-            unlisted=frozenset(map(str, values["unlisted"])),
-        )
-    except (ValueError, KeyError, TypeError, AttributeError):
+        return convert(json.loads(data or b""), Environment)
+    except (ValueError, RecursionError):
         return None
 
 
@@ -251,13 +248,10 @@ def _read_clock(repo: Repo) -> tuple[int, int]:
 def read_spans(repo: Repo) -> tuple[SessionSpan, ...]:
     """Return the spans in which sessions ran in this work tree; empty if the note is gone or not relay's."""
     try:
-        rows = json.loads(read_note(repo, _NOTE) or "[]")
-        return tuple(
-            SessionSpan(start=int(start), end=None if end is None else int(end), guarded=tuple(map(str, guarded)))
-            for start, end, guarded in rows
-        )
-    except (ValueError, TypeError):
+        rows = convert(json.loads(read_note(repo, _NOTE) or "[]"), tuple[tuple[int, int | None, tuple[str, ...]], ...])
+    except (ValueError, RecursionError):
         return ()
+    return tuple(SessionSpan(start=start, end=end, guarded=guarded) for start, end, guarded in rows)
 
 
 def _save_spans(repo: Repo, spans: tuple[SessionSpan, ...]) -> None:
