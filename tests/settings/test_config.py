@@ -1,6 +1,7 @@
 """Settings: precedence, origins, types, and what a repository may not say."""
 
 import os
+import re
 from collections.abc import Mapping
 from datetime import date
 from pathlib import Path
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 
 from relay.base.errors import ConfigError
 from relay.config import Settings, find_user_dir, load_settings
+from relay.config.decoding import describe
 from relay.config.keys import KEYS
 from relay.config.model import Compat, ModelSettings
 from relay.config.network import Network
@@ -133,16 +135,27 @@ def test_a_pyproject_that_has_nothing_to_say_is_not_checked(root: Path) -> None:
         ("unreadable", "~/.config/x:/etc/y:conf/z", ("~/.config/x", "/etc/y", "conf/z")),
         ("rules_max_bytes", "0", 0),
         ("idle_timeout_s", "1.5", 1.5),
-        ("plan", "2026", "2026"),
-        ("model", "1e3", "1e3"),
-        ("plan_model", "007", "007"),
-        ("done_dir", "2026", "2026"),
-        ("env_file", "1e3", "1e3"),
     ],
 )
 def test_a_variable_and_a_flag_are_read_alike(key: str, text: str, value: object) -> None:
     assert getattr(load(environ={f"RELAY_{key.upper()}": text}), key) == value
     assert getattr(load(flags={key: text}), key) == value
+
+
+@pytest.mark.parametrize("text", ["2026", "1e3", "007", "true", "null", "nan"])
+def test_no_text_setting_is_read_as_another_kind(text: str) -> None:
+    """A directory may be called 2026, in a variable and in a flag."""
+    schemas, _ = describe(*(key.kind for key in KEYS.values()))
+    texts = {
+        name: inner["pattern"]
+        for name, schema in zip(KEYS, schemas, strict=True)
+        if (inner := schema.get("anyOf", [schema])[0]).get("type") == "string" and "enum" not in inner
+    }
+    fitting = [name for name, pattern in texts.items() if re.search(pattern, text)]
+    assert {"plan", "model", "plan_model", "done_dir", "env_file"} <= {*fitting}
+    for name in fitting:
+        assert getattr(load(environ={f"RELAY_{name.upper()}": text}), name) == text
+        assert getattr(load(flags={name: text}), name) == text
 
 
 def test_what_may_not_be_read_is_named_by_all_sources_together(root: Path, tmp_path: Path) -> None:
