@@ -9,7 +9,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 import click
@@ -47,7 +47,7 @@ POLL_S = 0.25
     is_flag=False,
     flag_value=0,
     type=click.IntRange(0, 65535),
-    help="Serve the view to a browser on this machine; default: a free port.",
+    help="Serve the page of `relay report` to a browser on this machine, always anew; default: a free port.",
 )
 def command(run: str, *, as_json: bool, serve: int | None) -> int:
     """Watch a run from another terminal, during its work or after its end.
@@ -68,20 +68,52 @@ def command(run: str, *, as_json: bool, serve: int | None) -> int:
             return ExitCode.DONE
 
 
+REFRESH_S = 5
+"""Seconds between two pages of a run at work in a browser."""
+
+
 def serve_run(log: RunLogs, is_alive: Callable[[], bool], port: int) -> int:
-    """Serve a run's board until Ctrl-C, even after the run's end.
+    """Serve the page of a run until Ctrl-C, even after the run's end.
 
     Raises:
         ConfigError: The port cannot be listened on.
+        RelayError: The libraries that draw the page are missing.
     """
-    from relay.cli.views.server import ServedView, serve_board
+    from relay.cli.page_server import serve_page
+    from relay.cli.report import require_libraries
 
-    view = ServedView()
-    with serve_board(view, port) as address, contextlib.suppress(KeyboardInterrupt):
+    require_libraries()
+    with open_live_page(log, is_alive) as render, serve_page(render, port) as address:
         say_now(f"{address}\nwhoever has this address can see the run but not change it; Ctrl-C ends the server")
-        follow(log, view, is_alive, time.sleep)
-        threading.Event().wait()
+        with contextlib.suppress(KeyboardInterrupt):
+            threading.Event().wait()
     return ExitCode.DONE
+
+
+@contextlib.contextmanager
+def open_live_page(log: RunLogs, is_alive: Callable[[], bool]) -> Iterator[Callable[[], str]]:
+    """Yield a function that returns the page of a run as it is now; while the run is alive it asks to be read again."""
+    from relay.insight.database import Database
+    from relay.insight.figures.read import collect
+    from relay.insight.report.contents import make_page
+    from relay.insight.report.page import render_page
+
+    lock, shown = threading.Lock(), {True: "", False: ""}
+
+    def render() -> str:
+        with lock:
+            alive = is_alive()  # asked before reading: the last events are written before the process ends
+            records = [*log.read()]
+            for phase_id in dict.fromkeys(phase for phase, _ in records):
+                database.add((record for phase, record in records if phase == phase_id), log=phase_id)
+            if records or not shown[alive]:
+                database.compute()
+                page = make_page(collect(database), None)
+                shown[alive] = render_page(page, clean=clean_line, refresh_s=REFRESH_S if alive else 0)
+            return shown[alive]
+
+    with Database() as database:
+        yield render
 
 
 def get_run(repo: "Repo", start: str) -> str:

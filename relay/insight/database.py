@@ -121,11 +121,14 @@ class Database:
     """
 
     def __init__(self, path: str = "") -> None:
-        self._link = sqlite3.connect(path, isolation_level=None)
+        self._link = sqlite3.connect(
+            path, isolation_level=None, check_same_thread=False
+        )  # one at a time, says the user
         self._link.row_factory = sqlite3.Row
         self._link.text_factory = lambda data: data.decode(errors="replace")
-        self._seq = self._run = self._sessions = 0
-        self._session: int | None = None
+        self._seq = self._runs = self._sessions = 0
+        self._places: dict[str, tuple[int, int | None]] = {}
+        """Run and session that each log is in."""
         self.spans: dict[int, tuple[float, float]] = {}
         """When the first and the last event of each run happened."""
         for name, function in (("read_usd", _read_usd), ("band_of", _find_band), ("names", _names)):
@@ -144,36 +147,41 @@ class Database:
         """Close it."""
         self._link.close()
 
-    def add(self, records: Iterable[LoggedEvent]) -> None:
-        """Add records, those of one run after those of another."""
+    def add(self, records: Iterable[LoggedEvent], log: str = "") -> None:
+        """Add records of a log, or of several one after the other.
+
+        Args:
+            log: Tells logs apart that grow at the same time.
+        """
         self._link.execute("BEGIN")
         waiting: dict[type, list[tuple[Any, ...]]] = {}
         for record in records:
             event = record.event
-            self._move(event)
-            self.spans[self._run] = self.spans.get(self._run, (record.at,))[0], record.at
+            run, session = self._move(event, *self._places.get(log, (0, None)))
+            self._places[log] = run, None if isinstance(event, SessionEnded) else session
+            self.spans[run] = self.spans.get(run, (record.at,))[0], record.at
             rows = waiting.setdefault(type(event), [])
             phase_id = getattr(event, "phase_id", record.scope.phase_id).replace("\0", "\ufffd")  # where JSON ends, too
-            place = (self._seq, record.at, self._run, self._session, phase_id)
+            place = (self._seq, record.at, run, session, phase_id)
             rows.append((*place, *TABLES[type(event)].get_all(event)))
-            if isinstance(event, SessionEnded):
-                self._session = None
             if len(rows) == _BATCH_ROWS:
                 self._insert(type(event), rows)
         for cls, rows in waiting.items():
             self._insert(cls, rows)
         self._link.execute("COMMIT")
 
-    def _move(self, event: Event) -> None:
-        """Find where the next event stands: a log may have lost the beginning of its run."""
+    def _move(self, event: Event, run: int, session: int | None) -> tuple[int, int | None]:
+        """Return run and session of the next event of a log, which may have lost the beginning of its run."""
         self._seq += 1
-        if isinstance(event, RunStarted) or not self._run:
-            self._run += 1
+        if isinstance(event, RunStarted) or not run:
+            self._runs += 1
+            run = self._runs
         if isinstance(event, RunStarted | RunEnded):
-            self._session = None
+            session = None
         if isinstance(event, SessionStarted):
             self._sessions += 1
-            self._session = self._sessions
+            session = self._sessions
+        return run, session
 
     def _insert(self, cls: type, rows: list[tuple[Any, ...]]) -> None:
         insert = TABLES[cls].insert

@@ -128,7 +128,7 @@ CREATE INDEX results_by_id ON results (session, call_id);
 CREATE INDEX results_by_seq ON results (session, seq);
 
 -- calls: every call of a tool in a session, with what it was about and the tokens of its result.
-CREATE INDEX started_by_call ON ToolStarted (session, call_id, seq);
+CREATE INDEX IF NOT EXISTS started_by_call ON ToolStarted (session, call_id, seq);
 CREATE TABLE calls AS
 SELECT f.session, f.seq, f.name, f.is_error, f.duration_s, coalesce(b.at, f.at - f.duration_s) AS began,
        coalesce(b.summary, '') AS summary, coalesce((
@@ -309,7 +309,7 @@ LEFT JOIN oriented USING (session) LEFT JOIN ghostly USING (session) LEFT JOIN t
 ORDER BY s.session;
 
 -- gates: of each phase, without baselines. `repaired`: the gate was red, and its session then sent another request.
-CREATE INDEX requests_of_session ON RequestStarted (session, seq);
+CREATE INDEX IF NOT EXISTS requests_of_session ON RequestStarted (session, seq);
 CREATE TABLE gates AS
 WITH linked AS (
     SELECT seq, phase_id, session, checks, evidence, NOT passed AND expected = '' AS red,
