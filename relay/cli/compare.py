@@ -295,7 +295,7 @@ def _is_over(repo: "Repo", experiment: "Experiment") -> bool:
 
 def _show(repo: "Repo", experiment: "Experiment", *, as_json: bool) -> None:
     """Print what is there of an experiment, and write its files."""
-    from relay.cli.report import LIBRARIES, render_text
+    from relay.cli.pages import LIBRARIES, render_text
     from relay.compare.laboratory import read_results
     from relay.compare.record import keep_logs, make_setting, render_comparison, save_files
     from relay.insight.figures.comparing import compare_arms

@@ -56,7 +56,7 @@ def command(file: Path | None, session: str, *, as_text: bool, as_json: bool, pa
         _list(as_json=as_json)
         return
     if page is not None:
-        from relay.cli.report import require_libraries
+        from relay.cli.pages import require_libraries
 
         require_libraries()
     found = inspect(file, session)
@@ -71,7 +71,7 @@ def command(file: Path | None, session: str, *, as_text: bool, as_json: bool, pa
 
         say(str(save_page_as(page, render_page(made, clean=clean_line))))
         return
-    from relay.cli.report import render_text
+    from relay.cli.pages import render_text
 
     for line, style in render_text(made):
         say(line, style=style)

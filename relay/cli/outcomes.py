@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from relay.base.errors import ConfigError
 from relay.base.words import UNKNOWN, count, render_usd
 from relay.cli.boundary import note_place
-from relay.cli.report import show_page
+from relay.cli.pages import show_page
 from relay.cli.screen import complain, say_document
 from relay.insight.report.blocks import (
     SERIES,

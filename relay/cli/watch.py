@@ -80,7 +80,7 @@ def serve_run(log: RunLogs, is_alive: Callable[[], bool], port: int) -> int:
         RelayError: The libraries that draw the page are missing.
     """
     from relay.cli.page_server import serve_page
-    from relay.cli.report import require_libraries
+    from relay.cli.pages import require_libraries
 
     require_libraries()
     with open_live_page(log, is_alive) as render, serve_page(render, port) as address:

@@ -11,7 +11,7 @@ import pytest
 
 from relay.base.errors import ExitCode, RelayError
 from relay.base.hints import advise_extra
-from relay.cli.report import require_libraries
+from relay.cli.pages import require_libraries
 from relay.git.names import name_jobs
 from relay.insight.report.page import MARK
 from relay.insight.telemetry.log import open_log

@@ -1,0 +1,115 @@
+"""Show a page of `relay.insight.report`: as lines in the terminal, or as a file of HTML whose path is printed."""
+
+import textwrap
+from collections.abc import Iterable, Iterator, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+
+from relay.base.errors import RelayError
+from relay.base.hints import advise_extra
+from relay.base.words import shorten
+from relay.cli.screen import clean, clean_line, say
+from relay.insight.report.blocks import Card, CellKind, Chapter, Ink, Page, Table
+
+LIBRARIES = ("jinja2", "lets_plot")
+
+
+def require_libraries(names: Sequence[str] = LIBRARIES) -> None:
+    """Require the libraries that draw the page, before any log is read.
+
+    Raises:
+        RelayError: A library is not installed.
+    """
+    missing = [name for name in names if find_spec(name) is None]
+    if missing:
+        raise RelayError(
+            f"the page needs {' and '.join(missing)}, not installed here",
+            hint=f"{advise_extra('report')}; relay report --text needs no library",
+        )
+
+
+def show_page(page: Page, root: Path, name: str, output: str | None, *, as_text: bool) -> None:
+    """Print a page as text, or write it below ``.relay/reports/`` or to `output`, and print its path.
+
+    Raises:
+        RelayError: A library is missing, or the page cannot be written.
+    """
+    if as_text:
+        for line, style in render_text(page):
+            say(line, style=style)
+        return
+    require_libraries()
+    from relay.insight.report.page import render_page, save_page, save_page_as
+
+    html = render_page(page, clean=clean_line)
+    say(str(save_page(root, name, html) if output is None else save_page_as(Path(output), html)))
+
+
+_CELL_CHARS = 60
+_LEAD_CHARS = 96
+_INK_STYLES = {Ink.GOOD: "green", Ink.SOFT: "yellow", Ink.BAD: "red"}
+
+Styled = tuple[str, str]
+"""A line and its style."""
+
+
+def render_text(page: Page) -> Iterator[Styled]:
+    """Yield the lines of a page. A line break inside a text never starts a new line."""
+    for text, style in _write_page(page):
+        yield clean(text).replace("\n", " ").rstrip(), style
+
+
+def _write_page(page: Page) -> Iterator[Styled]:
+    yield page.title, "bold"
+    yield from _write_facts(page.facts)
+    for card in page.answers:
+        yield "", ""
+        yield from _write_card(card)
+    for chapter in page.sections:
+        yield from _write_chapter(chapter)
+
+
+def _write_facts(facts: Sequence[tuple[str, str]]) -> Iterator[Styled]:
+    width = max((len(name) for name, _ in facts), default=0)
+    for name, text in facts:
+        yield f"  {name:<{width}}  {text}", ""
+
+
+def _write_card(card: Card) -> Iterator[Styled]:
+    yield f"{card.question}: {card.words}" if card.words else card.question, _INK_STYLES.get(card.ink, "bold")
+    if card.command:
+        yield f"  {card.command}", "bold"
+    for line in card.lines:
+        yield f"  {line}", ""
+
+
+def _write_chapter(chapter: Chapter) -> Iterator[Styled]:
+    yield "", ""
+    yield chapter.title, "bold"
+    for line in textwrap.wrap(clean_line(chapter.lead), _LEAD_CHARS):
+        yield f"  {line}", "dim"
+    yield from _write_tables(chapter.tables)
+    for fold in chapter.folds:
+        yield f"  {fold.title}", "bold"
+        yield from ((f"  {text}", style) for text, style in _write_facts(fold.facts))
+        yield from _write_tables(fold.tables)
+
+
+def _write_tables(tables: Iterable[Table]) -> Iterator[Styled]:
+    for table in tables:
+        if not table.rows:
+            continue
+        yield f"  {table.caption}", "cyan"
+        names, kinds = zip(*table.columns, strict=True)
+        rows = [names, *(tuple(shorten(clean_line(cell), _CELL_CHARS) for cell in row) for row in table.rows)]
+        columns = [_align(cells, kind) for cells, kind in zip(zip(*rows, strict=True), kinds, strict=True)]
+        for cells in zip(*columns, strict=True):
+            yield f"    {'  '.join(cells)}", ""
+        if table.left_out:
+            yield f"    and {table.left_out:,} more: relay report --json has all", "dim"
+
+
+def _align(cells: Sequence[str], kind: CellKind) -> tuple[str, ...]:
+    """Pad the cells of a column to the widest; numbers are right-aligned."""
+    width = max(map(len, cells))
+    return tuple(cell.rjust(width) if kind is CellKind.NUMBER else cell.ljust(width) for cell in cells)
