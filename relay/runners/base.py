@@ -16,19 +16,19 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import field
-from typing import Any, Protocol
+from typing import Protocol
 
 from relay.base.interrupts import Interrupts
 from relay.base.values import dataclass
 from relay.config import ModelSettings, Settings
 from relay.sandbox.policy import Limits
 from relay.sandbox.run import Sandbox
-from relay.session.events import GaugeCrossed, Observe, ResponseReceived, ToolFinished, ToolStarted
+from relay.session.events import GaugeCrossed, Observe, ToolFinished, ToolStarted
 from relay.session.gauge import CONSOLIDATE_SHARE, Gauge, ResetAt, Zone
 from relay.session.prices import Price
 from relay.session.recall import Recall, hash_call
 from relay.session.tape import KeepNote
-from relay.session.usage import BYTES_PER_TOKEN, Spent
+from relay.session.usage import BYTES_PER_TOKEN
 from relay.session.values import CLAIM_LINKS, SessionEnd, SessionOutcome, ToolCall, ToolResult, ToolSpec
 
 
@@ -189,22 +189,7 @@ NUDGE = (
     "relay: you have made the same calls with the same results three times and nothing changed in between. "
     "Do something else, or call block with what stands in the way."
 )
-LEAST_OUTPUT_TOKENS = 4_000
-"""If the caps leave less for an answer, the request is not sent: it would not be worth it."""
 _SUMMARY_CHARS = 200
-
-
-def fit_answer(check: Callable[[int, int], str | None], prompt_tokens: int, wanted_tokens: int) -> int | str:
-    """Return how long an answer may be, or why its request must not be sent.
-
-    Args:
-        check: As `SessionSpec.check_budget`.
-        wanted_tokens: Length of the answer if the caps allow it; halved until they do.
-    """
-    most = wanted_tokens
-    while (why := check(prompt_tokens, most)) and most // 2 >= LEAST_OUTPUT_TOKENS:
-        most //= 2
-    return why or most
 
 
 def render_summary(text: str) -> str:
@@ -288,23 +273,6 @@ class LineNotices:
         if words:
             show_crossing(observe, gauge, Zone.CONSOLIDATE)
         return words
-
-
-def show_response(observe: Observe, gauge: Gauge, spent: Spent, **said: Any) -> None:
-    """Emit ResponseReceived with the gauge's lines and what the response counts as; `said` is the rest of it."""
-    observe(
-        ResponseReceived(
-            usage=spent.usage,
-            cost_usd=spent.cost_usd,
-            estimated=spent.estimated,
-            fill_tokens=gauge.fill_tokens,
-            soft_tokens=gauge.soft_tokens,
-            hard_tokens=gauge.hard_tokens,
-            window_tokens=gauge.window_tokens,
-            turns_left=gauge.turns_left,
-            **said,
-        )
-    )
 
 
 def end_at_hard_line(gauge: Gauge) -> SessionOutcome:

@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from relay.runners.agents.account import MAX_REFUSED, Account, count_most_tokens
+from relay.runners.agents.account import MAX_REFUSED, AgentAccount, count_most_tokens
 from relay.runners.agents.dialects import MESSAGES, ModelRequest, Tally
 from relay.runners.agents.gateway import Passed
 from relay.runners.base import Callbacks, ModelInfo, SessionSpec
 from relay.runners.messages.connection import Fault, FaultKind
-from relay.session.events import ResponseReceived
-from relay.session.gauge import parse_reset_at
+from relay.session.events import Noticed, ResponseReceived
+from relay.session.gauge import Zone, parse_reset_at
 from relay.session.prices import UserPrice
 from relay.session.values import SessionEnd, SessionOutcome, ToolResult
 
@@ -33,7 +33,7 @@ def open_account(check=lambda *_: None, *, sets_limits=True, most=None):
         check_budget=check, max_output_tokens=most, find_price={"cheap": CHEAP, "dear": DEAR}.get,
     )  # fmt: skip
     model = ModelInfo(id="own", window_tokens=200_000, max_output_tokens=8_000, rehearsed=False, source="")
-    return Account(spec, model, told.append, max_wait_s=600, sets_limits=sets_limits), told
+    return AgentAccount(spec, model, told.append, max_wait_s=600, sets_limits=sets_limits), told
 
 
 def make_tally(*, model="own", stop="end_turn", **usage):
@@ -79,6 +79,57 @@ def test_a_request_that_was_never_sent_counts_for_nothing():
     account.finish(Passed(request=REQUEST, tally=None, fault=replace(BROKEN, may_be_billed=False)))
     account.finish(Passed(request=REQUEST, tally=make_tally(input_tokens=1, output_tokens=1), fault=None))
     assert list_spent(told) == []
+
+
+def test_a_request_that_is_sent_again_is_checked_and_counted_with_its_whole_prompt():
+    """What was sent once without an answer is no part of the context that the endpoint has counted."""
+    asked: list[int] = []
+    account, told = open_account(lambda prompt, _: asked.append(prompt))
+    for _ in range(2):
+        account.look_at(REQUEST)
+        account.check(REQUEST)
+        account.start(REQUEST)
+        account.finish(Passed(request=REQUEST, tally=None, fault=BROKEN))
+    assert asked == [1_000, 1_000]
+    assert list_spent(told) == [(1_000, 6_000, True)] * 2
+
+
+def test_an_endpoint_that_counts_nothing_still_fills_the_context():
+    """The lines hold by relay's own count of all that was sent."""
+    account, _ = open_account()
+    fills = []
+    for size in (150_000, 240_000, 360_000):
+        request = replace(REQUEST, prompt_bytes=size)
+        account.look_at(request)
+        fills.append((account.gauge.least_tokens, account.gauge.zone))
+        account.start(request)
+        account.finish(Passed(request=request, tally=make_tally(), fault=None))
+    assert fills == [(50_000, Zone.UNKNOWN), (80_000, Zone.CONSOLIDATE), (120_000, Zone.HARD)]
+    assert account.check_lines() is not None
+
+
+def test_what_was_measured_is_not_estimated_again():
+    """The next request holds the answer before it, which the endpoint has counted."""
+    account, _ = open_account()
+    account.look_at(REQUEST)
+    account.start(REQUEST)
+    account.finish(Passed(request=REQUEST, tally=make_tally(input_tokens=900, output_tokens=70), fault=None))
+    account.look_at(replace(REQUEST, prompt_bytes=REQUEST.prompt_bytes + 70 * 4 + 300))
+    assert account.gauge.least_tokens == 970 + 100
+
+
+def test_a_model_that_answers_instead_and_a_count_that_cannot_be_are_said_once():
+    account, told = open_account()
+    for _ in range(2):
+        account.look_at(REQUEST)
+        account.start(REQUEST)
+        tally = make_tally(model="cheap", input_tokens=900_000, output_tokens=70)
+        account.finish(Passed(request=REQUEST, tally=tally, fault=None))
+    words = [event.text for event in told if isinstance(event, Noticed)]
+    assert [text.partition(":")[0] for text in words] == [
+        "cheap answers, not own; its price counts",
+        "the endpoint reports 900,000 tokens for a prompt of about 1,000",
+    ]
 
 
 def test_an_answer_that_broke_off_counts_at_its_most():

@@ -16,7 +16,7 @@ import pytest
 
 from relay.base.interrupts import Interrupts, Urgency
 from relay.base.jsonrpc import MAX_LINE_BYTES, MAX_PARTS, MOST_WAITING, Intake, Wire, parse_incoming
-from relay.runners.agents.account import Account
+from relay.runners.agents.account import AgentAccount
 from relay.runners.agents.acp import MOST_CHARS, MOST_TOOLS, AgentActivity, Text, ToolUpdate
 from relay.runners.agents.dialects import MESSAGES, ModelRequest
 from relay.runners.agents.gateway import HeldRequest, Passed
@@ -128,7 +128,7 @@ def enter(tmp_path):
             note_version=lambda _: None, observe=told.append, interrupts=interrupts, stop_s=120.0, idle_s=600.0,
             clock=Leaping(by_s), root=tmp_path, inbox=inbox, mark="mark",
         )  # fmt: skip
-        account = Account(spec, model, told.append, max_wait_s=0)
+        account = AgentAccount(spec, model, told.append, max_wait_s=0)
         return AgentSession(make_profile(), spec, account, context), context, told, child
 
     return make

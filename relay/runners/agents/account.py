@@ -1,4 +1,4 @@
-"""What an agent's session has used and what failed, as the gateway saw it: the gauge, the caps, the retries.
+"""What an agent's requests have used and what failed, as the gateway saw it: the gauge, the caps, the retries.
 
 The agent's own reports of its usage do not count here.
 """
@@ -7,22 +7,15 @@ import random
 import time
 from dataclasses import replace
 
+from relay.runners.account import Account, Sent, fit_answer
 from relay.runners.agents.dialects import ModelRequest, Tally
 from relay.runners.agents.gateway import Passed
-from relay.runners.base import (
-    ModelInfo,
-    SessionSpec,
-    end_at_hard_line,
-    end_by_turns,
-    fit_answer,
-    refuse_first_prompt,
-    show_response,
-)
+from relay.runners.base import ModelInfo, SessionSpec, end_at_hard_line, end_by_turns, refuse_first_prompt
 from relay.runners.messages.connection import Fault, FaultKind, RetryPolicy, Wait
 from relay.session.events import Observe, RequestStarted, RetryScheduled
-from relay.session.gauge import Gauge, Zone, open_gauge
-from relay.session.prices import Price, charge_request, normalize_model, worst_cost_usd
-from relay.session.usage import Spent, Usage
+from relay.session.gauge import Zone
+from relay.session.prices import normalize_model, worst_cost_usd
+from relay.session.usage import Usage
 from relay.session.values import SessionEnd, SessionOutcome
 
 _BYTES_PER_TOKEN = 4
@@ -30,8 +23,8 @@ MAX_REFUSED = 3
 """Requests in a row that the endpoint may refuse as malformed: some agents then ask in another form."""
 
 
-class Account:
-    """Counts one session's requests. Mutable.
+class AgentAccount(Account):
+    """The account of a session whose requests an agent makes. Mutable.
 
     Args:
         max_wait_s: How long the endpoint may fail.
@@ -41,8 +34,8 @@ class Account:
     def __init__(
         self, spec: SessionSpec, model: ModelInfo, observe: Observe, *, max_wait_s: float, sets_limits: bool = True
     ) -> None:
-        self.turn = 0
-        """Number of main requests that were sent."""
+        longest = min(spec.max_output_tokens or model.max_output_tokens, model.max_output_tokens)
+        super().__init__(spec, model, observe, longest)
         self.fault: Fault | None = None
         """Fault of the last main request; None if it was answered, or none was sent."""
         self.stop_reason = ""
@@ -51,21 +44,13 @@ class Account:
         """How the session ends; then no further request may be sent."""
         self.wait: Wait | None = None
         """How long to wait before relay tells the agent to go on, after the agent gave up by itself."""
-        self._spec = spec
-        self._model = model
-        self._observe = observe
         self._max_wait_s = max_wait_s
         self._policy = RetryPolicy(max_wait_s=max_wait_s)
         self._refused = 0
         self._sets_limits = sets_limits
         self._open: dict[int, tuple[ModelRequest, float]] = {}
         """Requests without an answer so far, as they were sent, with their times."""
-        self._last_bytes = self._cut_tokens = 0
-        self._most_tokens = min(spec.max_output_tokens or model.max_output_tokens, model.max_output_tokens)
-        """Longest answer."""
-        self.gauge: Gauge = open_gauge(
-            window_tokens=model.window_tokens, reset_at=spec.reset_at, room_tokens=self._most_tokens
-        )
+        self._measured_bytes = self._cut_tokens = 0
 
     @property
     def is_waiting(self) -> bool:
@@ -75,15 +60,14 @@ class Account:
     def look_at(self, request: ModelRequest) -> None:
         """Take in the length of the conversation, before the request is sent."""
         if request.is_main:
-            more = max(0, request.prompt_bytes - self._last_bytes) // _BYTES_PER_TOKEN
+            more = max(0, request.prompt_bytes - self._measured_bytes) // _BYTES_PER_TOKEN
             self.gauge = replace(self.gauge, appended_tokens=0).append(more)
 
     def fit_first(self, prompt_tokens: int) -> int | SessionOutcome:
         """Return how long answers may be, as far as is known before the first request; or why there must be none."""
-        fit = fit_answer(self._spec.check_budget, prompt_tokens, self._most_tokens)
-        if isinstance(fit, str):
-            return SessionOutcome(end=SessionEnd.BUDGET, detail=fit)
-        self._spec.check_budget(0, 0)  # takes back the reservation: nothing is sent yet
+        fit = fit_answer(self.spec.check_budget, prompt_tokens, self.max_output_tokens)
+        if not isinstance(fit, SessionOutcome):
+            self.spec.check_budget(0, 0)  # takes back the reservation: nothing is sent yet
         return fit
 
     def check(self, request: ModelRequest) -> SessionOutcome | int | None:
@@ -91,31 +75,28 @@ class Account:
         if self.ended is not None:
             return self.ended
         if not self._may_ask(request.model):
-            words = f"the agent asked for {request.model}, whose price is not known to be within {self._spec.model}'s"
+            words = f"the agent asked for {request.model}, whose price is not known to be within {self.spec.model}'s"
             return SessionOutcome(end=SessionEnd.DENIED, detail=words)
         waiting = [sent for sent, _ in self._open.values()]
         prompt = sum(map(self._estimate, (request, *waiting)))
         besides = sum(map(self._limit, waiting))
 
         def check(prompt_tokens: int, output_tokens: int) -> str | None:
-            return self._spec.check_budget(prompt_tokens, besides + output_tokens)
+            return self.spec.check_budget(prompt_tokens, besides + output_tokens)
 
         wanted = self._limit(request)
-        most = min(wanted, self._most_tokens)
-        if request.max_output_tokens is None and not self._sets_limits:
-            fit: int | str = check(prompt, wanted) or wanted
-        else:  # tokens reserved for waiting requests become free soon
-            fit = check(prompt, most) or most if waiting else fit_answer(check, prompt, most)
-        if isinstance(fit, str):
-            return SessionOutcome(end=SessionEnd.BUDGET, detail=fit)
-        return fit if fit < wanted else None
+        is_fixed = request.max_output_tokens is None and not self._sets_limits
+        most = wanted if is_fixed else min(wanted, self.max_output_tokens)
+        # Tokens reserved for waiting requests become free soon.
+        fit = fit_answer(check, prompt, most, shortens=not is_fixed and not waiting)
+        return fit if isinstance(fit, SessionOutcome) or fit < wanted else None
 
     def _may_ask(self, model: str) -> bool:
         """Return whether the cap, which is checked at the session's own price, also holds for this model."""
-        if normalize_model(model) == normalize_model(self._spec.model) or self._spec.price is None:
+        if normalize_model(model) == normalize_model(self.spec.model) or self.spec.price is None:
             return True
-        other = self._spec.find_price(model)
-        own = worst_cost_usd(1_000_000, 1_000_000, self._spec.price)
+        other = self.spec.find_price(model)
+        own = worst_cost_usd(1_000_000, 1_000_000, self.spec.price)
         return other is not None and worst_cost_usd(1_000_000, 1_000_000, other) <= own
 
     def _estimate(self, request: ModelRequest) -> int:
@@ -126,24 +107,16 @@ class Account:
 
     def check_cut(self) -> SessionOutcome | None:
         """Return an outcome if the last main answer was cut because the caps left too little."""
-        if not self._cut_tokens:
-            return None
-        words = f"an answer was cut at {self._cut_tokens:,} tokens, the most that the caps leave"
-        why = self._spec.check_budget(
-            self.gauge.least_tokens, self._most_tokens
-        )  # so that the cap knows what would be enough
-        return SessionOutcome(end=SessionEnd.BUDGET, detail=f"{words}: {why}")
+        return self.end_cut(self._cut_tokens) if self._cut_tokens else None
 
     def start(self, request: ModelRequest, most_tokens: int | None = None) -> None:
         """Note that a request is sent, for an answer of at most `most_tokens`; None: its own limit."""
         if request.is_main:
-            again = self.fault is not None
-            self.turn += not again
+            self.turn += self.fault is None
             if self.fault is not None:
                 attempt = self._policy.attempts or self._refused
                 self._observe(RetryScheduled(attempt=attempt, wait_s=0.0, reason=self.fault.message))
             self._observe(RequestStarted(turn=self.turn))
-            self._last_bytes = request.prompt_bytes
         sent = request if most_tokens is None else replace(request, max_output_tokens=most_tokens)
         self._open[id(request)] = (sent, time.monotonic())
 
@@ -153,43 +126,41 @@ class Account:
         if sent is None:
             return
         self._finish(sent, passed.tally, passed.fault, time.monotonic() - sent_at)
-        is_short = self._limit(sent) < min(self._limit(passed.request), self._most_tokens)
+        is_short = self._limit(sent) < min(self._limit(passed.request), self.max_output_tokens)
         self._cut_tokens = self._limit(sent) if is_short and self.stop_reason == "max_tokens" else 0
-
-    def _finish(self, request: ModelRequest, tally: Tally | None, fault: Fault | None, duration_s: float) -> None:
-        if fault is None and tally is not None:
-            spent = self._settle(request, tally)
-            self._take_answer(request, tally, spent.usage)
-            self._emit(self._number(request), tally.model or request.model, spent, tally.stop_reason, duration_s)
-            return
-        fault = fault or Fault(kind=FaultKind.INFRA, message="the request was lost", may_be_billed=True)
-        is_begun = tally is not None and tally.usage is not None
-        if is_begun or fault.may_be_billed:
-            model = (tally and tally.model) or request.model
-            spent = self._settle(request, tally)
-            self._emit(self._number(request), model, spent, "cut" if is_begun else "lost", duration_s)
-        if request.is_main:
-            self._take_fault(fault, duration_s)
 
     def close(self) -> None:
         """Charge unanswered requests at the most that they can have cost."""
         lost = Fault(kind=FaultKind.INTERRUPTED, message="the session has ended", may_be_billed=True)
-        for sent, sent_at in self._open.values():
-            self._finish(sent, None, lost, time.monotonic() - sent_at)
+        for request, sent_at in self._open.values():
+            self._finish(request, None, lost, time.monotonic() - sent_at)
         self._open.clear()
 
-    def _take_answer(self, request: ModelRequest, tally: Tally, counted: Usage) -> None:
-        if not request.is_main:
+    def _finish(self, request: ModelRequest, tally: Tally | None, fault: Fault | None, duration_s: float) -> None:
+        is_refusal = tally is not None and tally.stop_reason == "refusal"
+        sent = Sent(
+            model=request.model,
+            turn=self.turn if request.is_main else 0,
+            worst=Usage(input_tokens=self._estimate(request), output_tokens=self._limit(request)),
+            least=Usage(output_tokens=0 if is_refusal else 1),
+        )
+        model = (tally and tally.model) or request.model
+        if fault is None and tally is not None:
+            own = Usage(input_tokens=self.gauge.least_tokens) if request.is_main else None
+            shown = {"stop_reason": tally.stop_reason, "duration_s": duration_s}
+            measured = self.book(sent, tally.usage, model=model, own=own, **shown)
+            if measured is not None:  # the next request holds this answer, which was measured already
+                self._measured_bytes = request.prompt_bytes + measured * _BYTES_PER_TOKEN
+            if request.is_main:
+                self.fault = self.wait = None
+                self.stop_reason = tally.stop_reason
+                self._policy, self._refused = RetryPolicy(max_wait_s=self._max_wait_s), 0
             return
-        self.fault = self.wait = None
-        self.stop_reason = tally.stop_reason
-        self._policy, self._refused = RetryPolicy(max_wait_s=self._max_wait_s), 0
-        said = tally.usage or Usage()
-        if said.prompt_tokens == counted.prompt_tokens:
-            output = said.output_tokens if said.output_tokens == counted.output_tokens else 0
-            self.gauge = self.gauge.measure(replace(said, output_tokens=output))
-            # The next request holds this answer, which was measured already.
-            self._last_bytes += output * _BYTES_PER_TOKEN
+        fault = fault or Fault(kind=FaultKind.INFRA, message="the request was lost", may_be_billed=True)
+        said = tally.usage if tally else None
+        self.book_lost(sent, said, may_be_billed=fault.may_be_billed, model=model, duration_s=duration_s)
+        if request.is_main:
+            self._take_fault(fault, duration_s)
 
     def _take_fault(self, fault: Fault, duration_s: float) -> None:
         self.fault = fault
@@ -211,32 +182,10 @@ class Account:
         else:
             self.wait = judged
 
-    def _settle(self, request: ModelRequest, tally: Tally | None) -> Spent:
-        """Return what a request counts as."""
-        return charge_request(
-            tally.usage if tally else None,
-            self._find_price((tally and tally.model) or request.model),
-            worst=Usage(input_tokens=self._estimate(request), output_tokens=self._limit(request)),
-            least=Usage(output_tokens=0 if tally and tally.stop_reason == "refusal" else 1),
-            most=Usage(input_tokens=self._model.window_tokens, output_tokens=self._model.max_output_tokens),
-        )
-
-    def _number(self, request: ModelRequest) -> int:
-        return self.turn if request.is_main else 0
-
-    def _emit(self, turn: int, model: str, spent: Spent, stop_reason: str, duration_s: float) -> None:
-        said = {"turn": turn, "model": model, "stop_reason": stop_reason, "duration_s": duration_s}
-        show_response(self._observe, self.gauge, spent, **said)
-
-    def _find_price(self, model: str) -> Price | None:
-        if normalize_model(model) == normalize_model(self._spec.model):
-            return self._spec.price
-        return self._spec.find_price(model) or self._spec.price
-
     def check_lines(self) -> SessionOutcome | None:
         """Return an outcome if the conversation is over its hard line or has too many turns."""
         gauge = self.gauge
-        if self.turn >= self._spec.max_turns:
+        if self.turn >= self.spec.max_turns:
             return end_by_turns(self.turn)
         if gauge.zone is not Zone.HARD:
             return None

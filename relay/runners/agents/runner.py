@@ -22,7 +22,8 @@ from relay.base.jsonrpc import Answered, Intake, Notification, Wire
 from relay.base.values import dataclass
 from relay.config.model import ModelSettings
 from relay.config.sources import show_user_file
-from relay.runners.agents.account import Account
+from relay.runners.account import fit_answer
+from relay.runners.agents.account import AgentAccount
 from relay.runners.agents.acp import (
     BRIDGE,
     MOST_CONNECTIONS,
@@ -59,10 +60,10 @@ from relay.sandbox.run import Sandbox, open_sandbox
 from relay.session.events import HostAsked, Noticed, Observe, RequestStarted
 from relay.session.prices import cost_usd
 from relay.session.usage import Spent, Usage
-from relay.session.values import SessionEnd, SessionOutcome
+from relay.session.values import SessionOutcome
 
 
-class ReportedAccount(Account):
+class ReportedAccount(AgentAccount):
     """Counts by the agent's own reports. Mutable."""
 
     def __init__(self, spec: SessionSpec, model: ModelInfo, observe: Observe) -> None:
@@ -88,16 +89,17 @@ class ReportedAccount(Account):
 
     def check_reported(self) -> SessionOutcome | None:
         """Return an outcome if the reports are over a cap by now."""
-        why = self._spec.check_budget(self._guess().prompt_tokens, 0)
-        return SessionOutcome(end=SessionEnd.BUDGET, detail=why) if why else None
+        fit = fit_answer(self.spec.check_budget, self._guess().prompt_tokens, 0)
+        return fit if isinstance(fit, SessionOutcome) else None
 
     def end(self, usage: Usage | None) -> None:
         """Account for a turn by the reported usage; None: by the reported fill."""
         known = usage or self._guess()
         self._fill = self._largest = self._before = 0
-        usd = None if self._spec.price is None else cost_usd(known, self._spec.price)
+        usd = None if self.spec.price is None else cost_usd(known, self.spec.price)
         spent = Spent(usage=known, cost_usd=usd, estimated=True)
-        self._emit(self.turn, self._spec.model, spent, "told", time.monotonic() - self._begun)
+        shown = {"turn": self.turn, "model": self.spec.model, "stop_reason": "told"}
+        self.show(spent, duration_s=time.monotonic() - self._begun, **shown)
 
     def close(self) -> None:
         """Account for an unfinished turn."""
@@ -211,7 +213,7 @@ class AgentRunner:
                 yield TunnelSession(self.profile, spec, ReportedAccount(spec, model, observe), context)
             else:
                 wait_s, sets = self.given.settings.max_wait_s, not self.profile.has_login
-                account = Account(spec, model, observe, max_wait_s=wait_s, sets_limits=sets)
+                account = AgentAccount(spec, model, observe, max_wait_s=wait_s, sets_limits=sets)
                 yield AgentSession(self.profile, spec, account, context)
 
     def _put_up(

@@ -19,7 +19,7 @@ from relay.base.interrupts import Interrupts
 from relay.base.jsonrpc import Answered, Gone, Incoming, Intake, Notification, Question, Wire
 from relay.base.values import dataclass
 from relay.base.words import render_span
-from relay.runners.agents.account import Account, count_most_tokens
+from relay.runners.agents.account import AgentAccount, count_most_tokens
 from relay.runners.agents.acp import (
     AgentActivity,
     Called,
@@ -63,7 +63,12 @@ class Boundary:
     """
 
     def __init__(
-        self, spec: SessionSpec, account: Account, activity: AgentActivity, observe: Observe, interrupts: Interrupts
+        self,
+        spec: SessionSpec,
+        account: AgentAccount,
+        activity: AgentActivity,
+        observe: Observe,
+        interrupts: Interrupts,
     ) -> None:
         self.is_last = False
         """Whether a tool of relay's has ended the session, so that no turn follows."""
@@ -197,7 +202,7 @@ class AgentSession:
         context: Its surroundings; the first `advance` starts the process.
     """
 
-    def __init__(self, profile: Profile, spec: SessionSpec, account: Account, context: AgentContext) -> None:
+    def __init__(self, profile: Profile, spec: SessionSpec, account: AgentAccount, context: AgentContext) -> None:
         self._profile = profile
         self._spec = spec
         self._account = account

@@ -15,15 +15,14 @@ from dataclasses import field
 from typing import Any
 
 from relay.base.values import dataclass
-from relay.runners.base import ModelInfo, SessionSpec, fit_answer, show_response
+from relay.runners.account import Account, Sent, fit_answer
+from relay.runners.base import ModelInfo, SessionSpec
 from relay.runners.messages.answers import Answer, make_sendable
 from relay.runners.messages.api import describe_result
 from relay.runners.messages.connection import ApiConnection, Fault, FaultKind, RequestPart, RetryPolicy
 from relay.session.events import CacheBroken, Noticed, RequestStarted, TextShown
-from relay.session.gauge import Gauge, open_gauge
 from relay.session.pictures import count_picture_tokens
-from relay.session.prices import Price, charge_request, normalize_model
-from relay.session.usage import Spent, Usage, estimate_tokens
+from relay.session.usage import Usage, estimate_tokens
 from relay.session.values import SessionEnd, SessionOutcome, ToolResult
 
 MIN_DROP_TOKENS = 2_000
@@ -315,33 +314,27 @@ def render_edit(line_tokens: int) -> dict[str, Any]:
     }
 
 
-class ContextWindow:
-    """A history, its gauge and the way to the endpoint. Mutable: all three change with each turn."""
+class ContextWindow(Account):
+    """A history, its account and the way to the endpoint. Mutable: all three change with each turn."""
 
     def __init__(self, connection: ApiConnection, spec: SessionSpec, model: ModelInfo, *, edited: bool = False) -> None:
-        self.spec = spec
+        longest = min(spec.max_output_tokens or DEFAULT_OUTPUT_TOKENS, model.max_output_tokens)
+        super().__init__(spec, model, connection.observe, longest)
         self._edited = edited
         self.cleared_tokens = 0
         """What the endpoint left out of the last request."""
         self._connection = connection
-        self._model = model
         self._ttl = {"ttl": "1h"} if wants_long(spec.cache_ttl, spec.slowest_turn_s) else {}
-        self.turn = 0
-        self._doubted = False
-        self._others: dict[str, Price | None] = {}  # models that answered in place of the session's
-        self.max_output_tokens = min(spec.max_output_tokens or DEFAULT_OUTPUT_TOKENS, model.max_output_tokens)
-        self.allowed_tokens = self.max_output_tokens
+        self.allowed_tokens = longest
+        """Longest answer of the next request."""
         self.begin(History())
 
     def begin(self, history: History) -> None:
         """Go on with this history. For the endpoint it is a new conversation, so nothing of it is measured yet."""
         self.history = history
         self._cache = CacheWatch(lifetime_s=LONG_TTL_S if self._ttl else SHORT_TTL_S)
-        gauge = open_gauge(
-            window_tokens=self._model.window_tokens, reset_at=self.spec.reset_at, room_tokens=self.max_output_tokens
-        )
         self._own_tokens = _estimate_prefix(self.spec) + history.estimate_tokens()
-        self.gauge: Gauge = gauge.append(self._own_tokens)
+        self.gauge = self.open_gauge().append(self._own_tokens)
 
     def append(self, *texts: str) -> None:
         """Count text that was appended to the history."""
@@ -381,7 +374,8 @@ class ContextWindow:
                 return make_sendable(result, self.history.call_ids)
             if self._adapt(result, request):
                 continue
-            self._charge(result, duration_s)
+            lost, may_be_billed = self._make_sent(1), result.may_be_billed
+            self.book_lost(lost, result.usage, may_be_billed=may_be_billed, duration_s=duration_s)
             outcome = (
                 self._refuse_first(result)
                 or self._connection.wait_after(
@@ -398,12 +392,11 @@ class ContextWindow:
         If the caps leave too little for the longest answer, the request asks for a shorter one: `allowed_tokens`.
         """
         fit = fit_answer(self.spec.check_budget, self.gauge.least_tokens, self.max_output_tokens)
-        self.allowed_tokens = self.max_output_tokens if isinstance(fit, str) else fit
-        return SessionOutcome(end=SessionEnd.BUDGET, detail=fit) if isinstance(fit, str) else None
-
-    def check_longest(self) -> str | None:
-        """Return why a request for the longest answer must not be sent; None if it may."""
-        return self.spec.check_budget(self.gauge.least_tokens, self.max_output_tokens)
+        if isinstance(fit, SessionOutcome):
+            self.allowed_tokens = self.max_output_tokens
+            return fit
+        self.allowed_tokens = fit
+        return None
 
     def _adapt(self, fault: Fault, request: Mapping[str, Any]) -> bool:
         """Leave out a part that the endpoint refuses and relay can do without; return False if there is none."""
@@ -451,85 +444,38 @@ class ContextWindow:
             request["output_config"] = {"effort": self.spec.effort}
         return request
 
-    def _charge(self, fault: Fault, duration_s: float) -> None:
-        """Account for a request without an answer, if the endpoint may have worked on it."""
-        if fault.usage is not None or fault.may_be_billed:
-            spent = self._settle(self.spec.model, fault.usage, least_output=1)
-            reason = "cut" if fault.usage else "lost"
-            self._emit(spent, model=self.spec.model, stop_reason=reason, duration_s=duration_s)
-
-    def _settle(self, model: str, said: Usage | None, *, least_output: int) -> Spent:
-        """Return what the last request counts as."""
-        return charge_request(
-            said,
-            self._find_price(model),
-            worst=Usage(input_tokens=self.gauge.least_tokens, output_tokens=self.allowed_tokens),
-            least=Usage(input_tokens=int(LEAST_BELIEVED * self._sent_tokens), output_tokens=least_output),
-            most=Usage(input_tokens=self._model.window_tokens, output_tokens=self._model.max_output_tokens),
-        )
+    def _make_sent(self, least_output_tokens: int) -> Sent:
+        least = Usage(input_tokens=int(LEAST_BELIEVED * self._sent_tokens), output_tokens=least_output_tokens)
+        worst = Usage(input_tokens=self.gauge.least_tokens, output_tokens=self.allowed_tokens)
+        return Sent(model=self.spec.model, turn=self.turn, worst=worst, least=least)
 
     def _account(self, answer: Answer, duration_s: float) -> None:
         """Measure and observe an answer before its content is used."""
-        self._look_at_model(answer.model)
         self.cleared_tokens = min(answer.cleared_tokens, self._own_tokens)
-        seen = sum(map(_estimate_seen, answer.content))
-        least = max(int(LEAST_BELIEVED * seen), bool(answer.content))
-        spent = self._settle(answer.model, answer.usage, least_output=least)
-        self._measure(answer, spent.usage, seen)
+        seen = added = sum(map(_estimate_seen, answer.content))
+        if answer.usage is None or not answer.usage.prompt_tokens:  # no count of it will follow: by its size
+            added = estimate_tokens(json.dumps(answer.content, default=str), json=True)
+        self.book(
+            self._make_sent(max(int(LEAST_BELIEVED * seen), bool(answer.content))),
+            answer.usage,
+            model=answer.model,
+            own=Usage(input_tokens=self._sent_tokens, output_tokens=added),
+            stop_reason=answer.stop_reason,
+            streamed=answer.streamed,
+            duration_s=duration_s,
+        )
         self._own_tokens += seen
-        said = {"model": answer.model, "stop_reason": answer.stop_reason, "streamed": answer.streamed}
-        self._emit(spent, duration_s=duration_s, **said)
 
     @property
     def _sent_tokens(self) -> int:
         """Relay's own count of what the model was shown."""
         return self._own_tokens - self.cleared_tokens
 
-    def _measure(self, answer: Answer, counted: Usage, seen_tokens: int) -> None:
-        """Update the gauge by the endpoint's numbers as far as they are plausible, else by relay's estimates."""
-        said = answer.usage
-        if said is None or not said.prompt_tokens:
-            self.gauge = self.gauge.append(estimate_tokens(json.dumps(answer.content, default=str), json=True))
-            return
-        prompt, output = said.prompt_tokens, said.output_tokens
-        if output != counted.output_tokens:
-            output = seen_tokens
-        if prompt != counted.prompt_tokens:
-            self._doubt(prompt)
-            prompt = self._sent_tokens
-        self.gauge = self.gauge.measure(Usage(input_tokens=prompt, output_tokens=output))
-
-    def _doubt(self, prompt_tokens: int) -> None:
-        """Warn once that the endpoint's count of a prompt is not plausible."""
-        if not self._doubted:
-            words = (
-                f"the endpoint reports {prompt_tokens:,} tokens for a prompt of about {self._sent_tokens:,}: "
-                "relay uses its own count, for the reset line and as an upper bound of the cost"
-            )
-            self._connection.observe(Noticed(text=words, warning=True))
-        self._doubted = True
-
-    def _look_at_model(self, model: str) -> None:
-        """Warn once per model if another model answers than the one asked; the answering model's price counts."""
-        if model in self._others or not model or normalize_model(model) == normalize_model(self.spec.model):
-            return
-        self._others[model] = self.spec.find_price(model)
-        words = (
-            "its price counts" if self._others[model] else "its price is not known: counted as the one that was asked"
-        )
-        self._connection.observe(Noticed(text=f"{model} answers, not {self.spec.model}; {words}", warning=True))
-
     def _watch_cache(self, answer: Answer, request: Mapping[str, Any], started: float) -> None:
         self.history.note_cached()
         broken = self._cache.check(answer.usage, request, model=answer.model, at=started)
         if broken is not None and not self.cleared_tokens:  # an edit of the context breaks it, as it must
             self._connection.observe(broken)
-
-    def _find_price(self, model: str) -> Price | None:
-        return self._others.get(model) or self.spec.price
-
-    def _emit(self, spent: Spent, **said: Any) -> None:
-        show_response(self._connection.observe, self.gauge, spent, turn=self.turn, **said)
 
     def _show(self, block: Mapping[str, Any]) -> None:
         text = block.get("text") if block.get("type") == "text" else block.get("thinking")

@@ -289,9 +289,7 @@ class Conversation:
     def _handle_cut(self, answer: Answer) -> SessionOutcome | None:
         """Ask again with more room once. After that keep the whole blocks, run nothing, and tell the model."""
         if self._context.allowed_tokens < self._context.max_output_tokens:
-            words = f"an answer was cut at {self._context.allowed_tokens:,} tokens, the most that the caps leave"
-            why = self._context.check_longest()  # so that the cap knows what would be enough
-            return SessionOutcome(end=SessionEnd.BUDGET, detail=f"{words}: {why}", text=answer.text)
+            return replace(self._context.end_cut(self._context.allowed_tokens), text=answer.text)
         if self._context.raise_output_limit():
             limit = self._context.max_output_tokens
             self._connection.observe(
