@@ -16,7 +16,7 @@ ledger or the next session's first message. A call with a secret in such a text 
 it differently.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -47,17 +47,6 @@ def _spec(name: str, description: str, required: dict[str, Any], optional: dict[
 def _object(required: dict[str, Any], optional: dict[str, Any] | None = None) -> dict[str, Any]:
     properties = {**required, **(optional or {})}
     return {"type": "object", "properties": properties, "required": list(required)}
-
-
-def say_timeouts(specs: tuple[ToolSpec, ...], *, default_s: float, most_s: float) -> tuple[ToolSpec, ...]:
-    """Return the specs with the default and the largest time limit of a command."""
-    words = f"default {default_s:.0f}, most {most_s:.0f}" if default_s < most_s else f"default and most {most_s:.0f}"
-    return tuple(_describe_timeout(spec, words) if spec.name == "bash" else spec for spec in specs)
-
-
-def _describe_timeout(spec: ToolSpec, words: str) -> ToolSpec:
-    fields = {**spec.input_schema["properties"], "timeout_s": {**_COUNT, "description": words}}
-    return replace(spec, input_schema={**spec.input_schema, "properties": fields})
 
 
 def _text(description: str) -> dict[str, Any]:
@@ -318,7 +307,7 @@ def build_runner_tools(
 ) -> Toolbox:
     """Return the tools of a session that works on a phase; they fill `notes`."""
     handlers = {
-        **_build_lookups(workspace, notes),
+        "read": _take_input(partial(run_read, workspace, notes)),
         "bash": lambda call: run_bash(workspace, call.input, call.id, look),
         "edit": _take_input(partial(run_edit, workspace, notes, keep)),
         "write": _take_input(partial(run_write, workspace, notes, keep)),
@@ -330,8 +319,7 @@ def build_runner_tools(
         "block": _take_input(partial(claims.run_block, notes)),
         **{spec.name: _take_input(take) for spec, take in own},
     }
-    known = _say_timeouts(workspace, (*RUNNER_SPECS, *(spec for spec, _ in own)))
-    return Toolbox(specs=known, run=partial(_run, workspace, known, handlers, notes))
+    return _build(workspace, (*RUNNER_SPECS, *(spec for spec, _ in own)), handlers, notes)
 
 
 def build_reader_tools(workspace: Workspace, *own: OwnTool) -> Toolbox:
@@ -343,25 +331,27 @@ def build_reader_tools(workspace: Workspace, *own: OwnTool) -> Toolbox:
     if workspace.sandbox.level is not Level.READ_ONLY:
         raise ValueError("a session that only looks needs a sandbox in which commands only read")
     handlers = {
-        **_build_lookups(workspace, None),
+        "read": _take_input(partial(run_read, workspace, None)),
+        "search": _take_input(partial(run_search, workspace)),
+        "list": _take_input(partial(run_list, workspace)),
         "bash": lambda call: run_bash(workspace, call.input, call.id),
         **{spec.name: _take_input(take) for spec, take in own},
     }
-    known = _say_timeouts(workspace, (*READER_SPECS, *(spec for spec, _ in own)))
-    return Toolbox(specs=known, run=partial(_run, workspace, known, handlers, None))
+    return _build(workspace, (*READER_SPECS, *(spec for spec, _ in own)), handlers, None)
 
 
-def _say_timeouts(workspace: Workspace, known: tuple[ToolSpec, ...]) -> tuple[ToolSpec, ...]:
+def _build(
+    workspace: Workspace, specs: Iterable[ToolSpec], handlers: Mapping[str, _Handler], notes: AttemptNotes | None
+) -> Toolbox:
+    """Return a toolbox whose `bash` says the default and the largest time limit of a command."""
     most_s = workspace.limits.timeout_s
-    return say_timeouts(known, default_s=min(DEFAULT_TIMEOUT_S, most_s), most_s=most_s)
-
-
-def _build_lookups(workspace: Workspace, notes: AttemptNotes | None) -> dict[str, _Handler]:
-    return {
-        "read": _take_input(partial(run_read, workspace, notes)),
-        "search": _take_input(partial(run_search, workspace)),
-        "list": _take_input(partial(run_list, workspace)),
-    }
+    limits = f"default {DEFAULT_TIMEOUT_S}, most" if most_s > DEFAULT_TIMEOUT_S else "default and most"
+    timeout = {**_COUNT, "description": f"{limits} {most_s:.0f}"}
+    known = tuple(
+        replace(spec, input_schema=_object({"command": _TEXT}, {"timeout_s": timeout})) if spec.name == "bash" else spec
+        for spec in specs
+    )
+    return Toolbox(specs=known, run=partial(_run, workspace, known, handlers, notes))
 
 
 def _take_input(handle: Callable[[Mapping[str, Any]], ToolResult]) -> _Handler:
