@@ -135,6 +135,50 @@ def test_an_endpoint_does_nothing_but_answer_once(dialect, changes):
         read(dialect, changes)
 
 
+NEW = {"of_tomorrow": "very-high", "is_terse": True, "min_penalty": 0.5, "seriousness": 3}
+"""What a release of an agent may add: switches, numbers, words."""
+
+
+@EVERY
+def test_a_new_number_switch_or_word_passes_and_is_named(dialect):
+    assert read(dialect).unknown == ()
+    assert read(dialect, NEW).unknown == tuple(NEW)
+    if dialect is GEMINI:
+        config = {"generationConfig": {"maxOutputTokens": 100, **NEW}}
+        assert read(dialect, config).unknown == tuple(f"generationConfig.{name}" for name in NEW)
+
+
+HOSTILE = [
+    *("https://elsewhere.example", "elsewhere.example", "//elsewhere", "data:text/plain,x", "file:///etc/passwd"),
+    *("file_1", "resp_1a2b", "cachedContents/1", "4711", "550e8400-e29b-11d4", "YWJj=="),
+    *("a" * 41, "a sentence that says what to do next", "two\nlines", "caf\u00e9", "\ud800", "a\u202eb"),
+    *({"effort": "high"}, ["high"], [1], {"a": {}}),
+]
+REACHING = [
+    *("fileUri", "file_id", "imageURL", "image_url", "documentRef", "response_id", "previousResponse", "requestId"),
+    *("enable_search", "webAccess", "grounding_mode", "use_tools", "auto_mcp", "enable_code_interpreter", "run_agent"),
+    *("run_in_background", "is_async", "keep_conversation", "cachedContent", "use_memory", "session"),
+    *("num_answers", "candidate_count", "answers_n", "best_of", "max_new_tokens", "fallback_model", "inference_geo"),
+    *("URLFetch", "fileurl", "enablesearch", "userID", "API_KEY", "speed_tier"),
+    *("a.b", "a b", "", "a" * 65, "x-field", "f1", "\u0430"),
+]
+
+
+@EVERY
+@pytest.mark.parametrize("value", HOSTILE, ids=repr)
+def test_a_new_field_with_an_address_an_id_or_a_text_is_refused(dialect, value):
+    with pytest.raises(ValueError, match="of_tomorrow: relay does not know this field"):
+        read(dialect, {"of_tomorrow": value})
+
+
+@EVERY
+@pytest.mark.parametrize("name", REACHING)
+def test_a_new_field_whose_name_says_that_it_reaches_keeps_or_multiplies_is_refused(dialect, name):
+    for value in ("on", True, 8):
+        with pytest.raises(ValueError, match=r"relay does not know this field|may only be"):
+            read(dialect, {name: value})
+
+
 @EVERY
 def test_what_asks_for_nothing_passes(dialect):
     assert read(dialect, {"background": False, "previous_response_id": None, "mcp_servers": [], "plugins": {}})

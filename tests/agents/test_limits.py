@@ -151,6 +151,26 @@ def held(enter):
     return hold
 
 
+def test_a_field_that_relay_does_not_know_is_said_once(enter):
+    """However often it comes; a command of the session may invent any number of names."""
+    session, context, told, _ = enter(by_s=0.0)
+    ended = begin(session.advance, "work")
+    made = ModelRequest(
+        dialect=MESSAGES, model="m", is_main=False, prompt_bytes=30, max_output_tokens=60, is_streamed=True
+    )
+    for n in (1, 1, *range(2, 30)):
+        asked = HeldRequest(request=replace(made, unknown=("of_tomorrow", f"new_{n}")))
+        context.inbox.put(asked)
+        assert asked.release.result(20) is None
+    context.interrupts.request(Urgency.NOW)
+    assert ended.result(20).end == "interrupted"
+    said = [event.text for event in told if isinstance(event, Noticed) and event.warning]
+    assert said[:2] == [
+        f"Fake sends a field that relay does not know, which passes: {n}" for n in ("of_tomorrow", "new_1")
+    ]
+    assert len(said) == len(set(said)) == 10
+
+
 def test_a_request_for_which_the_caps_have_no_room_waits_for_those_before_it(enter):
     """What is reserved for a title is free again in a moment."""
     asked: list[tuple[int, int]] = []

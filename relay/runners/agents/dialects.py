@@ -5,8 +5,9 @@ Only the longest answer is changed, where the caps leave less.
 
 A request may have an endpoint answer, once, from what the request itself holds. An endpoint's vendor adds fields that
 fetch addresses, run tools, keep conversations or cost more, and a command of a session can ask for all of them. So the
-allowed fields of each dialect are listed; an unknown one does not pass. A field that is null, false or empty asks for
-nothing.
+allowed fields of each dialect are listed. Of the others a number, a switch or a word passes, and the session is told so
+once, since agents send new ones with each release; not if the field's name says that it reaches, keeps or multiplies
+something, nor with a value that may be an address or an id. A field that is null, false or empty asks for nothing.
 """
 
 import json
@@ -235,34 +236,64 @@ _ADDRESSES = frozenset({"url", "image_url"})
 _INNER = frozenset({"content", "parts", "output"})
 
 
-def require_permitted(request: Mapping[str, Any], dialect: Dialect) -> None:
-    """Refuse a request that has the endpoint do more than answer once.
+_REACHING = re.compile(
+    r"ur[il]|link|href|host|proxy|hook|callback|address|domain|file|image|picture|audio|video|media|document|attach|voice"
+    r"|search|web|brows|fetch|crawl|retriev|ground|knowledge|mcp|tool|plugin|connector|code|interpret|execut|container"
+    r"|sandbox|agent|skill|background|defer|async|batch|queue|conversation|session|thread|previous|parent|refer|handle"
+    r"|secret|cache|memor|store|persist|prompt|template|system|instruct|model|route|fallback|provider|preset|count"
+    r"|candidate|complet|choice|sample|beam|vote|token|length|tier|speed|fast|priorit|turbo|region"
+    r"|(?:^|_)(?:app|best|geo|id|ip|job|key|n|num|number|rag|ref)s?(?:_|$)"
+)
+"""Parts of a field's name that may have an endpoint reach, keep, run or multiply something, or cost more."""
+_HUMP = re.compile(r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
+_NAME = re.compile(r"[A-Za-z_]{1,64}")
+_WORD = re.compile(r"[A-Za-z]+(?:[ _-][A-Za-z]+){0,3}")
+_WORD_CHARS = 40
+
+
+def _is_harmless(name: str, value: Any) -> bool:
+    """Return whether an unknown field is a number, a switch or a word, and nothing that an endpoint could look up."""
+    if not _NAME.fullmatch(name) or _REACHING.search(_HUMP.sub("_", name).lower()):
+        return False
+    if isinstance(value, str):
+        return len(value) <= _WORD_CHARS and _WORD.fullmatch(value) is not None
+    return isinstance(value, bool | int | float)
+
+
+def require_permitted(request: Mapping[str, Any], dialect: Dialect) -> tuple[str, ...]:
+    """Refuse a request that has the endpoint do more than answer once; return its unknown fields that pass.
 
     Raises:
         ValueError: It does; the message names the field.
     """
-    _require_fields(request, dialect.fields, "")
+    unknown = _require_fields(request, dialect.fields, "")
     if str(request.get("model", "")).endswith(_SEARCHING):
         raise ValueError(f"model: with {_SEARCHING} the endpoint would search the web")
     if isinstance(config := request.get("generationConfig"), dict):
-        _require_fields(config, _GENERATION, "generationConfig.")
+        unknown += _require_fields(config, _GENERATION, "generationConfig.")
     _require_edits(request.get("context_management"))
     _require_tools(request.get("tools"), dialect, "tools")
     for name in dialect.conversation:
         _require_parts(request.get(name), dialect, name)
+    return unknown
 
 
-def _require_fields(found: Mapping[str, Any], known: re.Pattern[str], place: str) -> None:
+def _require_fields(found: Mapping[str, Any], known: re.Pattern[str], place: str) -> tuple[str, ...]:
+    unknown = []
     for name, value in found.items():
         if not value:
             continue
-        if not known.fullmatch(name):
+        if name in _ONLY and (isinstance(value, bool) or value not in _ONLY[name]):
+            raise ValueError(f"{place}{name} may only be {' or '.join(map(str, _ONLY[name]))} for an endpoint")
+        if known.fullmatch(name):
+            continue
+        if not _is_harmless(name, value):
             raise ValueError(
                 f"{place}{name[:100]}: relay does not know this field, and an endpoint does nothing for a session but "
                 "answer"
             )
-        if name in _ONLY and (isinstance(value, bool) or value not in _ONLY[name]):
-            raise ValueError(f"{place}{name} may only be {' or '.join(map(str, _ONLY[name]))} for an endpoint")
+        unknown.append(f"{place}{name}")
+    return tuple(unknown)
 
 
 def _require_edits(management: Any) -> None:
@@ -349,6 +380,8 @@ class ModelRequest:
     """None if the request does not say: the model's own limit holds."""
     is_streamed: bool
     """Whether it asks for a stream by a field."""
+    unknown: tuple[str, ...] = ()
+    """Fields that relay does not know and lets pass."""
 
 
 def find_dialect(path: str) -> Dialect | None:
@@ -382,7 +415,7 @@ def read_request(path: str, body: bytes, mark: bytes) -> ModelRequest | None:
     if dialect is None and not _COUNTING.fullmatch(bare):
         return None
     found = _load(body)
-    require_permitted(found, dialect or (MESSAGES if bare.startswith("/v1/messages") else GEMINI))
+    unknown = require_permitted(found, dialect or (MESSAGES if bare.startswith("/v1/messages") else GEMINI))
     if dialect is None:
         return None
     named = _GEMINI.fullmatch(bare)
@@ -393,6 +426,7 @@ def read_request(path: str, body: bytes, mark: bytes) -> ModelRequest | None:
         prompt_bytes=len(body),
         max_output_tokens=_read_limit(found, dialect),
         is_streamed=bool(found.get("stream")),
+        unknown=unknown,
     )
 
 

@@ -151,8 +151,8 @@ FIRST_NOTICE_S = 60.0
 ENDING_S = 60.0
 """How long the agent may take to reach a boundary, or to cancel, once its session has ended."""
 _LOOK_S = 0.1
-_MOST_REFUSALS = 10
-"""Most kinds of refused requests that a session shows; a command of it could invent any number."""
+_MOST_WARNINGS = 10
+"""Most warnings about its requests that a session shows; a command of it could invent any number."""
 
 Happening = Incoming | Gone | HeldRequest | Passed | RejectedRequest | Called
 Inbox = Intake[Happening]
@@ -217,8 +217,8 @@ class AgentSession:
         """Id of the running prompt; 0 for none."""
         self._later: list[HeldRequest] = []
         """Requests that wait because the caps have no room until others are answered."""
-        self._refused: set[str] = set()
-        """Reasons of refused requests."""
+        self._warned: set[str] = set()
+        """What was said of its requests, each once."""
         self._outcome: SessionOutcome | None = None
         """How the session ends; set once, and then nothing more is sent."""
         self._words = ""
@@ -408,9 +408,11 @@ class AgentSession:
         self._boundary.is_last = result.ends_session
 
     def _show_refusal(self, words: str) -> None:
-        if words not in self._refused and len(self._refused) < _MOST_REFUSALS:
-            self._refused.add(words)
-            said = f"a request of {self._profile.title} was not sent: {words}"
+        self._warn_once(f"a request of {self._profile.title} was not sent: {words}")
+
+    def _warn_once(self, said: str) -> None:
+        if said not in self._warned and len(self._warned) < _MOST_WARNINGS:
+            self._warned.add(said)
             self._context.observe(Noticed(text=said, warning=True))
 
     def _handle_passed(self, passed: Passed) -> None:
@@ -421,6 +423,8 @@ class AgentSession:
             self._release(held)
 
     def _handle_request(self, held: HeldRequest) -> None:
+        for name in held.request.unknown:
+            self._warn_once(f"{self._profile.title} sends a field that relay does not know, which passes: {name}")
         if self._outcome is None and held.request.is_main and not self._words:
             self._account.look_at(held.request)
             self._cross_boundary()
