@@ -92,17 +92,31 @@ def test_connections_are_used_again_when_the_response_was_read_to_its_end(swallo
 
 
 def test_the_sdk_loads_while_other_programs_are_waited_for() -> None:
-    """Opening an endpoint is enough; nothing has to be asked of it, and nobody waits for it who asks nothing."""
+    """Opening an endpoint is enough; the model is asked about meanwhile, and nobody waits who holds no session."""
     code = """
 import sys, threading
+from importlib.abc import MetaPathFinder
 from relay.base.interrupts import Interrupts
 from relay.runners.messages.api import LOADER, open_api
-before = "anthropic" in sys.modules
-with open_api(environ={"ANTHROPIC_API_KEY": "k"}, interrupts=Interrupts(), idle_timeout_s=20):
-    pass
+
+class Slow(MetaPathFinder):
+    def find_spec(self, name, path=None, target=None):
+        if name == "anthropic":
+            begun.set()
+            going.wait()
+
+begun, going = threading.Event(), threading.Event()
+sys.meta_path.insert(0, Slow())
+environ = {"ANTHROPIC_API_KEY": "k", "ANTHROPIC_BASE_URL": sys.argv[1]}
+with open_api(environ=environ, interrupts=Interrupts(), idle_timeout_s=20) as api:
+    begun.wait()
+    print(api.find_model("claude-opus-5-5").source, "anthropic" in sys.modules)
+going.set()
 for thread in [thread for thread in threading.enumerate() if thread.name == LOADER]:
     thread.join()
-print(before, "anthropic" in sys.modules)
+print("anthropic" in sys.modules)
 """
-    done = subprocess.run((sys.executable, "-c", code), capture_output=True, text=True, check=True)
-    assert done.stdout.split() == ["False", "True"]
+    with serve(parse_script(SCRIPT)) as server:
+        words = (sys.executable, "-c", code, server.base_url)
+        done = subprocess.run(words, capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines() == ["models api False", "True"]
