@@ -26,7 +26,16 @@ from relay.runners.base import ModelInfo
 from relay.runners.messages.answers import Answer, AnswerBuilder, StreamBrokenError
 from relay.runners.messages.connection import Fault, FaultKind, classify_error, find_retry_after
 from relay.runners.messages.credentials import REFUSED, Credential, CredentialError
-from relay.runners.messages.endpoint import ANTHROPIC, PLAIN, Family, Way, find_base, find_own_secrets, get_key_name
+from relay.runners.messages.endpoint import (
+    ANTHROPIC,
+    PLAIN,
+    Family,
+    Way,
+    find_base,
+    find_own_secrets,
+    get_key_name,
+    quote_model,
+)
 from relay.runners.messages.reading import (
     END_S,
     OnBlock,
@@ -253,7 +262,7 @@ class MessagesApi:
             with (
                 self._interrupts.interruptible(Urgency.FINISH_TURN),
                 open_within(self._opening_s),
-                wire.describe(model) as response,
+                wire.forward("GET", quote_model(model, self._family), {}, b"") as response,
             ):
                 body = read_beginning(response, _MODEL_BYTES) if response.is_success else b""
             if body or response.is_success:

@@ -8,6 +8,7 @@ nothing, warns nobody and says nothing of itself. Variables of the process are n
 Importing it takes 1 to 2.7 s and 80 MB, so `open_api` does that on a thread.
 """
 
+import inspect
 import json
 import logging
 import warnings
@@ -18,6 +19,7 @@ from typing import Any, cast
 import anthropic
 import httpx2
 from anthropic.lib.credentials import AccessToken, CredentialResult, TokenCache, default_credentials
+from anthropic.resources.messages import Messages
 
 from relay.runners.messages.answers import StreamBrokenError
 from relay.runners.messages.credentials import CredentialError, Proof
@@ -37,6 +39,8 @@ from relay.runners.messages.transport import USER_AGENT, BoundedClient, Wire
 for _name in ("anthropic", "httpx2"):  # with ANTHROPIC_LOG they would write through the view, and prompts too
     logging.getLogger(_name).setLevel(logging.CRITICAL + 1)
 
+_KNOWN = frozenset(inspect.signature(Messages.create).parameters)
+"""Fields of a request that this release of the SDK takes by name."""
 _OF_ITSELF = ("X-Stainless-Async", "x-stainless-timeout", "x-stainless-read-timeout", "x-stainless-retry-count")
 """Headers by which the SDK tells of itself, besides those of the platform."""
 LOGIN_ADVICE = "ant auth login; ANTHROPIC_PROFILE chooses a profile"
@@ -73,14 +77,14 @@ class SdkWire(Wire):
         self._framed: Any = None
 
     def ask(self, request: Mapping[str, Any]) -> AbstractContextManager[httpx2.Response]:
-        """Send a request for an answer that streams.
+        """Send a request with ``stream`` set.
 
         Raises:
             ValueError: It cannot be written as JSON; nothing was sent.
             httpx2.HTTPError: The endpoint was not reached, or broke off.
         """
-        named = {name: request[name] for name in ("model", "max_tokens", "messages")}
-        others = {name: value for name, value in request.items() if name not in {*named, "stream"}}
+        known = {name: value for name, value in request.items() if name in _KNOWN}
+        others = {name: value for name, value in request.items() if name not in _KNOWN}
         betas = [value for name, value in self._headers.items() if name.lower() == "anthropic-beta"]
         betas += [EDITING_BETA] if "context_management" in request else []
         extra = {"anthropic-beta": ",".join(betas)} if betas else {}
@@ -90,20 +94,10 @@ class SdkWire(Wire):
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # of models that end some day: relay's own table says that
                 manager = client.messages.with_streaming_response.create(
-                    **named, stream=True, extra_body=others, extra_headers=extra
+                    **known, extra_body=others, extra_headers=extra
                 )
                 response: httpx2.Response = stack.enter_context(manager).http_response
                 return response
-
-        return self._sending(_unwrapping(send))
-
-    def describe(self, model: str) -> AbstractContextManager[httpx2.Response]:
-        """Ask for the description of a model."""
-
-        def send(value: Any, stack: ExitStack) -> httpx2.Response:
-            manager = self._get_client(value, model).models.with_streaming_response.retrieve(model)
-            response: httpx2.Response = stack.enter_context(manager).http_response
-            return response
 
         return self._sending(_unwrapping(send))
 
@@ -111,7 +105,7 @@ class SdkWire(Wire):
         self, method: str, path: str, headers: Mapping[str, str], content: bytes
     ) -> AbstractContextManager[httpx2.Response]:
         """Send an agent's request, readdressed and signed; its body is written anew only where it names the model."""
-        body = json.loads(content) if self._way.family.names_model else None
+        body = json.loads(content) if content and self._way.family.names_model else None
 
         def send(value: Any, stack: ExitStack) -> httpx2.Response:
             client = self._get_client(value, str(body["model"]) if body else "")

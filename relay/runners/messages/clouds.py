@@ -12,7 +12,6 @@ from contextlib import contextmanager, suppress
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
-from threading import Lock
 from typing import TYPE_CHECKING, Any, cast
 
 from relay.base.errors import ConfigError
@@ -239,7 +238,6 @@ class _AwsLogin:
         self._environ = environ
         self._session: Any = None
         self._found: Any = None
-        self._lock = Lock()
 
     def get_region(self) -> str:
         """Return the region of the environment, else that of the profile.
@@ -249,14 +247,14 @@ class _AwsLogin:
         """
         if any(self._environ.get(name) for name in _AWS_REGION):
             return _get_name(self._environ, *_AWS_REGION, what="the region")
-        with self._lock, _explaining_aws():
+        with _explaining_aws():
             self._open()
         region = {_AWS_REGION[0]: self._session.region_name or ""}
         return _get_name(region, *_AWS_REGION, what="the region, which no profile names,")
 
     def fetch(self, fresh: bool) -> Proof:  # noqa: FBT001  # as every fetch
         """Return the keys of now; look anew where others are wanted: a login of the user's may have written them."""
-        with self._lock, _explaining_aws():
+        with _explaining_aws():
             if fresh:
                 self._session = self._found = None
             self._open()

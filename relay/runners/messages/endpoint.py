@@ -159,7 +159,7 @@ def find_base(environ: Mapping[str, str], family: Family) -> str:
     return environ.get(family.base, "").rstrip("/").removesuffix(family.dropped)
 
 
-def quote_model(model: str, family: Family = ANTHROPIC) -> str:
+def quote_model(model: str, family: Family) -> str:
     """Return the path of a model's description."""
     return f"{family.models.removeprefix(family.root)}{quote(model, safe=_SEGMENT_CHARS)}"
 

@@ -18,7 +18,7 @@ from relay import __version__
 from relay.base.errors import RunnerError
 from relay.base.hints import advise_extra
 from relay.runners.messages.credentials import REFUSED, Credential
-from relay.runners.messages.endpoint import Way, quote_model, read_custom_headers
+from relay.runners.messages.endpoint import Way, read_custom_headers
 
 MAX_ERROR_BYTES = 64 * 1024
 """Most of an error's body that is read: its message is in the first few hundred bytes."""
@@ -143,10 +143,6 @@ class PlainWire(Wire):
         self._family = way.family
         self._key = key
         self._custom = read_custom_headers(environ, way.family)
-
-    def describe(self, model: str) -> AbstractContextManager[httpx2.Response]:
-        """Ask for the description of a model."""
-        return self.forward("GET", quote_model(model, self._family), {}, b"")
 
     def forward(
         self, method: str, path: str, headers: Mapping[str, str], content: bytes
