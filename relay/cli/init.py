@@ -58,7 +58,7 @@ def set_up(name: str, model: str | None, environ: Mapping[str, str]) -> None:
 
 
 def _set_up_cloud(name: str, provider: Mapping[str, Any], model: str | None, environ: Mapping[str, str]) -> None:
-    if provider["login"] and find_spec("anthropic") is None:
+    if provider["login"] and name != "anthropic" and find_spec("boto3") is None:  # one extra brings all
         say(f"# its login needs packages: {advise_extra('cloud')}", exact=True)
     for line in provider["variables"]:
         say(f"export {line}", exact=True)
