@@ -267,30 +267,16 @@ def _find_fault(repo: "Repo", source: "Source") -> str:
 
 def _render(found: Open, claim: "Claim") -> dict[str, Any]:
     """Return a claim with its status as JSON."""
-    belief = found.judgement[claim.id]
-    sources = [
-        {
-            "path": s.path,
-            "lines": s.lines,
-            "blob": s.blob,
-            "changed": found.changed.get(s, ""),
-            "place": str(s),
-        }
-        for s in claim.sources
-    ]
+    belief, changed = found.judgement[claim.id], found.changed
     return {
-        "id": claim.id,
-        "kind": str(claim.kind),
-        "status": str(belief.status),
+        **{name: getattr(claim, name) for name in ("id", "kind", "claim", "because", "rests_on", "replaces")},
+        **{name: getattr(claim.stamp, name) for name in ("phase", "session", "at")},
+        "status": belief.status,
         "why": belief.because,
-        "claim": claim.claim,
-        "because": claim.because,
-        "rests_on": list(claim.rests_on),
-        "replaces": list(claim.replaces),
-        "sources": sources,
-        "phase": claim.stamp.phase,
-        "session": claim.stamp.session,
-        "at": claim.stamp.at,
+        "sources": [
+            {"path": s.path, "lines": s.lines, "blob": s.blob, "changed": changed.get(s, ""), "place": str(s)}
+            for s in claim.sources
+        ],
     }
 
 

@@ -22,6 +22,6 @@ A session writes claims, confirmations and nogoods by its tool ``record``, a per
 
 Whether a claim holds is never written down: `judge` answers it from all entries and from which sources have changed.
 
-The file is read with every scalar as text: nothing becomes a date or a number, and aliases and deep nesting are refused
-before anything is built of them (the C loader crashes on deep nesting, measured with PyYAML 6.0.3).
+The file is read as a stream of parser events with every scalar as text: nothing becomes a date or a number, and aliases
+and deep nesting are refused (the C loader's object layer crashes on deep nesting, measured with PyYAML 6.0.3).
 """

@@ -3,13 +3,13 @@
 import base64
 import hashlib
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import field
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import Any
 
-from relay.base.documents import YamlFault, YamlLimits, YamlTextError, compose, get_line
+from relay.base.documents import YamlFault, YamlLimits, YamlTextError, get_line, read_events
 from relay.base.errors import LedgerError
 from relay.base.values import dataclass
 from relay.base.words import shorten
@@ -236,6 +236,9 @@ _FORMS = {
     **dict.fromkeys(("id", "of"), _AN_ID),
     **dict.fromkeys(("blob", "text"), _A_HASH),
     **dict.fromkeys(("phase", "session"), _ANY),
+    **dict.fromkeys(("rests_on", "replaces", "claims"), (r"(?!)", "a list of ids")),
+    "sources": (r"(?!)", "a list of sources"),
+    "event": _ANY,
     "kind": ("|".join(Kind), ", ".join(Kind)),
     "at": (_TIME, "UTC such as 2026-11-20T10:00:00Z"),
     "path": (r"[^\0]+", "a path"),
@@ -260,57 +263,60 @@ def parse_ledger(text: str) -> Ledger:
     """Read a ledger; an empty text is an empty ledger. A repeated entry, as after a merge, counts once.
 
     Raises:
-        LedgerError: It does not have the form in the room's docstring. The line is known, the path is not: see
-            `errors.within`.
+        LedgerError: It does not have the form in the room's docstring, or two entries have the same id. The line is
+            known, the path is not: see `errors.within`.
     """
-    return Ledger(text=text, entries=_parse_following((), text))
-
-
-def _parse_following(known: Iterable[Entry], block: str) -> tuple[Entry, ...]:
-    """Read entries that follow known ones; return all of them, each once."""
-    found = dict.fromkeys(known)
-    taken = {entry.id for entry in found if isinstance(entry, Claim | Nogood)}
-    for line, raw in _parse_list(block):
+    found: dict[str | Entry, Entry] = {}
+    for line, raw in _parse_list(text):
         entry = _build_entry(raw, line)
-        if isinstance(entry, Claim | Nogood) and entry not in found:
-            if entry.id in taken:
-                raise fail(line, f"the id {entry.id!r} is that of another entry; allowed: a new one")
-            taken.add(entry.id)
-        found.setdefault(entry)
-    return tuple(found)
+        if found.setdefault(_identify(entry), entry) != entry:
+            raise fail(line, f"the id {_show(raw['id'])} is that of another entry; allowed: a new one")
+    return Ledger(text=text, entries=tuple(found.values()))
 
 
-def _parse_list(text: str) -> list[tuple[int, Any]]:
-    """Return the items of the file's one list, each with its line; an empty file and a lone ``---`` are empty lists."""
+def _identify(entry: Entry) -> str | Entry:
+    """Return what tells an entry from others."""
+    return entry.id if isinstance(entry, Claim | Nogood) else entry
+
+
+def _parse_list(text: str) -> Iterator[tuple[int, Any]]:
+    """Yield the items of the file's one list, each with its line; an empty file and a lone ``---`` are empty lists."""
     if not text:
-        return []  # most plans have no ledger; the YAML reader need not be loaded
+        return  # most plans have no ledger; the YAML reader need not be loaded
     import yaml
 
     if mark := _MERGE_MARK.search(text):
         raise fail(text.count("\n", 0, mark.start()) + 1, "a merge left its marks here", hint=_MERGE_HINT)
+    events, documents = read_events(text, _LIMITS), 0
     try:
-        root = compose(text, _LIMITS)
+        for event in events:
+            documents += isinstance(event, yaml.DocumentStartEvent)
+            if documents > 1:
+                raise fail(get_line(event), "found a second document; allowed: one list")
+            if isinstance(event, yaml.SequenceStartEvent):
+                while not isinstance(item := next(events), yaml.SequenceEndEvent):
+                    yield get_line(item), _read_node(item, events)
+            elif isinstance(event, yaml.NodeEvent) and getattr(event, "value", None) != "":
+                raise fail(get_line(event), "found something else than a list of entries")
     except YamlTextError as error:
         raise fail(error.line or 0, _WORDS.get(error.fault, "no YAML: {}").format(error.words)) from None
-    if root is None or root.value == "":
-        return []
-    if not isinstance(root, yaml.SequenceNode):
-        raise fail(get_line(root), "found something else than a list of entries")
-    return [(get_line(node), _read_node(node)) for node in root.value]
 
 
-def _read_node(node: Any) -> Any:
-    """Return texts, lists and mappings of texts: nothing becomes a date or a number."""
+def _read_node(event: Any, events: Iterator[Any]) -> Any:
+    """Return a text, or a list or mapping of texts: nothing becomes a date or a number."""
     import yaml
 
-    if isinstance(node, yaml.ScalarNode):
-        return node.value
-    if isinstance(node, yaml.SequenceNode):
-        return [_read_node(item) for item in node.value]
-    found = {key.value: _read_node(value) for key, value in node.value if isinstance(key, yaml.ScalarNode)}
-    if len(found) < len(node.value):
-        raise fail(get_line(node), "found a key twice, or one that is no text")
-    return found
+    if isinstance(event, yaml.ScalarEvent):
+        return event.value
+    items = []
+    while not isinstance(item := next(events), yaml.CollectionEndEvent):
+        items.append(_read_node(item, events))
+    if isinstance(event, yaml.SequenceStartEvent):
+        return items
+    keys = items[::2]
+    if not all(isinstance(key, str) for key in keys) or len(set(keys)) < len(keys):
+        raise fail(get_line(event), "found a key twice, or one that is no text")
+    return dict(zip(keys, items[1::2], strict=True))
 
 
 def fail(line: int, message: str, *, hint: str = _HINT) -> LedgerError:
@@ -343,10 +349,10 @@ def _read_fields(raw: Any, line: int, needed: tuple[str, ...], optional: tuple[s
 def _read_field(key: str, value: Any, line: int) -> Any:
     if key == "sources" and isinstance(value, list):
         return tuple(Source(**_read_fields(one, line, _PLACE[:1], _PLACE[1:])) for one in value)
-    if key in _IDS and isinstance(value, list) and all(isinstance(item, str) for item in value):
-        return tuple(value)
-    pattern, allowed = _FORMS.get(key, ("", "a list of sources" if key == "sources" else "a list of ids"))
-    if key != "event" and (key not in _FORMS or not isinstance(value, str) or not re.fullmatch(pattern, value)):
+    if key in _IDS and isinstance(value, list):
+        return tuple(_read_field("id", item, line) for item in value)
+    pattern, allowed = _FORMS[key]
+    if not isinstance(value, str) or not re.fullmatch(pattern, value):
         raise fail(line, f"{key}: found {_show(value)}; allowed: {allowed}")
     return Kind(value) if key == "kind" else value
 
@@ -367,22 +373,22 @@ def append_entry(ledger: Ledger, *entries: Entry) -> Ledger:
         LedgerError: The file is not a list that can be appended to, or an entry does not fit it (an id that is taken,
             a reason that is missing).
     """
-    text = ledger.text
+    text, known = ledger.text, len(ledger.entries)
     newline = "\r\n" if "\r\n" in text else "\n"
-    block = "".join(_render_entry(entry) + newline for entry in entries)
-    after = text + ("" if not text or text.endswith("\n") else newline) + block
-    longer = Ledger(text=after, entries=_parse_following(ledger.entries, block))
+    lines = [_render_entry(entry) for entry in entries]
+    after = text + ("" if not text or text.endswith("\n") else newline) + "".join(line + newline for line in lines)
     # In a list of another form (flow style, indented, ended) the block would be read differently, or not at all.
+    why = "an entry at its end would not be read back as it is"
     try:
-        same = parse_ledger(after) == longer
-    except LedgerError:
-        same = False
-    if not same:
-        raise LedgerError(
-            "the ledger cannot be appended to: an entry at its end would not be read back as it is",
-            hint="the file must be one plain list whose entries start with '- ' in the first column",
-        )
-    return longer
+        longer = parse_ledger(after)
+        if longer.entries[:known] == ledger.entries and [*map(_render_entry, longer.entries[known:])] == lines:
+            return longer
+    except LedgerError as error:
+        why = error.message
+    raise LedgerError(
+        f"the ledger cannot be appended to: {why}",
+        hint="the file must be one plain list whose entries start with '- ' in the first column",
+    )
 
 
 def merge_entries(ledger: Ledger, entries: Iterable[Entry]) -> Ledger:
@@ -394,10 +400,6 @@ def merge_entries(ledger: Ledger, entries: Iterable[Entry]) -> Ledger:
     known = {_identify(entry) for entry in ledger.entries}
     missing = [entry for entry in entries if _identify(entry) not in known]
     return append_entry(ledger, *missing) if missing else ledger
-
-
-def _identify(entry: Entry) -> str | Entry:
-    return entry.id if isinstance(entry, Claim | Nogood) else entry
 
 
 def _render_entry(entry: Entry) -> str:

@@ -56,6 +56,7 @@ def render_snapshot(ledger: Ledger, judgement: Judgement, budget_tokens: int, *,
     that is too long is left out; none takes room from one before it. Empty if there is no claim, or no room for one.
     """
     left, claims_shown, settle, look = budget_tokens * BYTES_PER_TOKEN, 0, list[str](), list[str]()
+    counts = count_claims(judgement)
     shown: dict[str, Claim | Nogood] = {}
     ordered: list[Claim | Nogood] = [*judgement.contradictions, *_sort(ledger, judgement, topic or Topic())]
     for entry in ordered:
@@ -64,7 +65,7 @@ def render_snapshot(ledger: Ledger, judgement: Judgement, budget_tokens: int, *,
         if not is_claim or judgement[entry.id].status is ClaimStatus.STALE:
             asked.append(entry.id)
         line_bytes = _measure(_describe(entry, judgement, shown))
-        if line_bytes + _measure(_render_end(judgement, settle, look, claims_shown + is_claim)) <= left:
+        if line_bytes + _measure(_render_end(settle, look, f"{counts}; {claims_shown + is_claim} shown")) <= left:
             left -= line_bytes
             claims_shown += is_claim
             shown[entry.id] = entry
@@ -74,16 +75,16 @@ def render_snapshot(ledger: Ledger, judgement: Judgement, budget_tokens: int, *,
         return ""
     # Again, now that all shown ids are known: a line can only become shorter.
     lines = "".join(_describe(entry, judgement, shown) for entry in shown.values())
-    return lines + _render_end(judgement, settle, look, claims_shown)
+    return lines + _render_end(settle, look, f"{counts}; {claims_shown} shown")
 
 
 def _measure(text: str) -> int:
     return len(text.encode("utf-8", "replace"))
 
 
-def _render_end(judgement: Judgement, settle: Sequence[str], look: Sequence[str], claims_shown: int) -> str:
+def _render_end(settle: Sequence[str], look: Sequence[str], counts: str) -> str:
     todo = "".join(f"To do: {words}.\n" for words in list_work(settle, look))
-    return f"{todo}({count_claims(judgement)}; {claims_shown} shown)\n"
+    return f"{todo}({counts})\n"
 
 
 def list_work(settle: Sequence[str], look: Sequence[str]) -> list[str]:

@@ -118,3 +118,35 @@ PLAN.ledger.yaml: 7 claims: 3 IN, 2 in doubt, 2 OUT
     )
     assert relay("ledger", "add", "one more", "--because", "so").code == 0
     assert (project / "PLAN.ledger.yaml").read_text().startswith(OLD)
+
+
+def test_a_hostile_ledger_is_shown_in_printable_lines_and_reads_nothing_outside(
+    relay: Callable[..., Ran], project: Path, commit: Callable[[], None], tmp_path: Path
+) -> None:
+    """Whether a file outside has some content cannot be asked by the id of a source; circles end."""
+    (tmp_path / "secret").write_text("outside\n")
+    (project / "PLAN.md").write_text("# P\n\n## Phase 1 — A\nVerify: `true`\n- [ ] x — db.py\n")
+    (project / "link").symlink_to(tmp_path / "secret")
+    (project / "folder").symlink_to(tmp_path, target_is_directory=True)
+    outside = (str(tmp_path / "secret"), "../secret", "folder/secret", "link", "/etc/passwd", "a/../../secret")
+    sources = ", ".join(f'{{path: "{path}", blob: "0123abc"}}' for path in outside)
+    text = r'"\e[2J\e]0;x\a [red]a\n- {event: x}\u202e"'
+    (project / "PLAN.ledger.yaml").write_text(
+        f"- {{event: claim, id: c1, claim: {text}, because: {text}, rests_on: [c2, gone], phase: {text}, "
+        f"session: {text}, sources: [{sources}]}}\n"
+        f"- {{event: claim, id: c2, claim: a, because: b, rests_on: [c1], replaces: [c3, c2]}}\n"
+        f"- {{event: claim, id: c3, claim: a, because: b, replaces: [c2]}}\n"
+        f"- {{event: confirm, of: c1, because: {text}, sources: [{sources}]}}\n"
+        f"- {{event: nogood, id: n1, because: {text}, claims: [c1, n1, c1]}}\n"
+    )
+    commit()
+    for words in (("list",), ("list", "c1"), ("list", "n1"), ("list", "c3"), ("compact",)):
+        ran = relay("ledger", *words)
+        assert (ran.code, ran.err) == (0, ""), words
+        assert all(line.isprintable() for line in ran.out.splitlines()), ran.out
+        assert "passwd has changed" not in ran.out, words
+        assert "secret has changed" not in ran.out, words
+    for place in outside:
+        refused = relay("ledger", "add", "x", "--because", "y", "--source", place)
+        assert refused.code != 0, place
+        assert "outside" not in refused.err
