@@ -79,10 +79,9 @@ def list_claims(plan: str | None, claim_id: str | None, *, as_json: bool) -> Non
     ledger, judgement = found.ledger, found.judgement
     nogoods = judgement.contradictions
     found.require(*([claim_id] if claim_id else ()), settles=True)
-    asked = (
-        ledger.nogoods[claim_id].claims if claim_id in ledger.nogoods else (claim_id,) if claim_id else ledger.claims
-    )
-    names = [name for name in asked if name in ledger.claims]
+    asked = ledger.nogoods.get(claim_id or "")
+    shown = dict.fromkeys(asked.claims if asked else [claim_id] if claim_id else ledger.claims)
+    names = [name for name in shown if name in ledger.claims]
     stale = [name for name in ledger.claims if judgement[name].status is ClaimStatus.STALE]
     todo = list_work([nogood.id for nogood in nogoods], stale)
     why = {name: explain_claim(ledger, judgement, found.changed, name) for name in names} if claim_id else {}
@@ -91,9 +90,10 @@ def list_claims(plan: str | None, claim_id: str | None, *, as_json: bool) -> Non
         claims = [{**_render(found, ledger.claims[name]), "explanation": list(why.get(name, ()))} for name in names]
         say_document({"claims": claims, "contradictions": said, "to_do": todo})
         return
-    for nogood in nogoods:
-        if claim_id is None or claim_id in {nogood.id, *nogood.claims}:
-            say(describe_nogood(nogood), style="red")
+    for nogood in () if claim_id else nogoods:
+        say(describe_nogood(nogood), style="red")
+    if asked:
+        say(describe_nogood(asked) + ("" if asked in nogoods else " (settled)"), style="red")
     for name in names:
         lines = why.get(name) or (describe_belief(ledger.claims[name], judgement[name]),)
         for line in lines:
@@ -258,8 +258,9 @@ def _find_fault(repo: "Repo", source: "Source") -> str:
     """Return why a source cannot be cited; empty if it can."""
     from relay.base.tree import read_file
     from relay.ledger.citation import explain_missing
+    from relay.store.staleness import may_cite
 
-    data = None if repo.hidden.covers(source.path) else read_file(repo.root, source.path)
+    data = read_file(repo.root, source.path) if may_cite(repo, source.path) else None
     if data is None:
         return f"{source}: no such file; a source is path, path:line or path:first-last, from the root"
     return explain_missing(source, data)

@@ -221,15 +221,15 @@ def explain_claim(ledger: Ledger, judgement: Judgement, changed: Mapping[Source,
 
 def _iter_facts(ledger: Ledger, judgement: Judgement, claim: Claim, changed: Mapping[Source, str]) -> Iterator[str]:
     unsettled = {nogood.id for nogood in judgement.contradictions}
-    if by := _say_by(claim.stamp):
-        yield f"said {by}"
+    if claim.stamp != Stamp():
+        yield _say_by("said", claim.stamp)
     yield from _list_sources(claim.sources, changed)
     for entry in ledger.entries:
         match entry:
             case Retraction(of=claim.id):
-                yield f"taken back {_say_by(entry.stamp)}: {clip(entry.because, _CLAIM_CHARS)}"
+                yield f"{_say_by('taken back', entry.stamp)}: {clip(entry.because, _CLAIM_CHARS)}"
             case Confirmation(of=claim.id):
-                yield f"confirmed {_say_by(entry.stamp)}: {clip(entry.because, _CLAIM_CHARS)}"
+                yield f"{_say_by('confirmed', entry.stamp)}: {clip(entry.because, _CLAIM_CHARS)}"
                 yield from (f"  {words}" for words in _list_sources(entry.sources, changed))
             case Nogood() if claim.id in entry.claims:
                 yield describe_nogood(entry) + ("" if entry.id in unsettled else " (settled)")
@@ -248,7 +248,7 @@ def _list_sources(sources: Iterable[Source], changed: Mapping[Source, str]) -> l
     return [f"source {clip(changed.get(source, str(source)), _CLAIM_CHARS)}{ids[source]}" for source in ids]
 
 
-def _say_by(stamp: Stamp) -> str:
+def _say_by(what: str, stamp: Stamp) -> str:
     who = f"by session {stamp.session}" if stamp.session else "by a person" if stamp.is_persons else ""
     where = f"in phase {stamp.phase}" if stamp.phase else ""
-    return clip(f"{who} {where} {stamp.at}", _REASON_CHARS)
+    return clip(f"{what} {who} {where} {stamp.at}", _REASON_CHARS)

@@ -243,8 +243,13 @@ def cite_sources(repo: Repo, sources: Iterable[Source], own: Collection[str]) ->
     return tuple(source if data is None else cite(source, data, make_id) for source, data in found)
 
 
+def may_cite(repo: Repo, path: str) -> bool:
+    """Return whether a path names a place in the repository that may be shown; git refuses others with an error."""
+    return not (path.startswith("/") or {"..", ".git"} & set(path.split("/")) or repo.hidden.covers(path))
+
+
 def _is_comparable(repo: Repo, path: str) -> bool:
-    if repo.hidden.covers(path):
+    if not may_cite(repo, path):
         return False
     try:
         os.fsencode(path)

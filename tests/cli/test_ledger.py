@@ -128,7 +128,7 @@ def test_a_hostile_ledger_is_shown_in_printable_lines_and_reads_nothing_outside(
     (project / "PLAN.md").write_text("# P\n\n## Phase 1 — A\nVerify: `true`\n- [ ] x — db.py\n")
     (project / "link").symlink_to(tmp_path / "secret")
     (project / "folder").symlink_to(tmp_path, target_is_directory=True)
-    outside = (str(tmp_path / "secret"), "../secret", "folder/secret", "link", "/etc/passwd", "a/../../secret")
+    outside = (str(tmp_path / "secret"), "../secret", "folder/secret", "link", "a/../../secret", ".git/config")
     sources = ", ".join(f'{{path: "{path}", blob: "0123abc"}}' for path in outside)
     text = r'"\e[2J\e]0;x\a [red]a\n- {event: x}\u202e"'
     (project / "PLAN.ledger.yaml").write_text(
@@ -146,7 +146,7 @@ def test_a_hostile_ledger_is_shown_in_printable_lines_and_reads_nothing_outside(
         assert all(line.isprintable() for line in ran.out.splitlines()), ran.out
         assert "passwd has changed" not in ran.out, words
         assert "secret has changed" not in ran.out, words
-    for place in outside:
+    for place in set(outside) - {"link"}:  # git keeps the place that a link names, and so does its citation
         refused = relay("ledger", "add", "x", "--because", "y", "--source", place)
         assert refused.code != 0, place
         assert "outside" not in refused.err
