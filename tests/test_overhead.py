@@ -110,3 +110,10 @@ def test_nothing_in_the_fixed_part_depends_on_the_session(tmp_path: Path) -> Non
     assert texts[0] == texts[1] == texts[2]
     assert b"rules" in texts[0]
     assert "$" not in render_runner_system("")
+
+
+def test_each_session_that_works_is_told_what_no_session_can_do():
+    """Plans of other tools ask for it in items: `Step 5: Commit`, `push the branch and open a PR`."""
+    said = render_runner_system("")
+    assert "Leave commits and boxes to relay, pushes and pull requests to the user" in said
+    assert "Tick an item that asks for nothing else last; its evidence is who does it." in said

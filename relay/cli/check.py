@@ -85,20 +85,14 @@ class PlanCheck:
 
 @click.command("check")
 @click.argument("plan", required=False, help="Plan file; default: that of the settings (PLAN.md).")
-@click.option("--fix", is_flag=True, help="Add a checkbox below each heading of work, and a phase above each <task>.")
 @json_option
-def command(plan: str | None, *, fix: bool, as_json: bool) -> int:
+def command(plan: str | None, *, as_json: bool) -> int:
     """Check a plan for mistakes, and estimate the size and cost of each phase.
 
     relay prints each mistake with its line (PLAN.md:12), what it found and what is allowed. Warnings do not fail the
     check. An estimate is rough: rules, plan, the files that a phase's items name, and 4,000 tokens for each open item.
-    --fix adds lines where work has no checkbox, and changes no existing line.
     """
     place = note_place(plan, needs_repo=False)
-    if fix:
-        count_added = save_boxes(place)
-        if not as_json:
-            say(f"{place.plan_name}: {count(count_added, 'line')} added")
     checked = check_file(place, os.environ)
     if as_json:
         say_document(render_json(checked))
@@ -180,32 +174,6 @@ def _check_runners(
                 known[name].require(environ, settings)
         except RelayError as error:
             yield replace(_from_error(error, place), path=place.plan_name, line=line, warning=True)
-
-
-def save_boxes(place: Place) -> int:
-    """Add checkboxes to the plan's file where its work has none; return the number of new lines.
-
-    Raises:
-        PlanError: There is no such file, or it cannot be read.
-        LockedError: Another relay is at work there.
-    """
-    from contextlib import nullcontext
-
-    from relay.base.errors import within
-    from relay.base.tree import replace_file
-    from relay.git.notes import lock_worktree
-    from relay.git.trees import FILE
-    from relay.plan.check import add_boxes
-    from relay.plan.text import Lines, encode_text
-    from relay.setup.place import read_plan_text
-
-    with within(place.plan_name), lock_worktree(place.found) if place.found else nullcontext():
-        text = read_plan_text(place)
-        boxed = add_boxes(text)
-        if boxed != text:
-            file = place.plan_file
-            replace_file(file.parent, file.name, encode_text(boxed), FILE)
-    return Lines.of(boxed).count - Lines.of(text).count
 
 
 def _check_servers(plan: "Plan", settings: "Settings") -> Iterator["Violation"]:

@@ -26,7 +26,6 @@ from relay.plan.statements import (
 )
 from relay.plan.text import fold_number, parse_number
 
-_HOW = "put `- [ ] …` below a heading, or have a session make a plan of this text: relay plan --plan NEW.md - < FILE"
 _EXAMPLE = "a phase is a heading with items such as `- [ ] Add the table — db/schema.py` under it"
 
 _Commands = tuple[str, ...]
@@ -157,9 +156,9 @@ def _no_phase(outline: Outline) -> PlanError:
     if units := list_unboxed(outline):
         return PlanError(f"no phase found: {describe_unboxed(units)}", line=units[0].line, hint=HOW_TO_ADD)
     if conditions := list_conditions(outline):
-        return PlanError(f"no phase found: {describe_conditions(conditions)}", line=conditions[0].line, hint=_HOW)
+        return PlanError(f"no phase found: {describe_conditions(conditions)}", line=conditions[0].line, hint=HOW_TO_ADD)
     if loose := outline.sections[0].boxes:
         return PlanError(f"an item above any heading, and no phase; {_EXAMPLE}", line=loose[0].line)
     if near := min(find_near_boxes(outline), key=attrgetter("line"), default=None):
         return PlanError(f"no phase found: {near.message}", line=near.line)
-    return PlanError(f"no phase found; {_EXAMPLE}", line=outline.front.body + 1, hint=_HOW)
+    return PlanError(f"no phase found; {_EXAMPLE}", line=outline.front.body + 1, hint=HOW_TO_ADD)

@@ -11,7 +11,6 @@ from string import Template
 
 from relay.base.values import dataclass
 from relay.base.words import list_some
-from relay.plan.check import has_impossible_items
 from relay.plan.excerpt import cut_excerpt
 from relay.plan.model import Phase, Plan
 from relay.prompts.package_data import get_shipped
@@ -252,7 +251,6 @@ def _list_sections(briefing: PhaseBriefing) -> Sequence[tuple[str, str, str]]:
         ("phase", "Your phase, with the ids of its items", _explain_boxes(phase, excerpt.phase, briefing.claimed)),
         ("rules", "Rules of its folders", briefing.rules),
         ("skills", "Skills: before work that one fits, read .agents/skills/NAME/SKILL.md", briefing.skills),
-        ("phase", "Not yours to do", _load("errands").strip() if has_impossible_items(phase) else ""),
         ("environment", "Red before this phase", briefing.baseline),
         ("environment", "Changed since the plan was made", "\n".join(briefing.stale)),
         ("ledger", "What is known (ledger)", briefing.ledger),

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from relay.base.errors import PlanError
-from relay.plan.check import add_boxes, check_plan, list_unboxed, require_covered
+from relay.plan.check import check_plan, list_unboxed, require_covered
 from relay.plan.outline import read_outline
 from relay.plan.parse import parse_plan
 
@@ -163,48 +163,14 @@ def test_conditions_that_are_met_are_not_spoken_of():
     assert list_warnings("# P\n## Task 1: A\n- [ ] a\n## Success criteria\n- [x] b\n", "conditions") == []
 
 
-def test_a_checkpoint_for_a_person_is_said_to_stop_nothing():
-    assert list_warnings(add_boxes(read("gsd_tasks")), "this checkpoint is for a person") == [61]
-
-
-@pytest.mark.parametrize("path", UNBOXED, ids=lambda path: path.stem)
-@pytest.mark.parametrize("end", ["\n", "\r\n"])
-def test_boxes_are_put_in_and_nothing_else_is_changed(path, end):
-    text = path.read_text(encoding="utf-8").replace("\n", end)
-    boxed = add_boxes(text)
-    lines = iter(boxed.splitlines(keepends=True))
-    assert all(line in lines for line in text.splitlines(keepends=True))  # in their order
-    assert add_boxes(boxed) == boxed
-    plan = parse_plan(boxed)
-    assert list_unboxed(plan.outline) == ()
-    assert all(phase.items for phase in plan.phases)
-
-
-def test_a_heading_gets_one_box_below_it():
-    plan = parse_plan(add_boxes(read("superpowers")))
-    assert [(phase.id, phase.title, [item.text for item in phase.items]) for phase in plan.phases] == [
-        ("1", "Skeleton", ["Skeleton"]),
-        ("2", "Defaults", ["Defaults"]),
-        ("3", "Rest", ["Rest"]),
-    ]
-    assert plan.phases[0].files == ("src/app.py",)
-    assert list_errors(plan.text) == []
-
-
-def test_a_task_of_gsd_becomes_a_phase_with_its_files_and_its_gate():
-    plan = parse_plan(add_boxes(read("gsd_tasks")))
-    one, two = plan.phases
-    assert (one.title, one.verify, two.title, two.verify) == ("Write the store", ("npm test -- store",), "Sync", ())
-    assert one.items[0].paths == ("src/store.ts", "src/store.test.ts")
-    assert "<action>Send what changed.</action>" in plan.text[two.start : two.end]
-    assert [section.title for section in read_outline(plan.text).sections][-1] == "Success criteria"
-
-
-def test_the_text_below_a_last_heading_without_an_end_stays():
-    assert add_boxes("## Task 1: A\n## Task 2: B") == "## Task 1: A\n\n- [ ] A\n\n## Task 2: B\n\n- [ ] B\n\n"
+def test_a_task_of_gsd_in_a_plan_with_boxes_is_named_and_a_shown_one_is_not():
+    text = read("gsd_tasks").replace(
+        "<tasks>\n", "<tasks>\n\n<!--\n<task>\n-->\n\n## Work\n- [ ] a — a.py\n\n# Rest\n", 1
+    )
+    units = [(unit.line, unit.title) for unit in list_unboxed(parse_plan(text).outline)]
+    assert units == [(31, "Task 1: Write the store"), (50, "Task 2: Sync"), (57, "")]
 
 
 def test_many_tasks_are_read_in_time():
     text = "# P\n" + "## Task 1: A\n" * 5_000 + "<task>\n" * 5_000 + "## Success criteria\n- [ ] a\n" * 5_000
     assert len(list_unboxed(read_outline(text))) == 5_000
-    assert add_boxes(text).count("- [ ] A\n") == 5_000
