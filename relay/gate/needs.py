@@ -17,7 +17,7 @@ from relay.gate.model import CommandCheck, Outcome
 from relay.gate.shell_line import list_tests
 from relay.git.names import list_paths
 from relay.plan.model import Phase, Plan, Violation
-from relay.plan.statements import find_command_modules, find_command_paths
+from relay.plan.paths import find_command_modules, find_command_paths
 
 _NOT_FOUND = re.compile(
     r"^(?:[\w./-]*sh|[\w./-]*env): (?:line \d+: |\d+: )?['‘]?(?P<name>[^\n:'’]{1,200})['’]?:"

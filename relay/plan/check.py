@@ -17,9 +17,9 @@ from relay.base.words import HIDING, list_some, shorten
 from relay.plan.excerpt import check_excerpts
 from relay.plan.model import Phase, Plan, Violation
 from relay.plan.outline import PUT_OFF_SIGNS, Entry, EntryKind, Outline, Section, find_ancestors, find_end
+from relay.plan.paths import find_paths
 from relay.plan.statements import (
     WISHES,
-    find_paths,
     find_statement,
     is_validation,
     read_statements,
@@ -199,15 +199,10 @@ def find_no_command(command: str) -> str:
 def _check_items(plan: Plan, outline: Outline) -> Iterator[Violation]:
     for box in outline.sections[0].boxes:
         yield _error(box.line, "this item stands above the first heading, so it is in no phase; put a heading above it")
-    prose = {box.line: box.prose for section in outline.sections for box in section.boxes}
     for phase in plan.phases:
         yield from _check_repeats(phase)
     items = [(phase, item) for phase in plan.phases for item in phase.open_items]
-    out = [
-        (item.line, f"`{shorten(path, _SHOWN_CHARS)}`")
-        for _, item in items
-        for path in find_paths(prose[item.line]).refused
-    ]
+    out = [(item.line, f"`{shorten(path, _SHOWN_CHARS)}`") for _, item in items for path in item.refused]
     rule = "out of the repository; paths are relative to its root"
     yield from _join(out, f"{{}} leads {rule}", f"{{}} lead {rule}")
     bare = [
@@ -357,7 +352,7 @@ def _warning(line: int, message: str) -> Violation:
 
 
 _DONE = re.compile(r"(?i)[✅✓✔☑]|[(\[—–:-]\s*(?:done|completed?|finished)\W*$")
-_TASK = re.compile(r"^[ \t]{0,3}<task(?:\s[^<>]*)?>(?:\s*<name>([^<]*)</name>)?", re.MULTILINE)
+_TASK = re.compile(r"^[ \t]{0,3}<task(?:\s(?![^<>]*\"checkpoint)[^<>]*)?>(?:\s*<name>([^<]*)</name>)?", re.MULTILINE)
 _SEVERAL = 2
 HOW_TO_ADD = (
     "put `- [ ] …` below each heading of work, or have a session make a plan of this text: "

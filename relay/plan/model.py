@@ -12,6 +12,7 @@ from typing import Any
 
 from relay.base.hints import Hint
 from relay.base.values import dataclass
+from relay.plan.outline import Item as Item  # noqa: PLC0414  # a part of the model
 from relay.plan.outline import Outline, Section
 from relay.plan.text import Numbered, find_printed_number, fold_number, parse_number, render_plain
 
@@ -49,31 +50,6 @@ def number_items(phase_ids: Sequence[str], texts: Sequence[Sequence[str]]) -> It
             else f"{phase_id}{'/' if fold_number(f'{phase_id}.{ordinal}') in counts else '.'}{ordinal}"
             for ordinal, number in enumerate(numbers, start=1)
         )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Item:
-    """One checkbox of a phase."""
-
-    id: str
-    """``<phase id>.<ordinal>``, ordinals from 1 in document order; stable while items are only appended."""
-    text: str
-    """The item's first line without bullet and box, as written."""
-    done: bool
-    """Whether the box holds ``x`` or ``X``."""
-    optional: bool = False
-    """A star follows the box (``- [ ]* 2.1``) or its sign puts it off (``- [>]``): its phase is done without it."""
-    line: int
-    mark: int
-    """Offset of the one character between the brackets."""
-    depth: int
-    """0 for a top-level item, 1 for an item nested in it, and so on."""
-    paths: tuple[str, ...]
-    """Files and folders the item names: code spans that look like paths, and the tail after `` — ``."""
-    targets: tuple[str, ...] = ()
-    """The `paths` in the tail, which the item makes or changes. The others may be there to be read."""
-    symbols: tuple[str, ...] = ()
-    """Names of the code in code spans: ``load_key``, ``Store.load``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

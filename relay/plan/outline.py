@@ -15,10 +15,11 @@ from dataclasses import replace
 from enum import StrEnum, auto
 from functools import cache
 from operator import attrgetter
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from relay.base.errors import PlanError
 from relay.base.values import dataclass
+from relay.plan.paths import find_paths
 from relay.plan.text import (
     FrontMatter,
     Lines,
@@ -114,7 +115,7 @@ ITEM_LEVEL = 7
 _BOX = re.compile(rf"\[([xX{re.escape(OPEN_SIGNS)}])\](\\?\*)?[ \t]+(?=[^ \t\n])")
 _SIGNED_BOX = re.compile(r"\[.\](?:\\?\*)?")
 _BOXED_HEADING = re.compile(
-    r"((?:[-*+][ \t]+)?(?:[^\w\n\[\]]{0,4}[\w.]{1,20}[.):]?[ \t]{1,4}){0,2})\[([ xX])\][ \t]+(?=[^ \t\n])"
+    r"(?:[-*+][ \t]+)?((?:[^\w\n\[\]]{0,4}[\w.]{1,20}[.):]?[ \t]{1,4}){0,2})\[([ xX])\][ \t]+(?=[^ \t\n])"
 )
 _WHOLE = re.compile(r"\d{1,9}(?:\.0)?[a-z]?")
 _REQUIREMENTS = re.compile(r"[*_]{0,3}Requirements?:[*_]{0,3}[ \t]*[*_]{0,3}\d", re.IGNORECASE)
@@ -152,25 +153,38 @@ class Entry:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Box:
-    """A checkbox with text behind it, first in a list item, or in a heading that has none below it."""
+class Item:
+    """One checkbox: first in a list item, with text behind it; or in a heading that has none below it."""
 
+    id: str = ""
+    """``<phase id>.<ordinal>``, ordinals from 1 in document order; stable while items are only appended.
+
+    Empty if no phase holds it.
+    """
+    text: str
+    """The item's first line without bullet and box, as written."""
+    done: bool
+    """Whether the box holds ``x`` or ``X``."""
+    optional: bool = False
+    """A star follows the box (``- [ ]* 2.1``) or its sign puts it off (``- [>]``): its phase is done without it."""
     line: int
     mark: int
-    """Offset of the character between the brackets."""
-    done: bool
-    optional: bool
-    """A star follows the box, as in ``- [ ]* 2.1``, or its sign puts it off."""
-    text: str
-    prose: str
-    """The item's whole first paragraph, line ends as ``\\n``."""
-    depth: int
-    """Number of task items around it."""
+    """Offset of the one character between the brackets."""
+    depth: int = 0
+    """0 for a top-level item, 1 for an item nested in it, and so on."""
     stop: int
     """0-based line just past the list item and its nested items."""
+    paths: tuple[str, ...]
+    """Files and folders the item names: code spans that look like paths, and the tail after `` — ``."""
+    targets: tuple[str, ...]
+    """The `paths` in the tail, which the item makes or changes. The others may be there to be read."""
+    refused: tuple[str, ...]
+    """Paths that are absolute or climb out with ``..``; relay works inside the repository only."""
+    symbols: tuple[str, ...]
+    """Names of the code in code spans: ``load_key``, ``Store.load``."""
 
 
-_Placed = TypeVar("_Placed", Entry, Box)
+_Placed = TypeVar("_Placed", Entry, Item)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -190,10 +204,10 @@ class Section:
     end: int = 0
     underlined: bool = False
     """It has a setext heading."""
-    box: Box | None = None
+    box: Item | None = None
     """The box in the heading, whether or not it counts."""
     entries: tuple[Entry, ...] = ()
-    boxes: tuple[Box, ...] = ()
+    boxes: tuple[Item, ...] = ()
     is_overview: bool = False
     """Its items name phases that have headings of their own; none of them is work, and `boxes` is empty."""
 
@@ -258,7 +272,7 @@ class _Reader:
         """0-based line of the file that token line 0 is."""
         self.heads = [Section(level=0, heading="", title="", line=first + 1, start=lines.offset(first))]
         self.entries = list[Entry]()
-        self.boxes = list[Box]()
+        self.boxes = list[Item]()
         self.items = list[bool]()
         """The open list items, outermost first: whether each is a task."""
 
@@ -300,13 +314,9 @@ class _Reader:
         words = heading if found is None else f"{found[1]}{heading[found.end() :]}"
         title, box = render_plain(words), None
         if found:
-            text = heading[found.end() :]
-            mark = self.lines.text.index("[", self.lines.offset(index) + len(found[1])) + 1
-            stop = self.first + (token.map or [0, 0])[1]
-            is_done = found[2] != " "
-            box = Box(
-                line=index + 1, mark=mark, done=is_done, optional=False, text=text, prose=text, depth=0, stop=stop
-            )
+            text, stop = heading[found.end() :], self.first + (token.map or [0, 0])[1]
+            mark = self.lines.text.index("[", self.lines.offset(index) + found.end(1)) + 1
+            box = _make_item(text, text, done=found[2] != " ", line=index + 1, mark=mark, stop=stop)
         self.heads.append(
             Section(
                 level=int(token.tag[1]),
@@ -319,7 +329,7 @@ class _Reader:
             )
         )
 
-    def _find_box(self, item: "Token", index: int, following: "Sequence[Token]") -> Box | None:
+    def _find_box(self, item: "Token", index: int, following: "Sequence[Token]") -> Item | None:
         """Return the item's box; it must open the text on the item's own first line."""
         opener, *inline = following
         found = _BOX.match(inline[0].content) if opener.type in {"paragraph_open", "heading_open"} else None
@@ -332,14 +342,14 @@ class _Reader:
         if bracket < 1 or line[bracket - 1] not in " \t":
             return None
         text = _strip_box(line[bracket:])
-        return Box(
+        is_put_off = found[1] in PUT_OFF_SIGNS and not (found[1] == "-" and find_printed_number(text))
+        return _make_item(
+            text,
+            inline[0].content[found.end() :],
+            done=found[1] not in OPEN_SIGNS,
+            optional=bool(found[2]) or is_put_off,
             line=index + 1,
             mark=self.lines.offset(index) + bracket + 1,
-            done=found[1] not in OPEN_SIGNS,
-            optional=bool(found[2])
-            or (found[1] in PUT_OFF_SIGNS and not (found[1] == "-" and find_printed_number(text))),
-            text=text,
-            prose=inline[0].content[found.end() :],
             depth=sum(self.items),
             stop=self.first + (item.map[1] if item.map else index + 1),
         )
@@ -358,6 +368,14 @@ class _Reader:
     def _is_closed(self, token: "Token") -> bool:
         start, stop = token.map or (0, 0)
         return stop - start > 1 and _OPEN_FENCE.fullmatch(self.lines.at(self.first + stop - 1)) is not None
+
+
+def _make_item(text: str, prose: str, **fields: Any) -> Item:
+    """Return the item with this first line; `prose` is its whole first paragraph."""
+    found = find_paths(prose)
+    return Item(
+        text=text, paths=found.named, targets=found.targets, refused=found.refused, symbols=found.symbols, **fields
+    )
 
 
 def _strip_box(text: str) -> str:
@@ -412,7 +430,7 @@ def _find_parts(sections: Sequence[Section], lines: Lines) -> Iterator[Section]:
             yield from _find_list_notes(section, lines, head, after)
 
 
-def _find_heads(section: Section) -> list[Box]:
+def _find_heads(section: Section) -> list[Item]:
     """Return the boxes that each open a phase; a checkpoint belongs to the phase above it."""
     numbers = [parse_number(render_plain(box.text)) for box in section.boxes]
     boxes = zip(section.boxes, numbers, strict=True)
@@ -425,7 +443,7 @@ def _find_heads(section: Section) -> list[Box]:
     return [box for at, (box, said) in enumerate(tops) if not at or not _CHECKPOINT.match(said.title)]
 
 
-def _find_list_notes(section: Section, lines: Lines, head: Box, after: Box | None) -> Iterator[Section]:
+def _find_list_notes(section: Section, lines: Lines, head: Item, after: Item | None) -> Iterator[Section]:
     """Yield a numbered item's notes: a last bullet `Notes` in it or behind it, with bullets of its own."""
     end = after.line if after else lines.count + 2
     last, least = _take(section.boxes, head.line, end)[-1].line, _SEVERAL + 1
@@ -438,7 +456,7 @@ def _find_list_notes(section: Section, lines: Lines, head: Box, after: Box | Non
         least = min(least, entry.depth)
 
 
-def _find_boxed(sections: Sequence[Section]) -> Iterator[Box]:
+def _find_boxed(sections: Sequence[Section]) -> Iterator[Item]:
     """Yield the boxes of headings that have none below them; where there are some, these are the work."""
     below = set[int]()
     """Levels of the sections further down that hold boxes, in themselves or below."""

@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from operator import attrgetter
 
@@ -14,12 +15,11 @@ from relay.plan.check import (
     list_conditions,
     list_unboxed,
 )
-from relay.plan.model import Item, Phase, Plan, number_items, number_phases
-from relay.plan.outline import ITEM_LEVEL, Box, Outline, find_ancestors, read_outline
+from relay.plan.model import Phase, Plan, number_items, number_phases
+from relay.plan.outline import ITEM_LEVEL, Outline, find_ancestors, read_outline
 from relay.plan.statements import (
     WISHES,
     Statement,
-    find_paths,
     read_file_list,
     read_statements,
     read_validation_commands,
@@ -51,9 +51,9 @@ def parse_plan(text: str) -> Plan:
     item_ids = number_items(ids, [[box.text for box in own] for own in boxes])
     known = {fold_number(phase_id): phase_id for phase_id in ids}
     said = [tuple(read_statements(section)) for section in sections]
-    gates, phases = _find_gates(outline, said), list[Phase]()
-    read = zip(extents, heads, ids, map(_read_items, item_ids, boxes), gates, strict=True)
-    for extent, head, phase_id, items, (verify, own_verify) in read:
+    phases = list[Phase]()
+    read = zip(extents, heads, ids, boxes, item_ids, _find_gates(outline, said), strict=True)
+    for extent, head, phase_id, items, named, (verify, own_verify) in read:
         section, own = sections[extent.head], said[extent.head]
         wishes, tools = dict[str, tuple[str, str, int]](), dict[str, int]()
         for one in own:
@@ -72,7 +72,7 @@ def parse_plan(text: str) -> Plan:
                 line=section.line,
                 start=section.start,
                 end=sections[extent.stop - 1].end,
-                items=items,
+                items=tuple(replace(item, id=item_id) for item, item_id in zip(items, named, strict=True)),
                 verify=verify,
                 own_verify=own_verify,
                 files=tuple(dict.fromkeys(listed)),
@@ -100,25 +100,6 @@ def find_plan_in(text: str) -> Plan | None:
         return parse_plan(text)
     except PlanError:
         return None
-
-
-def _read_items(ids: Sequence[str], boxes: Sequence[Box]) -> tuple[Item, ...]:
-    return tuple(
-        Item(
-            id=item_id,
-            text=box.text,
-            done=box.done,
-            optional=box.optional,
-            line=box.line,
-            mark=box.mark,
-            depth=box.depth,
-            paths=found.named,
-            targets=found.targets,
-            symbols=found.symbols,
-        )
-        for item_id, box in zip(ids, boxes, strict=True)
-        for found in (find_paths(box.prose),)
-    )
 
 
 def _find_after(said: Sequence[Statement], known: Mapping[str, str], above: str | None) -> tuple[str, ...]:

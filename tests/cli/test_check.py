@@ -95,7 +95,7 @@ def test_a_file_without_phases_is_an_error_with_its_place(relay, project):
     ran = relay("check")
     assert ran.code == 1
     assert ran.out.startswith("PLAN.md")
-    hint = "put `- [ ] …` below a heading, or have a session make a plan of this text: "
+    hint = "put `- [ ] …` below each heading of work, or have a session make a plan of this text: "
     hint += "relay plan --plan NEW.md - < FILE"
     assert f"\n  {hint}\n" in ran.out
     body = json.loads(relay("check", "--json").out)

@@ -116,11 +116,6 @@ def test_numbers_of_items_that_are_not_their_ids_are_named():
     )
 
 
-def test_what_only_the_user_does_is_named():
-    violation = only("# P\nVerify: `t`\n- [ ] Commit — x.py\n- [ ] Push the branch to origin — x.py\n")
-    assert (violation.line, violation.message.startswith("item 1.2 asks for a push")) == (4, True)
-
-
 def test_signs_of_kiro_are_said_to_be_open_or_optional():
     assert "item 1.1 has neither blank nor `x` in its box" in only("# P\nVerify: `t`\n- [?] a — x.py\n").message
     two = only("# P\nVerify: `t`\n- [-] 1.1 a — x.py\n- [~] 1.2 b — x.py\n")

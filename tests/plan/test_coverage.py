@@ -163,12 +163,14 @@ def test_conditions_that_are_met_are_not_spoken_of():
     assert list_warnings("# P\n## Task 1: A\n- [ ] a\n## Success criteria\n- [x] b\n", "conditions") == []
 
 
-def test_a_task_of_gsd_in_a_plan_with_boxes_is_named_and_a_shown_one_is_not():
-    text = read("gsd_tasks").replace(
-        "<tasks>\n", "<tasks>\n\n<!--\n<task>\n-->\n\n## Work\n- [ ] a — a.py\n\n# Rest\n", 1
-    )
-    units = [(unit.line, unit.title) for unit in list_unboxed(parse_plan(text).outline)]
-    assert units == [(31, "Task 1: Write the store"), (50, "Task 2: Sync"), (57, "")]
+def test_a_task_of_gsd_beside_a_phase_is_named_and_one_that_is_shown_or_for_a_person_is_not():
+    task = '<task type="auto">\n  <name>Sync\n  it</name>\n</task>\n\n'
+    shown = '```\n<task>\n```\n\n<!--\n<task>\n-->\n\n<task type="checkpoint:human-verify">\n</task>\n\n'
+    text = f"## Work\n- [ ] a — a.py\n\n# Rest\n<tasks>\n{task}{shown}{task}"
+    assert [(unit.line, unit.title) for unit in list_unboxed(parse_plan(text).outline)] == [
+        (6, "Sync it"),
+        (22, "Sync it"),
+    ]
 
 
 def test_many_tasks_are_read_in_time():

@@ -2,7 +2,7 @@
 
 import pytest
 
-from relay.plan.statements import find_command_modules, find_command_paths, find_paths
+from relay.plan.paths import find_command_modules, find_command_paths, find_paths
 
 
 @pytest.mark.parametrize(

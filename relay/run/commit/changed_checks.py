@@ -16,7 +16,7 @@ from relay.git.repository import Repo
 from relay.git.status import PathChange
 from relay.git.trees import EXECUTABLE, FILE
 from relay.plan.model import Phase
-from relay.plan.statements import find_command_paths
+from relay.plan.paths import find_command_paths
 from relay.store.history import read_plan_commits
 
 _NAMED = 5

@@ -29,7 +29,7 @@ from relay.git.repository import Repo
 from relay.plan.check import find_obscurity
 from relay.plan.lineage import find_lineage
 from relay.plan.model import Phase, Plan
-from relay.plan.statements import find_command_modules, find_command_paths
+from relay.plan.paths import find_command_modules, find_command_paths
 from relay.prompts.package_data import EXAMPLE, INSTEAD, is_example
 from relay.run.commit.candidate import Refused
 from relay.run.commit.gates import GateRun
