@@ -282,7 +282,6 @@ def _render_waves(waves: "Waves") -> dict[str, object]:
     """Return the waves as JSON; ``time`` is that of ``jobs`` side by side, relative to one after the other."""
     return {
         "waves": [list(wave) for wave in waves.waves],
-        "longest": list(waves.longest),
         "shared": [{"path": shared.path, "phases": list(shared.phase_ids)} for shared in waves.shared],
         "jobs": waves.jobs,
         "time": round(waves.parallel / waves.serial, 3) if waves.serial else None,
@@ -385,7 +384,6 @@ def _show_waves(waves: "Waves", plan: "Plan | None") -> None:
         return
     if waves.widest >= _SIDE_BY_SIDE:
         say_hanging("side by side  ", shorten(" │ ".join(" ".join(wave) for wave in waves.waves), _SHOWN_CHARS))
-        say_hanging("longest way   ", shorten(" → ".join(waves.longest), _SHOWN_CHARS))
         share = round(100 * waves.parallel / waves.serial)
         say_hanging(" " * 14, f"relay run --jobs {waves.jobs} takes about {share} % of the time")
     for shared in waves.shared[:_SHOWN_SHARED]:

@@ -224,8 +224,6 @@ class Parallel(TypedDict):
     """The phases that could run side by side."""
 
     waves: list[list[str]]
-    longest: list[str]
-    """The longest chain of dependent phases."""
     shared: list[SharedPath]
     jobs: int
     time: float | None

@@ -325,18 +325,17 @@ def test_a_plan_without_a_phase_says_what_looks_like_an_item(relay, project):
 
 
 def test_what_can_run_side_by_side(relay, project):
-    """Waves, the longest way, what is saved; a path that keeps two phases apart is named."""
+    """Waves, what is saved; a path that keeps two phases apart is named."""
     phases = [("none", "a.py"), ("1", "b.py"), ("1", "c.py"), ("1", "docs/"), ("none", "docs/api.md")]
     text = "".join(f"## Phase {n}\nVerify: `make`\nAfter: {a}\n- [ ] x — {p}\n" for n, (a, p) in enumerate(phases, 1))
     write(project, f"# P\n\n{text}")
     lines = relay("check").out.splitlines()
     assert "side by side  1 5 │ 2 3 4" in lines
-    assert "longest way   1 → 2" in lines
     assert "              relay run --jobs 3 takes about 40 % of the time" in lines
     assert "one by one    4, 5: they name docs" in lines
     parallel = json.loads(relay("check", "--json").out)["parallel"]
     assert parallel["waves"] == [["1", "5"], ["2", "3", "4"]]
-    assert (parallel["jobs"], parallel["time"], parallel["longest"]) == (3, 0.4, ["1", "2"])
+    assert (parallel["jobs"], parallel["time"]) == (3, 0.4)
     assert parallel["shared"] == [{"path": "docs", "phases": ["4", "5"]}]
 
 

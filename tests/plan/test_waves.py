@@ -21,10 +21,9 @@ def make_plan(*phases):
 DIAMOND = make_plan(("",), ("1",), ("1",), ("2, 3",))
 
 
-def test_waves_and_the_longest_way():
+def test_waves_and_what_side_by_side_saves():
     found = find_waves(DIAMOND, {"1": 2, "2": 1, "3": 5, "4": 1})
     assert found.waves == (("1",), ("2", "3"), ("4",))
-    assert found.longest == ("1", "3", "4")
     assert (found.serial, found.parallel, found.jobs, found.widest) == (9, 8, 2, 2)
     assert found.shared == ()
 
@@ -60,7 +59,6 @@ def test_what_waits_anyway_is_not_said_to_share():
     """1 and 3 share a path and are in order; 2 and 3 are not."""
     found = find_waves(make_plan(("", "a.py"), ("", "b.py"), ("1", "a.py", "b.py")), {"2": 2})
     assert [(s.path, s.phase_ids) for s in found.shared] == [("b.py", ("2", "3"))]
-    assert found.longest == ("2", "3")
 
 
 def test_the_same_phases_over_several_paths_are_named_once():
@@ -101,7 +99,7 @@ def test_a_finished_phase_does_not_end_the_default_order():
 
 def test_nothing_is_open():
     found = find_waves(make_plan(("x",)), {})
-    assert (found.waves, found.longest, found.parallel, found.widest) == ((), (), 0, 0)
+    assert (found.waves, found.parallel, found.widest) == ((), 0, 0)
 
 
 def test_circles_and_phases_that_there_are_not_are_in_no_wave():
@@ -136,7 +134,7 @@ def test_every_phase_is_in_one_wave_behind_those_it_waits_for(plan, jobs):
     for wave in found.waves:  # whoever of a wave is at work keeps nobody of it from starting
         done = plan.tick([i.id for p in plan.phases if level[p.id] < level[wave[0]] for i in p.items])
         assert all(set(wave) <= {one, *(p.id for p in find_ready(done, {one}))} for one in wave)
-    assert len(found.longest) == len(found.waves) <= found.parallel <= found.serial == len(plan.phases)
+    assert len(found.waves) <= found.parallel <= found.serial == len(plan.phases)
 
 
 @pytest.mark.processor(10)
