@@ -1,4 +1,4 @@
-"""How often the intervals of `relay compare` hold, by how many repeats: 1,000 experiments drawn for each row.
+"""How often the intervals of `relay lab compare` hold, by how many repeats: 1,000 experiments drawn for each row.
 
     python benchmarks/intervals.py [--draws N]        writes benchmarks/results/intervals.md
 
@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from random import Random
 
-from relay.insight.figures.statistics import find_bootstrapped
+from relay.lab.statistics import find_bootstrapped
 
 REPEATS = (3, 4, 5, 6, 8, 10, 15, 20, 30)
 RESULT = Path(__file__).parent / "results/intervals.md"
@@ -77,7 +77,7 @@ def main() -> None:
     draws = parser.parse_args().draws
     head = " | ".join(f"n = {n}" for n in REPEATS)
     lines = [
-        "# How often the intervals of `relay compare` hold",
+        "# How often the intervals of `relay lab compare` hold",
         "",
         f"`python benchmarks/intervals.py --draws {draws}`",
         "",

@@ -1,4 +1,4 @@
-"""Tasks for `relay compare`, each with held-out tests: make one, check all of them, or write a script that plays one.
+"""Tasks for `relay lab compare`, each with held-out tests: make one, check all of them, or write a script that plays one.
 
     python examples/compare/kit.py make TASK DIR [--filler TOKENS]    a repository, and DIR.hidden with the tests
     python examples/compare/kit.py script TASK                        a rehearsal script that plays the reference
@@ -24,7 +24,7 @@ TASKS = tuple(sorted(path.parent.name for path in HERE.glob("*/task.toml")))
 FILLER_TOKENS = 60_000
 FILE_BYTES = 36_000
 """What one call of `read` shows."""
-IDENTITY = ("-c", "user.name=relay compare", "-c", "user.email=compare@localhost.invalid")
+IDENTITY = ("-c", "user.name=relay lab compare", "-c", "user.email=compare@localhost.invalid")
 
 
 def load(task: str) -> dict[str, Any]:

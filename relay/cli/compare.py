@@ -1,4 +1,4 @@
-"""`relay compare`: work through one plan in several ways, and say what the difference is."""
+"""`relay lab compare`: work through one plan in several ways, and say what the difference is."""
 
 import os
 import shlex
@@ -23,9 +23,9 @@ from relay.setup.place import Place, find_settings
 from relay.store.history import find_text
 
 if TYPE_CHECKING:
-    from relay.compare.experiment import Experiment, Trial
     from relay.config import Settings
     from relay.git.repository import Repo
+    from relay.lab.experiment import Experiment, Trial
     from relay.session.records import LoggedEvent
 
 _DEARER = {"none": 2.3, "compact": 1.2, "edit": 4.1}
@@ -80,7 +80,7 @@ def command(plan: str | None, *, show: str | None, resume: str | None, as_json: 
 
 
 def _load(repo: "Repo", experiment_id: str) -> "Experiment":
-    from relay.compare.experiment import load_experiment
+    from relay.lab.experiment import load_experiment
 
     return load_experiment(repo, experiment_id)
 
@@ -92,8 +92,8 @@ def _plan_experiment(plan: str | None, options: Mapping[str, Any]) -> "tuple[Pla
         click.UsageError: A typed value is not allowed.
         RelayError: The plan, or the repository, cannot be used.
     """
-    from relay.compare.arms import parse_arms
-    from relay.compare.experiment import Experiment
+    from relay.lab.arms import parse_arms
+    from relay.lab.experiment import Experiment
 
     place = note_plan(plan)
     try:
@@ -165,8 +165,8 @@ def _work(place: Place, experiment: "Experiment", options: Mapping[str, Any], *,
     """Work on an experiment; return the exit code."""
     from relay.base.interrupts import Interrupts
     from relay.cli.views.shapes import PlainView
-    from relay.compare.laboratory import work_on
-    from relay.compare.trial import Bench, UnfinishedError
+    from relay.lab.laboratory import work_on
+    from relay.lab.trial import Bench, UnfinishedError
     from relay.sandbox.process import prepare_process
     from relay.setup.preconditions import require_approval
 
@@ -197,7 +197,7 @@ def _work(place: Place, experiment: "Experiment", options: Mapping[str, Any], *,
         with interrupts.installed(view.note_stop):
             work_on(bench)
     except UnfinishedError as error:
-        complain(f"{error}\nnext: relay compare --resume {experiment.id}")
+        complain(f"{error}\nnext: relay lab compare --resume {experiment.id}")
         return ExitCode.INTERRUPTED if interrupts.finish_turn else ExitCode.STOPPED
     finally:
         interrupts.close()
@@ -210,7 +210,7 @@ def _require_arms(place: Place, experiment: "Experiment", options: Mapping[str, 
     Raises:
         RelayError: They are not.
     """
-    from relay.compare.arms import parse_arm
+    from relay.lab.arms import parse_arm
     from relay.runners.registry import get_kind, list_runners
 
     found = []
@@ -288,7 +288,7 @@ def _ask(experiment: "Experiment", costs: Sequence[float | None], *, yes: bool, 
 
 
 def _is_over(repo: "Repo", experiment: "Experiment") -> bool:
-    from relay.compare.laboratory import read_results
+    from relay.lab.laboratory import read_results
 
     return len(tuple(read_results(repo, experiment))) == len(experiment.arms) * experiment.repeats
 
@@ -296,10 +296,10 @@ def _is_over(repo: "Repo", experiment: "Experiment") -> bool:
 def _show(repo: "Repo", experiment: "Experiment", *, as_json: bool) -> None:
     """Print what is there of an experiment, and write its files."""
     from relay.cli.pages import LIBRARIES, render_text
-    from relay.compare.laboratory import read_results
-    from relay.compare.record import keep_logs, make_setting, render_comparison, save_files
-    from relay.insight.figures.comparing import compare_arms
-    from relay.insight.report.experiment import make_experiment_page
+    from relay.lab.comparing import compare_arms
+    from relay.lab.experiment_page import make_experiment_page
+    from relay.lab.laboratory import read_results
+    from relay.lab.record import keep_logs, make_setting, render_comparison, save_files
 
     with keep_logs(repo.root, experiment, tuple(read_results(repo, experiment))) as results:
         comparison = compare_arms(results, experiment.arms)

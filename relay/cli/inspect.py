@@ -1,4 +1,4 @@
-"""`relay inspect`: analyse another agent's transcript."""
+"""`relay lab inspect`: analyse another agent's transcript."""
 
 import os
 import shlex
@@ -18,8 +18,8 @@ from relay.cli.screen import clean_line, say, say_document
 
 if TYPE_CHECKING:
     from relay.insight.figures.values import Figures
-    from relay.insight.transcripts.emitter import Reading
-    from relay.insight.transcripts.library import Relayed, Transcript
+    from relay.lab.transcripts.emitter import Reading
+    from relay.lab.transcripts.library import Relayed, Transcript
     from relay.session.records import LoggedEvent
 
 
@@ -63,7 +63,7 @@ def command(file: Path | None, session: str, *, as_text: bool, as_json: bool, pa
     if as_json:
         say_document(_render(found))
         return
-    from relay.insight.report.contents import make_transcript_page
+    from relay.lab.transcript_page import make_transcript_page
 
     made = make_transcript_page(found.transcript, found.figures, found.relayed, found.reading)
     if page is not None:
@@ -85,7 +85,7 @@ def inspect(file: Path, session: str) -> Inspection:
     """
     from relay.insight.database import Database, find_table_rates
     from relay.insight.figures.read import collect
-    from relay.insight.transcripts.library import OpenTranscript, RelayedTally, get_transcript
+    from relay.lab.transcripts.library import OpenTranscript, RelayedTally, get_transcript
     from relay.session.events import ResponseReceived
 
     opened = OpenTranscript(transcript=get_transcript(file, session))
@@ -105,7 +105,7 @@ def inspect(file: Path, session: str) -> Inspection:
 
 
 def _list(*, as_json: bool) -> None:
-    from relay.insight.transcripts.library import list_transcripts
+    from relay.lab.transcripts.library import list_transcripts
 
     place = note_place()
     found = list_transcripts(place.root, os.environ)
@@ -130,7 +130,7 @@ def _render(found: Inspection) -> Mapping[str, Any]:
 
 def _write_listing(found: "Sequence[Transcript]", root: Path) -> Iterator[str]:
     """Yield a line for each transcript, with the command that inspects it."""
-    from relay.insight.transcripts.library import Format
+    from relay.lab.transcripts.library import Format
 
     if not found:
         known = ", ".join(known.value for known in Format)
@@ -140,4 +140,5 @@ def _write_listing(found: "Sequence[Transcript]", root: Path) -> Iterator[str]:
         size = "" if one.size_bytes is None else render_size(one.size_bytes)
         session = f" --session {shlex.quote(one.session)}" if one.session else ""
         title = f"  # {clean_line(shorten(one.title, 60))}" if one.title else ""
-        yield f"{when}  {one.format.value:<11}  {size:>9}  relay inspect {shlex.quote(str(one.path))}{session}{title}"
+        command = f"relay lab inspect {shlex.quote(str(one.path))}{session}"
+        yield f"{when}  {one.format.value:<11}  {size:>9}  {command}{title}"

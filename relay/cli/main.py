@@ -28,9 +28,7 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
     "Understand": {
         "report": ("report", "Show where a run's tokens and money went."),
         "ledger": ("ledger", "Show what sessions recorded, and whether it still holds."),
-        "inspect": ("inspect", "Analyse a transcript of Claude Code, Codex or OpenCode."),
-        "tune": ("report:tune_command", "Compare reset lines by this repository's logs."),
-        "compare": ("compare", "Try several ways to work through a plan, and compare what they came to."),
+        "lab": ("lab", "Compare ways to work through a plan, tune, inspect sessions."),
     },
     "Many machines": {
         "work": ("fleet:work_command", "Work on a phase of a plan that many machines share."),
@@ -51,13 +49,16 @@ line in `relay --help`, which imports no command."""
 COMMANDS = {name: place for group in GROUPS.values() for name, place in group.items()}
 GONE = {
     "agents": "relay doctor --agent",
+    "compare": "relay lab compare",
     "completion": "the package installs it; from a checkout: _RELAY_COMPLETE=bash_source relay",
     "gc": "relay doctor --gc",
+    "inspect": "relay lab inspect",
     "notify": "relay doctor --notify",
     "pause": "relay stop, which loses nothing; relay run goes on",
     "replay": "the requests and answers of each session are in .relay/history/",
     "resume": "relay run",
     "stats": "relay report --all",
+    "tune": "relay lab tune",
     "sandbox": "relay shell; relay doctor --sandbox lists what it sees",
 }
 """What to type in place of a command that went."""

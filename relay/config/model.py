@@ -207,7 +207,7 @@ class Settings:
     """Strategy for a full context: relay's own ``reset``, or another one to compare it with."""
     trial: tuple[str, ...] = ()
     """Reset lines to compare, ``{reset_at = ["60k", "100k", "none"]}``: each phase gets one line by a hash of its text,
-    and `relay tune` compares the outcomes."""
+    and `relay lab tune` compares the outcomes."""
     history: bool = True
     """Whether `.relay/history/` keeps the requests and answers of each session for 30 days, without secrets. A
     repository may only switch it off."""
@@ -285,7 +285,7 @@ class Settings:
     """Rules files to read in a folder without AGENTS.md; the first existing one counts. With an empty list relay reads
     AGENTS.md only. A repository may name text files (``.md``, ``.mdc``, ``.txt``, ``.rst``) and ``.cursorrules``."""
     ledger_tokens: Annotated[int, Meta(ge=0, le=100_000)] = 1_500
-    """Tokens of the ledger in a session's first message, by estimate; 0 shows nothing of it. `relay tune` says when
+    """Tokens of the ledger in a session's first message, by estimate; 0 shows nothing of it. `relay lab tune` says when
     fewer do."""
     rules_max_bytes: Annotated[int, Meta(ge=0, le=1024 * 1024)] = 32 * 1024
     """Bytes of all rules files together; 0 switches rules off."""

@@ -13,10 +13,11 @@ from msgspec.json import encode
 
 from relay.base.errors import ErrorKind
 from relay.cli.screen import JSON_VERSION
-from relay.compare.experiment import Experiment
-from relay.insight.figures.comparing import TrialResult
-from relay.insight.figures.statistics import Interval
-from relay.insight.figures.tuning import BandRates, LedgerWorth, RungFigures, TrialFigures, UseRate
+from relay.insight.figures.worth import LedgerWorth
+from relay.lab.comparing import TrialResult
+from relay.lab.experiment import Experiment
+from relay.lab.statistics import Interval
+from relay.lab.tuning import BandRates, RungFigures, TrialFigures, UseRate
 from relay.ledger.belief import ClaimStatus
 from relay.ledger.model import Kind
 from relay.sandbox.visibility import Inventory
@@ -512,8 +513,8 @@ DOCUMENTS: dict[str, Any] = {
     "relay ledger list": LedgerListDocument,
     "relay ledger compact": LedgerCompactDocument,
     "relay ledger add, retract": LedgerWrittenDocument,
-    "relay tune": TuneDocument,
-    "relay compare": CompareDocument,
+    "relay lab tune": TuneDocument,
+    "relay lab compare": CompareDocument,
     "relay report --all": StatsDocument,
     "relay doctor --sandbox": Inventory,
     "any command that ends with 1": ErrorDocument,

@@ -18,8 +18,8 @@ removed or changes its meaning, not if a field is added: ignore fields that you 
 the epoch.
 
 `relay run`, `plan`, `review`, `work`, `watch` and `gate` print events instead, one per line: `docs/events.md`. The
-output of `relay report --json` and `relay inspect --json` has a `version` too; its figures have the names of the page's
-figures, and may change with the page.
+output of `relay report --json` and `relay lab inspect --json` has a `version` too; its figures have the names of the
+page's figures, and may change with the page.
 """
 
 

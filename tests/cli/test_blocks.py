@@ -117,11 +117,10 @@ STORIES = {
     "docs/how-to/ci.md": Story(),
     "docs/how-to/compare.md": Story(
         before="mkdir ~/held-out",
-        codes={  # nobody can be asked; tests/compare/ has whole experiments
-            "relay compare PLAN.md --arms reset,none --repeats 3 --max-cost 30": (ExitCode.USER,),
-            "relay compare --arms reset,none --max-cost 30 --hidden 'pytest $RELAY_HIDDEN' --hidden-dir ~/held-out": (
-                ExitCode.USER,
-            ),
+        codes={  # nobody can be asked; tests/lab/ has whole experiments
+            "relay lab compare PLAN.md --arms reset,none --repeats 3 --max-cost 30": (ExitCode.USER,),
+            "relay lab compare --arms reset,none --max-cost 30"
+            " --hidden 'pytest $RELAY_HIDDEN' --hidden-dir ~/held-out": (ExitCode.USER,),
         },
     ),
     "docs/how-to/clouds.md": Story(),

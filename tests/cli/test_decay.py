@@ -122,10 +122,11 @@ def test_a_person_sees_it_in_the_view_the_report_and_tune(project):
     assert "below 70%" in text
     assert "ContextSpectre" in text
     assert "% !" in text
-    tuned = project.relay("tune").stdout
+    tuned = project.relay("lab", "tune").stdout
     assert "What sessions were shown, and used\n" in tuned
     assert "of 2 files read, of which a later call names a line or the path" in tuned
-    assert {one["kind"] for one in json.loads(project.relay("tune", "--json").stdout)["use"]} >= {"file", "history"}
+    use = json.loads(project.relay("lab", "tune", "--json").stdout)["use"]
+    assert {one["kind"] for one in use} >= {"file", "history"}
 
 
 def test_a_note_too_large_for_its_layer_says_so_and_loses_its_middle(project):

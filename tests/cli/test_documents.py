@@ -85,7 +85,7 @@ def test_what_commands_print_is_documented(relay, project, commit, doctor):
     assert read("relay ledger list", "ledger", "list", claim["id"])["claims"][0]["explanation"]
     read("relay ledger compact", "ledger", "compact")
     read("relay ledger add, retract", "ledger", "add", "more", "--because", "so")
-    read("relay tune", "tune")
+    read("relay lab tune", "lab", "tune")
     read("relay doctor --agent", "doctor", "--agent", code=ExitCode.USER)
     read("relay doctor", at=doctor, code=ExitCode.USER)
     read("relay doctor --sandbox", "doctor", "--sandbox")

@@ -1,4 +1,4 @@
-"""`relay inspect`: a transcript's figures on the screen, as JSON, and which transcripts there are."""
+"""`relay lab inspect`: a transcript's figures on the screen, as JSON, and which transcripts there are."""
 
 import json
 import os
@@ -6,8 +6,8 @@ import os
 import pytest
 
 from relay.base.errors import ExitCode
-from relay.insight.transcripts.library import name_project
-from tests.transcripts.samples import (
+from relay.lab.transcripts.library import name_project
+from tests.lab.samples import (
     CWD,
     Base,
     answer,
@@ -59,7 +59,7 @@ def marathon(tmp_path):
 
 
 def test_the_decay_of_a_session_on_the_screen(relay, marathon):
-    shown = relay("inspect", str(marathon))
+    shown = relay("lab", "inspect", str(marathon))
     assert (shown.code, shown.err) == (ExitCode.DONE, "")
     assert "\x1b" not in shown.out
     for words in (
@@ -85,7 +85,7 @@ def test_the_decay_of_a_session_on_the_screen(relay, marathon):
 
 
 def test_the_same_for_machines(relay, marathon):
-    found = json.loads(relay("inspect", "--json", str(marathon)).out)
+    found = json.loads(relay("lab", "inspect", "--json", str(marathon)).out)
     assert found["transcript"]["format"] == "Claude Code"
     totals = found["figures"]["totals"]
     assert (totals["turns"], totals["ghost_edits"], totals["duplicate_reads"]) == (8, 1, 1)
@@ -97,7 +97,7 @@ def test_the_same_for_machines(relay, marathon):
 
 def test_the_same_as_a_page(relay, marathon, tmp_path):
     page = tmp_path / "page.html"
-    made = relay("inspect", "--html", str(page), str(marathon))
+    made = relay("lab", "inspect", "--html", str(page), str(marathon))
     assert (made.code, made.out) == (ExitCode.DONE, f"{page}\n")
     html = page.read_text()
     assert html.startswith("<!doctype html>")
@@ -105,14 +105,14 @@ def test_the_same_as_a_page(relay, marathon, tmp_path):
     for words in ("Claude Code 2.1.316", "ghost edits: 1 file", "a relay, little read again:", "Tokens by source"):
         assert words in html
     marathon.with_name("mine.html").write_text("mine")
-    refused = relay("inspect", "--html", str(marathon.with_name("mine.html")), str(marathon))
+    refused = relay("lab", "inspect", "--html", str(marathon.with_name("mine.html")), str(marathon))
     assert (refused.code, marathon.with_name("mine.html").read_text()) == (ExitCode.USER, "mine")
-    assert relay("inspect", "--html", str(page)).code == ExitCode.USAGE
+    assert relay("lab", "inspect", "--html", str(page)).code == ExitCode.USAGE
 
 
 def test_what_there_is_about_this_directory(relay, project, tmp_path):
     home, here = tmp_path / "home", str(project)
-    assert relay("inspect").out == f"no transcript of Claude Code, Codex, OpenCode is about {here}\n"
+    assert relay("lab", "inspect").out == f"no transcript of Claude Code, Codex, OpenCode is about {here}\n"
     folder = home / ".claude/projects" / name_project(project)
     claude = write_lines(folder / "one.jsonl", {"type": "mode"}, ask(0, cwd=here))
     write_lines(folder / "elsewhere.jsonl", ask(0, cwd=f"{here}-not"))
@@ -128,35 +128,35 @@ def test_what_there_is_about_this_directory(relay, project, tmp_path):
     for second, path in enumerate((claude, codex, below)):
         os.utime(path, (2e9 - second, 2e9 - second))
 
-    lines = relay("inspect").out.splitlines()
-    assert [text.split("  relay inspect ")[1] for text in lines] == [
+    lines = relay("lab", "inspect").out.splitlines()
+    assert [text.split("  relay lab inspect ")[1] for text in lines] == [
         *map(str, (claude, codex, below)),
         f"{base.path} --session ses_1  # keys",
     ]
-    listed = json.loads(relay("inspect", "--json").out)
+    listed = json.loads(relay("lab", "inspect", "--json").out)
     assert [one["format"] for one in listed["transcripts"]] == ["Claude Code", "Codex", "Claude Code", "OpenCode"]
     moved = {"CLAUDE_CONFIG_DIR": "/none", "CODEX_HOME": "/none", "XDG_DATA_HOME": "/none"}
-    assert relay("inspect", env=moved).out.startswith("no transcript")
+    assert relay("lab", "inspect", env=moved).out.startswith("no transcript")
 
 
 def test_what_is_not_known_is_said(relay, tmp_path):
     """No price, no turn, another format."""
     spent = (line("turn_context", 0, model="gpt-5.5"), line("token_usage_record", 1, usage=counts(9_000, 0, 5)))
-    shown = relay("inspect", str(write_lines(tmp_path / "r.jsonl", meta(), *spent))).out
+    shown = relay("lab", "inspect", str(write_lines(tmp_path / "r.jsonl", meta(), *spent))).out
     assert "9k tokens of prompts, 0% of them from the cache; 5 of answers; cost unknown\n" in shown
     assert "it never reached the line at 90k: a relay changes nothing" in shown
     assert "the window of gpt-5.5 is unknown; a relay's line is that of 200,000 tokens" in shown
-    empty = relay("inspect", str(write_lines(tmp_path / "e.jsonl", ask(0)))).out
+    empty = relay("lab", "inspect", str(write_lines(tmp_path / "e.jsonl", ask(0)))).out
     assert "it holds no answer of a model" in empty
     base = Base(tmp_path / "o.db")
     base.add_session("ses_1")
     base.add("ses_1", 0, {"role": "assistant", "modelID": "m"}, finish(0, 0, 0))
-    unknown = relay("inspect", str(base.path)).out
+    unknown = relay("lab", "inspect", str(base.path)).out
     assert "the tokens of 1 turn are unknown; no figure includes them" in unknown
     assert "$0" not in unknown
     (tmp_path / "x.txt").write_text("hello\n")
-    failed = relay("inspect", str(tmp_path / "x.txt"))
+    failed = relay("lab", "inspect", str(tmp_path / "x.txt"))
     assert failed.code == ExitCode.USER
     assert "x.txt is of no format that relay knows" in failed.err
     assert "known are Claude Code (~/.claude/projects/" in failed.err
-    assert relay("inspect", "--text", "--json", str(tmp_path / "x.txt")).code == ExitCode.USAGE
+    assert relay("lab", "inspect", "--text", "--json", str(tmp_path / "x.txt")).code == ExitCode.USAGE

@@ -1,4 +1,4 @@
-"""A trial of reset lines: phases get them by their text, `relay tune` compares what came of them."""
+"""A trial of reset lines: phases get them by their text, `relay lab tune` compares what came of them."""
 
 import json
 
@@ -35,11 +35,11 @@ def test_each_phase_of_a_plan_gets_a_line_and_tune_says_what_came_of_it(stage):
     assert [soft == 60_000 for soft in softs] == [line == "60k" for line in given]
     assert all(soft == 60_000 or soft > 150_000 for soft in softs)
 
-    done = stage.relay("tune")
+    done = stage.relay("lab", "tune")
     assert (done.returncode, done.stderr) == (0, "")
     assert "These rates cannot advise a line" in done.stdout
     assert all(f"{line:<8}{given.count(line)} phase" in done.stdout for line in set(given))
-    found = json.loads(stage.relay("tune", "--json").stdout)
+    found = json.loads(stage.relay("lab", "tune", "--json").stdout)
     assert {arm["reset_at"]: arm["phases"] for arm in found["trial"]["arms"]} == {
         line: given.count(line) for line in set(given)
     }
@@ -59,7 +59,7 @@ def test_a_phase_keeps_its_line_behind_a_hand_off_commit_whatever_becomes_of_its
     assert stage.run(script, trial={"reset_at": LINES}, unchecked=True).exit_code == ExitCode.DONE
     assert [commit.status for commit in stage.commits()] == ["done", "handoff"]
     assert [event.trial for event in stage.seen(SessionStarted)] == [given, given]
-    (arm,) = json.loads(stage.relay("tune", "--json").stdout)["trial"]["arms"]
+    (arm,) = json.loads(stage.relay("lab", "tune", "--json").stdout)["trial"]["arms"]
     assert (arm["reset_at"], arm["phases"]) == (given, 1)
 
 

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from relay.insight.figures.decay import THRESHOLDS
 from relay.insight.figures.read import read_figures
-from relay.insight.figures.tuning import measure_use
 from relay.insight.figures.values import Decay
+from relay.lab.tuning import measure_use
 from relay.session.events import Event
 from relay.session.recall import LARGE_TOKENS, MOST_NAMES, MOST_THINGS, Recall, find_names, hash_call
 from tests.figures.streams import call, log, over, parts, session, start, turn

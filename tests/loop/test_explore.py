@@ -128,9 +128,9 @@ def test_a_session_asks_another_one_and_gets_claims_that_the_ledger_keeps(app):
     assert next(one.line for one in app.seen(OutputShown)) == "turn 1 of 20: read app/greet.py"
     # So it does in the report and in what tells whether it pays.
     cost = sum(one.cost_usd for one in answers if one.query)
-    found = json.loads(app.relay("tune", "--json").stdout)["explorers"]
+    found = json.loads(app.relay("lab", "tune", "--json").stdout)["explorers"]
     assert (found["explored"], found["explored_usd"]) == (1, pytest.approx(cost))
-    assert 'no gain; ablate = ["explore"] switches it off' in app.relay("tune").stdout
+    assert 'no gain; ablate = ["explore"] switches it off' in app.relay("lab", "tune").stdout
     report = app.relay("report", "--text").stdout
     assert "explorers, which answered 1 question" in report
     assert len(find_tapes(app.root)) == 2

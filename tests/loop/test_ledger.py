@@ -332,7 +332,7 @@ def test_what_a_session_contradicts_it_is_asked_of_and_what_rested_on_it_goes_ou
     assert {claim["id"] for claim in shown} >= {first, built["id"], last["id"]}
     assert "3 sessions had 7 claims in the first message, which cost " in report
     assert "They used 2 (" in report  # the first claim, which the second rests on and the third replaces
-    assert "The ledger: 3 sessions had 7 claims" in stage.relay("tune").stdout
+    assert "The ledger: 3 sessions had 7 claims" in stage.relay("lab", "tune").stdout
 
 
 def test_claims_that_cannot_both_hold_are_said_to_the_person_whose_own_word_stands(stage):

@@ -3,12 +3,11 @@
 Both the HTML page and the terminal's report are written from it.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
 
-from relay.base.words import UNKNOWN, count, list_some, render_duration, render_size, render_tokens, render_usd, shorten
-from relay.insight.figures.values import DRIFT_WARNING, Figures, RunFigures, SessionFigures, Totals, TurnFigures
+from relay.base.words import UNKNOWN, count, list_some, render_duration, render_tokens, render_usd
+from relay.insight.figures.values import DRIFT_WARNING, Figures, RunFigures
 from relay.insight.report.blocks import (
     NOTHING,
     Card,
@@ -44,8 +43,6 @@ from relay.insight.report.evidence import (
     show_evidence,
     show_reviews,
 )
-from relay.insight.transcripts.emitter import MAIN, Reading
-from relay.insight.transcripts.library import Course, Relayed, Transcript
 
 _BESIDE_PHASES = {
     "plan": "relay worked on a plan",
@@ -352,183 +349,3 @@ def make_comparison(one: Figures, other: Figures) -> Page:
     )
     title = " against ".join(", ".join(run.run_id for run in figures.runs) for figures in (one, other))
     return Page(title=f"relay: {title}", facts=(), answers=answers, sections=compare(one, other))
-
-
-def make_transcript_page(transcript: Transcript, figures: Figures, relayed: Relayed, reading: Reading) -> Page:
-    """Make the page of another agent's transcript, which has no ticks and no evidence."""
-    answers = answer_transcript(transcript, figures, relayed, reading)
-    page = make_page(figures, None)
-    known = figures.totals.turns > figures.totals.unknown_turns
-    sections = tuple(chapter for chapter in page.sections if known and chapter.name != "evidence")
-    title = f"relay inspect: {answers[0].question}"
-    return Page(title=title, facts=(), answers=answers, sections=sections)
-
-
-BAR_CELLS = 48
-_BARS = "▁▂▃▄▅▆▇█"
-_SOURCES = 5
-"""Sources of tokens that are named."""
-_COSTLY = 3
-_MOST_CONTEXTS = 40
-"""Contexts that are shown, the first and the last half of them; the figures count all."""
-
-
-def answer_transcript(transcript: Transcript, figures: Figures, relayed: Relayed, reading: Reading) -> tuple[Card, ...]:
-    """Sum up a transcript, and compare it with a relay."""
-    run = figures.runs[0]
-    sessions = [session for session in run.sessions if session.totals.turns]
-    main = [session for session in sessions if session.phase_id == MAIN]
-    cards = [_say_what(transcript, run, (sessions, main), figures.totals)]
-    if figures.totals.turns > figures.totals.unknown_turns:
-        helpers = [session for session in sessions if session.phase_id != MAIN]
-        lines = (*_list_contexts(main, relayed), *_list_helpers(helpers))
-        tops = f"contexts, to {render_tokens(_find_top(main, relayed))}"
-        question = f"{tops}; a relay's line is at {render_tokens(relayed.line_tokens)}"
-        cards += [
-            Card(question=question, words="", lines=lines),
-            Card(question="paid for twice", words="", lines=tuple(_list_losses(figures, main))),
-            Card(
-                question="the conversation as a relay, by the same model of prices and cache",
-                words="",
-                lines=tuple(_list_courses(relayed, main)),
-            ),
-        ]
-    return (*cards, _say_read(reading, figures.totals))
-
-
-def _say_what(
-    transcript: Transcript,
-    run: RunFigures,
-    found: tuple[Sequence[SessionFigures], Sequence[SessionFigures]],
-    totals: Totals,
-) -> Card:
-    sessions, main = found
-    models = dict.fromkeys(session.model for session in sessions if session.model)
-    began = f"{datetime.fromtimestamp(run.began, tz=UTC):%Y-%m-%d %H:%M} UTC" if run.began else "start unknown"
-    title = f" · {transcript.title}" if transcript.title else ""
-    others = len(sessions) - len(main)
-    beside = f" and {count(others, 'further one')} (sub-agents, summaries)" if others else ""
-    calls = f"{count(totals.turns, 'turn')} and {count(totals.calls, 'tool call')}"
-    lines = [f"{began} · {', '.join(models) or 'model unknown'}", f"{calls} in {count(len(main), 'context')}{beside}"]
-    usage = totals.spent.usage
-    if totals.turns > totals.unknown_turns:
-        hit = "" if totals.cache_hit is None else f", {totals.cache_hit:.0%} of them from the cache"
-        cost = totals.spent.cost_usd
-        paid = f"{_say_usd(cost)}{'' if cost is None else ' at list prices'}"
-        prompts = f"{render_tokens(usage.prompt_tokens)} tokens of prompts{hit}"
-        lines.append(f"{prompts}; {render_tokens(usage.output_tokens)} of answers; {paid}")
-    if totals.unknown_turns:
-        lines.append(f"the tokens of {count(totals.unknown_turns, 'turn')} are unknown; no figure includes them")
-    if not sessions:
-        lines.append("it holds no answer of a model")
-    ink = Ink.TEXT if sessions and not totals.unknown_turns else Ink.SOFT
-    return Card(question=f"{run.command} · {run.run_id}{title}", words="", lines=tuple(lines), ink=ink)
-
-
-def _find_top(main: Sequence[SessionFigures], relayed: Relayed) -> int:
-    return max([relayed.line_tokens or 1, *(session.peak_tokens or 0 for session in main)])
-
-
-def _list_contexts(main: Sequence[SessionFigures], relayed: Relayed) -> Iterator[str]:
-    top, half = _find_top(main, relayed), _MOST_CONTEXTS // 2
-    for number, session in enumerate(main):
-        if number == half and len(main) > _MOST_CONTEXTS:
-            yield f"… {len(main) - _MOST_CONTEXTS} more"
-        if half <= number < len(main) - half:
-            continue
-        yield from _list_context(session, main[number + 1] if number + 1 < len(main) else None, top)
-    inside = sum(turns for _, turns in relayed.bands)
-    bands = " · ".join(f"{band.value.capitalize()} {turns / inside:.0%}" for band, turns in relayed.bands if inside)
-    yield f"turns by band: {bands or UNKNOWN}"
-
-
-def _list_context(session: SessionFigures, after: SessionFigures | None, top: int) -> Iterator[str]:
-    ends = f"{render_tokens(session.first_tokens)} → {render_tokens(session.last_tokens)}"
-    yield f"{draw_fill(session.series, top)}  {count(session.totals.turns, 'turn')}, {ends} tokens"
-    for fall in session.compactions:
-        sizes = f"{render_tokens(fall.before_tokens)} to {render_tokens(fall.after_tokens)}"
-        yield f"  turn {fall.turn}: fell from {sizes} tokens; took {_name_sources(fall.dropped)}"
-    if session.result != "compacted":
-        return
-    left = f"; the next context began with {render_tokens(after.first_tokens)}" if after else ""
-    yield f"  {session.detail}{left}"
-    yield f"  its content then: {_name_sources(session.held)}"
-
-
-def draw_fill(series: Sequence[TurnFigures], top: int) -> str:
-    """Draw how full a context was: a bar for each turn, or for the fullest of several."""
-    fills = [point.fill_tokens for point in series if point.fill_tokens is not None]
-    if not fills:
-        return UNKNOWN
-    width = min(BAR_CELLS, len(fills))
-    groups = [fills[len(fills) * cell // width : len(fills) * (cell + 1) // width] for cell in range(width)]
-    return "".join(_BARS[min(len(_BARS) - 1, max(group) * len(_BARS) // max(1, top))] for group in groups)
-
-
-def _name_sources(sources: Sequence[tuple[str, int]]) -> str:
-    return list_some([f"{name} {render_tokens(tokens)}" for name, tokens in sources], _SOURCES) or UNKNOWN
-
-
-def _list_helpers(others: Sequence[SessionFigures]) -> Iterator[str]:
-    if others:
-        summed = sum(session.totals.spent.usage.prompt_tokens for session in others)
-        costs = [session.totals.spent.cost_usd for session in others]
-        cost = None if None in costs else sum(filter(None, costs))
-        yield f"beside it: {render_tokens(summed)} tokens of prompts, {_say_usd(cost)}"
-
-
-def _list_losses(figures: Figures, main: Sequence[SessionFigures]) -> Iterator[str]:
-    totals, later = figures.totals, {session.session_id for session in main[1:]}
-    again = sum(start.orientation_tokens for start in figures.hand_offs if start.to_session in later)
-    tax = f"{render_tokens(totals.tax_tokens)} tokens of superseded results, {_say_usd(totals.tax_usd)}"
-    yield f"re-read tax: {tax}"
-    duplicates = f"{count(totals.duplicate_reads, 'read')} of unchanged content already in context"
-    yield f"{duplicates}: {render_tokens(totals.duplicate_tokens)} tokens"
-    if len(main) > 1:
-        yield f"read again after compactions: {render_tokens(again)} tokens"
-    ghosts = count(totals.ghost_edits, "file")
-    yield f"ghost edits: {ghosts} changed unseen after a compaction"
-    costly = sorted((one for tool in figures.tools for one in tool.costliest), key=lambda one: one.tokens, reverse=True)
-    for result in costly[:_COSTLY]:
-        words = f"{result.tool} {shorten(result.summary, 60)}"
-        yield f"{render_tokens(result.tokens)} tokens in every prompt from turn {result.turn} on: {words}"
-
-
-def _list_courses(relayed: Relayed, main: Sequence[SessionFigures]) -> Iterator[str]:
-    yield _say_course("as it was", relayed.was)
-    costs = [session.totals.spent.cost_usd for session in main]
-    paid = sum(cost or 0.0 for cost in costs)
-    if relayed.was.usd and paid and None not in costs:
-        error = relayed.was.usd / paid - 1
-        yield f"at list prices it was {render_usd(paid)}: this model of the cache is {error:+.0%} off"
-    if not relayed.most.resets:
-        yield f"it never reached the line at {render_tokens(relayed.line_tokens)}: a relay changes nothing"
-        return
-    yield _say_course("a relay, little read again", relayed.least)
-    yield _say_course("a relay, much read again", relayed.most)
-
-
-def _say_course(name: str, way: Course) -> str:
-    resets = f", {count(way.resets, 'reset')}" if way.resets else ""
-    tokens = f"{render_tokens(way.prompt_tokens)} tokens of prompts, at most {render_tokens(way.peak_tokens)} at a time"
-    return f"{name + ':':<28}{_say_usd(way.usd)}, {tokens}{resets}"
-
-
-def _say_read(reading: Reading, totals: Totals) -> Card:
-    sent = f"{render_size(reading.sent_bytes)} of them ever in a prompt"
-    lines = [f"on disk: {render_size(reading.size_bytes)} in {count(reading.lines, 'line')}, {sent}"]
-    own, ours = reading.own_cost_usd, totals.spent.cost_usd
-    if own is not None and ours is not None and own > ours:
-        rest = render_usd(own - ours)
-        lines.append(f"the agent counted {render_usd(own)}: {rest} for requests in no transcript (summaries, titles)")
-    notes = list(reading.notes)
-    if reading.torn:
-        notes.append(f"skipped {count(reading.torn, 'unreadable line')}")
-    if reading.unknown:
-        kinds = [f"{kind} ({n})" for kind, n in sorted(reading.unknown.items(), key=lambda pair: -pair[1])]
-        notes.append(f"unknown and not counted: {list_some(kinds)}")
-    return Card(question="what relay read", words="", lines=(*lines, *notes), ink=Ink.SOFT if notes else Ink.TEXT)
-
-
-def _say_usd(amount: float | None) -> str:
-    return "cost unknown" if amount is None else render_usd(amount)

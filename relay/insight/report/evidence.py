@@ -9,8 +9,8 @@ from itertools import zip_longest
 
 from relay.base.values import dataclass
 from relay.base.words import count, list_some, render_duration, render_size
-from relay.insight.figures.tuning import LedgerWorth, measure_ledger
 from relay.insight.figures.values import Figures, ReviewEvidence, SessionFigures, TickEvidence
+from relay.insight.figures.worth import LedgerWorth, measure_ledger
 from relay.insight.report import blocks
 from relay.insight.report.blocks import (
     NOTHING,

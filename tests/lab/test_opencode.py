@@ -6,11 +6,11 @@ import sqlite3
 import pytest
 
 from relay.base.errors import ConfigError
-from relay.insight.transcripts.library import get_transcript
+from relay.lab.transcripts.library import get_transcript
 from relay.session.events import ResponseReceived, RunStarted, SessionEnded, ToolFinished
 from relay.session.usage import Usage
 from relay.session.values import Shown
-from tests.transcripts.samples import CWD, MODEL, Base, finish, tokens, tool
+from tests.lab.samples import CWD, MODEL, Base, finish, tokens, tool
 
 USER = {"role": "user"}
 SAYS = {"role": "assistant", "modelID": MODEL}

@@ -6,13 +6,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any
 
-from relay.compare.experiment import Experiment, Trial, name_trial
 from relay.config import Settings
 from relay.git.objects import diff_trees, load_blob, read_patch
 from relay.git.repository import Repo
 from relay.insight.figures.read import read_figures
 from relay.insight.figures.values import Figures
 from relay.insight.telemetry.log import list_logs, open_events
+from relay.lab.experiment import Experiment, Trial, name_trial
 from relay.plan.parse import find_plan_in
 from relay.plan.text import find_ledger_path
 from relay.run.commit.changed_checks import SKIPS, TEST_FILE
@@ -33,7 +33,7 @@ _ASSERTION = re.compile(r"\bassert|\bexpect\s*\(|\b(?:t|require|assert)\.\w+\s*\
 def measure_trial(
     repo: Repo, experiment: Experiment, trial: Trial, settings: Settings, begun: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Return the fields of a `relay.insight.figures.comparing.TrialResult` that a clone tells.
+    """Return the fields of a `relay.lab.comparing.TrialResult` that a clone tells.
 
     Args:
         repo: The trial's clone.

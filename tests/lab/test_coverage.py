@@ -1,4 +1,4 @@
-"""How often the intervals of `relay tune` hold, and how often it speaks where there is nothing: by drawing."""
+"""How often the intervals of `relay lab tune` hold, and how often it speaks where there is nothing: by drawing."""
 
 import math
 from collections.abc import Callable
@@ -7,8 +7,8 @@ from random import Random
 import pytest
 
 from relay.insight.figures.read import read_figures
-from relay.insight.figures.statistics import find_mean_difference
-from relay.insight.figures.tuning import judge_trial
+from relay.lab.statistics import find_mean_difference
+from relay.lab.tuning import judge_trial
 from relay.session.events import Event
 from tests.figures.streams import call, commit, end, gate, log, over, session, start, turn
 

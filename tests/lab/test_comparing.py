@@ -5,10 +5,10 @@ from random import Random
 
 import pytest
 
-from relay.insight.figures.comparing import OUTCOMES, TrialResult, compare_arms
-from relay.insight.figures.statistics import find_bootstrapped, find_mean_difference
-from relay.insight.report.experiment import ExperimentSetting, make_experiment_page
-from tests.figures.test_coverage import cost, count, is_red
+from relay.lab.comparing import OUTCOMES, TrialResult, compare_arms
+from relay.lab.experiment_page import ExperimentSetting, make_experiment_page
+from relay.lab.statistics import find_bootstrapped, find_mean_difference
+from tests.lab.test_coverage import cost, count, is_red
 
 ARMS = ("reset", "none")
 

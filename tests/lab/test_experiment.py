@@ -78,12 +78,12 @@ class Lab:
         self.environ = {**os.environ, "ANTHROPIC_API_KEY": "k", "ANTHROPIC_BASE_URL": server.base_url}
 
     def compare(self, *words, **environ):
-        return self.stage.relay("compare", *words, environ={**self.environ, **environ})
+        return self.stage.relay("lab", "compare", *words, environ={**self.environ, **environ})
 
     def read(self, *words):
         done = self.compare(*words, "--yes", "--json")
         assert (done.returncode, done.stderr) == (0, "")
-        return read_document("relay compare", done.stdout)
+        return read_document("relay lab compare", done.stdout)
 
     @property
     def billed(self):
@@ -147,7 +147,19 @@ def _has_come(requests, number):
 
 def test_an_experiment_that_is_killed_three_times_goes_on_where_it_was(lab):
     """No trial is done twice, and what was cut off is billed once."""
-    words = ("compare", "--arms", "reset,none", "--repeats", "2", "--max-cost", "8", "--no-review", "--yes", "--json")
+    words = (
+        "lab",
+        "compare",
+        "--arms",
+        "reset,none",
+        "--repeats",
+        "2",
+        "--max-cost",
+        "8",
+        "--no-review",
+        "--yes",
+        "--json",
+    )
     for mark in (2, 7, 15):
         one = subprocess.Popen(
             [*lab.stage.find_program(), *words], cwd=lab.stage.root, env=lab.environ, stdout=subprocess.DEVNULL
@@ -234,7 +246,7 @@ def test_another_cap_for_the_same_experiment_is_refused(lab):
 
 
 def start(lab, *words):
-    argv = [*lab.stage.find_program(), "compare", *words]
+    argv = [*lab.stage.find_program(), "lab", "compare", *words]
     return subprocess.Popen(
         argv, cwd=lab.stage.root, env=lab.environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )

@@ -9,7 +9,7 @@ from statistics import median
 from typing import Any, Self
 
 from relay.base.values import dataclass
-from relay.insight.figures.statistics import LEAST_REPEATS, Interval, count_needed, find_bootstrapped
+from relay.lab.statistics import LEAST_REPEATS, Interval, count_needed, find_bootstrapped
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

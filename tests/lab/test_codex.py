@@ -3,7 +3,7 @@
 from relay.session.events import ResponseReceived, RetryScheduled, RunStarted, SessionStarted, ToolFinished, ToolStarted
 from relay.session.usage import Usage
 from relay.session.values import Shown
-from tests.transcripts.samples import CWD, SESSION, counts, line, meta, write_lines
+from tests.lab.samples import CWD, SESSION, counts, line, meta, write_lines
 
 
 def item(second, kind, **payload):

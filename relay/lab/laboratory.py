@@ -4,13 +4,13 @@ from collections.abc import Iterator
 from typing import Any
 
 from relay.base.words import count, render_usd
-from relay.compare.experiment import Experiment, Trial, note, read_note, save_experiment
-from relay.compare.judging import check_hidden, open_judged, require_hidden, review_trial
-from relay.compare.measures import measure_trial
-from relay.compare.trial import Bench, fetch_trial, open_trial, run_trial
 from relay.git.notes import lock_worktree
 from relay.git.repository import Repo
-from relay.insight.figures.comparing import TrialResult
+from relay.lab.comparing import TrialResult
+from relay.lab.experiment import Experiment, Trial, note, read_note, save_experiment
+from relay.lab.judging import check_hidden, open_judged, require_hidden, review_trial
+from relay.lab.measures import measure_trial
+from relay.lab.trial import Bench, fetch_trial, open_trial, run_trial
 
 _LOST = "its clone was removed before it was over; its whole share of the cap counts"
 

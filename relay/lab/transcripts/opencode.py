@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from relay.base.values import dataclass
-from relay.insight.transcripts.emitter import (
+from relay.lab.transcripts.emitter import (
     IMAGE_BYTES,
     MAIN,
     SIDE,

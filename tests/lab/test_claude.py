@@ -18,7 +18,7 @@ from relay.session.events import (
 )
 from relay.session.usage import Usage
 from relay.session.values import Shown
-from tests.transcripts.samples import (
+from tests.lab.samples import (
     CWD,
     MODEL,
     SESSION,

@@ -158,7 +158,7 @@ def read_note(repo: Repo, experiment: Experiment, trial: Trial, what: str) -> di
 
 
 def _write(repo: Repo, ref: str, base: str, what: str, body: Mapping[str, Any]) -> None:
-    message = Message(subject=f"relay compare: {what}", body=json.dumps(body, ensure_ascii=True))
+    message = Message(subject=f"relay lab compare: {what}", body=json.dumps(body, ensure_ascii=True))
     move_ref(repo, ref, write_commit(repo, find_tree(repo, base), (base,), message), None)
 
 

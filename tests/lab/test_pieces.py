@@ -5,13 +5,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from relay.base.interrupts import Interrupts
-from relay.compare.arms import parse_arm, parse_arms
-from relay.compare.experiment import Experiment
-from relay.compare.judging import count_tests, match_faults
-from relay.compare.measures import BLOCK_LINES, count_duplicated, count_weakened, list_changed
-from relay.compare.trial import Bench, make_environ
 from relay.config import Settings, load_settings
 from relay.git.repository import open_repo
+from relay.lab.arms import parse_arm, parse_arms
+from relay.lab.experiment import Experiment
+from relay.lab.judging import count_tests, match_faults
+from relay.lab.measures import BLOCK_LINES, count_duplicated, count_weakened, list_changed
+from relay.lab.trial import Bench, make_environ
 
 
 def make(**given):

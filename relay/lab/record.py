@@ -16,13 +16,13 @@ from typing import Any
 from relay.base.tree import read_file, replace_with_file
 from relay.base.walk import open_folder, open_ignored
 from relay.base.words import UNKNOWN, count, list_some, render_usd
-from relay.compare.experiment import Experiment
 from relay.git.repository import Repo
-from relay.insight.figures.comparing import Comparison, TrialResult
 from relay.insight.figures.read import read_figures
 from relay.insight.figures.values import SessionFigures
-from relay.insight.report.experiment import ExperimentSetting
 from relay.insight.telemetry.log import open_events
+from relay.lab.comparing import Comparison, TrialResult
+from relay.lab.experiment import Experiment
+from relay.lab.experiment_page import ExperimentSetting
 from relay.plan.text import STATE_DIR
 
 _FOLDER = "compare"
@@ -79,7 +79,7 @@ def make_setting(repo: Repo, experiment: Experiment, results: Sequence[TrialResu
         cap_usd=experiment.cap_usd,
         lost_usd=experiment.share_usd * sum(result.exit_code is None for result in results),
         contexts={arm: sessions for arm, sessions in runs.items() if sessions},
-        next_command=f"relay compare --resume {experiment.id}" if left else "",
+        next_command=f"relay lab compare --resume {experiment.id}" if left else "",
     )
 
 

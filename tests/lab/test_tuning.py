@@ -7,9 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from relay.insight.figures.read import read_figures
-from relay.insight.figures.statistics import LEAST_PAIRS, count_needed, find_mean_difference, find_rate
-from relay.insight.figures.tuning import OUTCOMES, LedgerWorth, count_rungs, judge_trial, measure_bands, measure_ledger
 from relay.insight.figures.values import Figures
+from relay.insight.figures.worth import LedgerWorth, measure_ledger
+from relay.lab.statistics import LEAST_PAIRS, count_needed, find_mean_difference, find_rate
+from relay.lab.tuning import OUTCOMES, count_rungs, judge_trial, measure_bands
 from relay.session.events import Event, ShownClaim, TextShown
 from relay.session.gauge import assign_line, parse_reset_line
 from tests.figures.streams import call, commit, end, gate, log, over, parts, session, start, turn

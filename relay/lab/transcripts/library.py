@@ -16,10 +16,10 @@ from pathlib import Path
 from relay.base.errors import ConfigError
 from relay.base.values import dataclass
 from relay.base.walk import list_names
-from relay.insight.transcripts.claude import is_entry, read_claude
-from relay.insight.transcripts.codex import is_line, read_codex
-from relay.insight.transcripts.emitter import MAIN, Reading, get_map, get_text, read_lines, read_moment
-from relay.insight.transcripts.opencode import StoredSession, is_database, list_sessions, read_opencode
+from relay.lab.transcripts.claude import is_entry, read_claude
+from relay.lab.transcripts.codex import is_line, read_codex
+from relay.lab.transcripts.emitter import MAIN, Reading, get_map, get_text, read_lines, read_moment
+from relay.lab.transcripts.opencode import StoredSession, is_database, list_sessions, read_opencode
 from relay.session.events import ResponseReceived, SessionStarted
 from relay.session.gauge import Band, find_band
 from relay.session.prices import Rates
@@ -253,7 +253,7 @@ def _get_session(path: Path, session: str) -> Transcript:
     found = next((one for one in sessions if not session or one.session == session), None)
     if found is None:
         what = f"no session {session!r}" if session else "no session"
-        raise ConfigError(f"{path} has {what}", hint="relay inspect lists those of this directory")
+        raise ConfigError(f"{path} has {what}", hint="relay lab inspect lists those of this directory")
     return found
 
 

@@ -4,11 +4,11 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from relay.base.values import dataclass
 from relay.base.words import UNKNOWN, count, list_some, render_duration, render_tokens, render_usd
-from relay.insight.figures.comparing import OUTCOMES, Comparison, Difference, Measure, TrialResult
-from relay.insight.figures.statistics import LEAST_REPEATS
 from relay.insight.figures.values import SessionFigures
 from relay.insight.report.blocks import NOTHING, Bar, Card, Chapter, Ink, Page, Plot, Table, make_table
 from relay.insight.report.chapters import make_plot, plot_contexts
+from relay.lab.comparing import OUTCOMES, Comparison, Difference, Measure, TrialResult
+from relay.lab.statistics import LEAST_REPEATS
 
 _SCRIPTED = (
     "Nothing about quality, cost or time follows from it.",
@@ -39,7 +39,7 @@ def make_experiment_page(setting: ExperimentSetting, comparison: Comparison) -> 
     rehearsed = any(one.rehearsed for one in comparison.results)
     warning = (Card(question="A script played the model", words="", lines=_SCRIPTED, ink=Ink.BAD),) if rehearsed else ()
     return Page(
-        title=f"relay compare {setting.id}: {list_some(setting.arms, 6)}",
+        title=f"relay lab compare {setting.id}: {list_some(setting.arms, 6)}",
         facts=setting.facts,
         answers=(*warning, _say_shown(comparison), _say_not_shown(setting, comparison), _say_cost(setting, comparison)),
         sections=tuple(_list_chapters(setting, comparison)),

@@ -1,4 +1,4 @@
-"""Rates and differences with their intervals, for `relay tune` and `relay compare`; the standard library is enough.
+"""Rates and differences with their intervals, for `relay lab`; the standard library is enough.
 
 A difference whose interval holds zero is not shown. Several that are looked at together have wider intervals, which all
 hold at once.

@@ -11,13 +11,13 @@ from typing import Any
 
 from relay.base.errors import ConfigError, ExitCode
 from relay.base.values import dataclass
-from relay.compare.experiment import REVIEW_PART, Trial, note, read_note
-from relay.compare.trial import Bench, follow, open_clone, require_over
 from relay.git.message import Message
 from relay.git.objects import read_entries, write_commit, write_paths_tree
 from relay.git.refs import find_ref, move_ref
 from relay.git.repository import Repo
 from relay.git.trees import ABSENT
+from relay.lab.experiment import REVIEW_PART, Trial, note, read_note
+from relay.lab.trial import Bench, follow, open_clone, require_over
 from relay.plan.text import find_ledger_path
 from relay.run.commit.hooks import try_gate
 from relay.run.commit.review import MAX_TASK_CHARS

@@ -15,8 +15,6 @@ from typing import Any
 from relay.base.errors import ExitCode, RelayError
 from relay.base.interrupts import Interrupts
 from relay.base.values import dataclass
-from relay.compare.arms import parse_arm
-from relay.compare.experiment import Experiment, Trial, name_trial, note, read_note
 from relay.config import Settings
 from relay.fleet.jobs import JobEnd, JobRun
 from relay.fleet.worktrees import copy_ignored
@@ -26,6 +24,8 @@ from relay.git.names import STORE
 from relay.git.notes import is_locked
 from relay.git.remote import Remote
 from relay.git.repository import Repo
+from relay.lab.arms import parse_arm
+from relay.lab.experiment import Experiment, Trial, name_trial, note, read_note
 from relay.session.events import ReviewFinished, SessionEnded
 from relay.session.records import LoggedEvent
 from relay.session.values import SessionEnd
