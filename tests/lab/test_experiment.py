@@ -167,7 +167,7 @@ def test_an_experiment_that_is_killed_three_times_goes_on_where_it_was(lab):
         wait_until(partial(_has_come, lab.server.requests, mark), by=one)
         os.kill(one.pid, signal.SIGKILL)
         one.wait()
-    found = lab.read(*words[1:-2])
+    found = lab.read(*words[2:-2])
     assert [trial["phases_done"] for trial in found["trials"]] == [2] * 4
     assert add_up(found["trials"]) == lab.billed
     assert sum(trial["cuts"] for trial in found["trials"]) >= 1
