@@ -57,7 +57,6 @@ def check_plan(plan: Plan) -> tuple[Violation, ...]:
         *_check_gates(plan, outline),
         *_check_items(plan, outline),
         *_check_headings(outline, heads),
-        *_check_wishes(outline, heads),
         *(found for section in outline.sections for entry in section.entries for found in _check_entry(entry)),
         *check_coverage(outline),
         *check_excerpts(plan),
@@ -70,6 +69,7 @@ def check_plan(plan: Plan) -> tuple[Violation, ...]:
 def _check_numbers(plan: Plan) -> Iterator[Violation]:
     sections = plan.outline.sections
     parents = {one.line: above[-1] for one, above in zip(sections, find_ancestors(sections), strict=True)}
+    ids = {phase.id for phase in plan.phases}
     seen: dict[str, Phase] = {}
     other: list[tuple[int, str]] = []
     for phase in plan.phases:
@@ -77,16 +77,12 @@ def _check_numbers(plan: Plan) -> Iterator[Violation]:
         first = seen.setdefault(number, phase) if number else phase
         if first is not phase and parents[first.line] == parents[phase.line]:
             yield _error(phase.line, f"phase number {number} is taken by line {first.line}; give each phase its own")
-        elif number and number != phase.id.casefold() and _misleads(plan, phase, number):
+        elif number and number != phase.id.casefold() and (not phase.done or (not plan.done and number in ids)):
+            # Whoever asks for the phase by that number gets another phase, or none.
             other.append((phase.line, f"{number}, but relay counts it as phase {phase.id}"))
     why = "because not every phase carries a number of its own; number all of them or none"
     yield from _join(other, f"this heading says {{}}, {why}", f"these headings say {{}}, {why}")
     yield from _check_item_numbers(plan)
-
-
-def _misleads(plan: Plan, phase: Phase, number: str) -> bool:
-    """Whether asking for a phase by the number in its heading would give another phase, or none."""
-    return not phase.done or (not plan.done and plan.find_phase(number) is not None)
 
 
 def _check_item_numbers(plan: Plan) -> Iterator[Violation]:
@@ -127,12 +123,15 @@ def _check_gates(plan: Plan, outline: Outline) -> Iterator[Violation]:
     yield from _join(bare, f"phase {{}} has {why}", f"phases {{}} have {why}")
     seen: set[str] = set()
     for phase in plan.phases:
-        yield from _check_commands(phase, tuple(command for command in phase.verify if command not in seen))
+        for command in (command for command in phase.verify if command not in seen):
+            if words := find_obscurity(command):  # nobody can review it
+                yield _error(phase.line, f"a verify command of phase {phase.id} {words}")
         seen.update(phase.verify)
+    heads = {extent.head for extent in outline.extents}
     done = {section.line for section in iter_done_sections(plan)}
-    for section in outline.sections:
+    for at, section in enumerate(outline.sections):
+        yield from _check_statements(section, is_head=at in heads, is_done=section.line in done)
         if section.line not in done:
-            yield from _check_statements(section)
             yield from _check_validation(section)
 
 
@@ -151,13 +150,6 @@ def _check_validation(section: Section) -> Iterator[Violation]:
         yield _warning(section.line, f"nothing in this section is read as a command; {ways}")
 
 
-def _check_commands(phase: Phase, commands: tuple[str, ...]) -> Iterator[Violation]:
-    """Refuse commands that the user cannot review: hidden or reordered characters, or too long."""
-    for command in commands:
-        if words := find_obscurity(command):
-            yield _error(phase.line, f"a verify command of phase {phase.id} {words}")
-
-
 def find_obscurity(command: str) -> str:
     """Return why a person who reads a command does not see what it does; empty if nothing is hidden."""
     found = _UNSEEN.search(command)
@@ -168,20 +160,32 @@ def find_obscurity(command: str) -> str:
     return ""
 
 
-def _check_statements(section: Section) -> Iterator[Violation]:
+def _check_statements(section: Section, *, is_head: bool, is_done: bool) -> Iterator[Violation]:
+    """Warn of lines that have no effect, or hardly the one that is meant."""
+    first = dict[str, int]()
     for one in read_statements(section):
-        if one.word == "verify" and not one.values:
-            yield _warning(one.line, "`Verify:` names no command; put it in backticks on the same line or below")
-        for command in one.values if one.word == "verify" else ():
-            if words := find_no_command(command):
-                shown = shorten(command, _SHOWN_CHARS)
-                yield _warning(one.line, f"relay will run `{shown}` as a command, and {words}")
-        if one.word == "after" and one.prose:
-            yield _warning(
-                one.line,
-                f"`After: {shorten(one.prose, _SHOWN_CHARS)}` is read as prose, because it names no phase by number; "
-                "write `After: 1, 3` or `After: none`",
-            )
+        word, shown = one.word, shorten(one.prose, _SHOWN_CHARS)
+        if word == "verify" and not is_done:
+            if not one.values:
+                yield _warning(one.line, "`Verify:` names no command; put it in backticks on the same line or below")
+            for command, words in ((command, find_no_command(command)) for command in one.values):
+                if words:
+                    yield _warning(
+                        one.line, f"relay will run `{shorten(command, _SHOWN_CHARS)}` as a command, and {words}"
+                    )
+        elif word == "after" and one.prose and not is_done:
+            rule = "because it names no phase by number; write `After: 1, 3` or `After: none`"
+            yield _warning(one.line, f"`After: {shown}` is read as prose, {rule}")
+        elif word in WISHES and one.prose:
+            # Plans estimate the effort of people, and describe models.
+            if word == "runner" or (word == "model" and " " not in one.prose):
+                title = word.capitalize()
+                yield _warning(one.line, f"`{title}: {shown}` is read as prose, because that names no {word}")
+        elif word in WISHES and not is_head:
+            rule = f"the front matter says it for all phases: `relay: {{{word}: {one.values[0]}}}`"
+            yield _warning(one.line, f"`{word.capitalize()}:` counts below a phase's own heading only; {rule}")
+        elif word in WISHES and first.setdefault(word, one.line) != one.line:
+            yield _error(one.line, f"this phase has a {word} in line {first[word]} already; keep one of them")
 
 
 def find_no_command(command: str) -> str:
@@ -297,31 +301,6 @@ def _check_headings(outline: Outline, heads: set[int]) -> Iterator[Violation]:
             yield _warning(
                 section.line, "this Notes section has boxes, so it is a phase of its own; notes are `- text`"
             )
-
-
-def _check_wishes(outline: Outline, heads: set[int]) -> Iterator[Violation]:
-    """Warn of `Runner:`, `Model:` and `Effort:` lines that have no effect."""
-    for at, section in enumerate(outline.sections):
-        first = dict[str, int]()
-        for one in read_statements(section):
-            title = f"{one.word.capitalize()}:"
-            if one.word not in WISHES:
-                continue
-            if not one.values and (one.word == "effort" or (one.word == "model" and " " in one.prose)):
-                continue  # plans estimate the effort of people, and describe models
-            if not one.values:
-                shown = shorten(one.prose, _SHOWN_CHARS)
-                yield _warning(one.line, f"`{title} {shown}` is read as prose, because that names no {one.word}")
-            elif at not in heads:
-                yield _warning(
-                    one.line,
-                    f"`{title}` counts below a phase's own heading only; the front matter says it for all "
-                    f"phases: `relay: {{{one.word}: {one.values[0]}}}`",
-                )
-            elif line := first.get(one.word, 0):
-                yield _error(one.line, f"this phase has a {one.word} in line {line} already; keep one of them")
-            else:
-                first[one.word] = one.line
 
 
 def _check_entry(entry: Entry) -> Iterator[Violation]:
