@@ -10,7 +10,7 @@ import pytest
 from relay.base.interrupts import Interrupts
 from relay.runners.messages.answers import Answer
 from relay.runners.messages.api import MessagesApi
-from relay.runners.messages.connection import Fault
+from relay.runners.messages.connection import Fault, FaultKind
 from relay.runners.messages.credentials import Credential, Proof
 from relay.runners.messages.endpoint import ANTHROPIC, AWS, BEDROCK, EDITING_BETA, FOUNDRY, VERTEX, Way
 from tests.clouds import render_frames
@@ -103,6 +103,15 @@ def test_the_sdk_tries_nothing_again_by_itself(ask, kind, status):
 
     assert isinstance(ask(refuse, kind), Fault)
     assert len(seen) == 1
+
+
+def test_a_request_that_the_sdk_refuses_to_write_is_the_users_to_change(ask, monkeypatch):
+    monkeypatch.delenv("ANTHROPIC_AWS_WORKSPACE_ID", raising=False)
+    monkeypatch.setitem(KINDS, "aws", (AWS, "claude-opus-5-5", {"base_url": BASE, "aws_region": "r"}))
+    fault = ask(hear([]), "aws")
+    assert isinstance(fault, Fault)
+    assert (fault.kind, fault.may_be_billed) == (FaultKind.USER, False)
+    assert fault.message.startswith("Anthropic's SDK: No workspace ID found.")
 
 
 def test_nothing_is_traced_warned_of_or_logged(ask, monkeypatch, caplog):

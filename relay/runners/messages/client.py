@@ -181,7 +181,9 @@ def _unwrapping(send: Callable[[Any, ExitStack], httpx2.Response]) -> Callable[[
         except anthropic.APIStatusError as error:
             return error.response
         except anthropic.APIConnectionError as error:
-            cause = error.__cause__ or error
+            cause: BaseException = error.__cause__ or error
+        except anthropic.AnthropicError as error:  # it sends no such request
+            cause = CredentialError(f"Anthropic's SDK: {' '.join(str(error).split())[:_SHOWN_CHARS]}")
         raise cause
 
     return unwrapped
