@@ -38,7 +38,7 @@ MENU = {
         f"how-to/{name}"
         for name in (
             "exit-4", "services", "pre-commit", "endpoints", "clouds", "agents", "night", "several-phases",
-            "several-machines", "review", "request", "compare", "rehearse", "mac", "ci",
+            "review", "request", "compare", "rehearse", "mac", "ci",
         )
     ],
     "Reference": [

@@ -1,36 +1,32 @@
-"""`relay fleet`: a queue of phases for workers on many machines. `relay work`: one worker without a queue."""
+"""`relay fleet`: the phases of a plan shared out among workers on many machines, by a queue on PostgreSQL."""
 
-import math
 import os
 import secrets
-import socket
 import sys
+import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
-from relay.base.errors import ExitCode, RelayError
+from relay.base.errors import RelayError
 from relay.cli.boundary import note_place
-from relay.cli.options import AMOUNT, SectionedCommand, offer_phases, plan_option, session_options, setup_option
-from relay.cli.run import parse_selection
+from relay.cli.options import AMOUNT, plan_option
 from relay.cli.screen import complain, say, say_now
-from relay.cli.sessions import ask_for_setup, find_left_questions, make_request
-from relay.session.values import SessionKind
 from relay.setup.place import find_settings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from relay.base.interrupts import Interrupts
-    from relay.fleet.engine import Engine, Ticket
-    from relay.fleet.work import WorkEnd, WorkTask
+    from relay.config import Settings
+    from relay.fleet.queue import Queue
+    from relay.fleet.takes import Placed, Standing, Ticket
     from relay.git.remote import Remote
-    from relay.session.events import Observe
-    from relay.setup.context import RunRequest
+    from relay.git.repository import Repo
+    from relay.plan.model import Plan
 
 
-_TEMPLATES = {"actions": "actions.yml", "slurm": "slurm.sh", "k8s": "k8s.yaml", "nomad": "nomad.hcl"}
+_TEMPLATES = {"systemd": "relay-worker.service", "compose": "compose.yaml", "k8s": "k8s.yaml"}
 _URL = "RELAY_FLEET_URL"
 _DATABASE_PLACE = "database"
 _LOOK_S = 2.0
@@ -44,10 +40,10 @@ _REMOTE = click.option(
 
 @click.group("fleet")
 def command() -> None:
-    """Queue phases for workers on many machines.
+    """Share the phases of a plan among workers on many machines.
 
-    The queue only distributes phases: claims, spending and results are on the git remote (relay work). If you lose the
-    queue, submit its phases again.
+    The queue, a PostgreSQL database, says who works on what and sets money aside. Work and spending are on the git
+    remote.
     """
 
 
@@ -59,7 +55,7 @@ def up(data: Path | None) -> None:
     The database keeps its files. Only you can reach it, by a socket in its directory.
     """
     from relay.base.interrupts import Interrupts
-    from relay.fleet.engine import is_up, run_database
+    from relay.fleet.database import is_up, run_database
 
     interrupts, place = Interrupts(), data or get_data()
     try:
@@ -75,23 +71,30 @@ def up(data: Path | None) -> None:
 @command.command("submit", short_help="Queue the phases that can begin now.")
 @_DATABASE
 @_REMOTE
+@click.option(
+    "--phase", metavar="N", default="", help="Only this phase, also if it waits for a person or was cancelled."
+)
 @click.argument("plans", nargs=-1, metavar="[PLAN]...", help="Plan files; default: that of the settings (PLAN.md).")
-def submit(database: str | None, remote: str, plans: tuple[str, ...]) -> None:
-    """Queue the phases that can begin now. A worker that finishes a phase queues the phases that waited for it."""
+def submit(database: str | None, remote: str, phase: str, plans: tuple[str, ...]) -> None:
+    """Queue the phases that can begin now. Workers queue the phases that waited for these."""
     from relay.fleet.overview import fetch_plan, find_tickets, require_pushed
-    from relay.store.refs import get_branch
+    from relay.run.selection import get_phase
 
-    engine = open_engine(database)
-    for plan in plans or (None,):
-        there, plan_path = get_remote(plan, remote)
-        branch = get_branch(there.repo)
-        require_pushed(there, branch, fetch_plan(there, branch, plan_path)[0])
-        tickets = find_tickets(there, plan_path)
-        new = engine.submit(tickets)
+    queue = open_queue(database)
+    for path in plans or (None,):
+        there, own = get_plan(path, remote, phase)
+        tip, plan = fetch_plan(there, own.branch, own.plan_path)
+        require_pushed(there, own.branch, tip)
+        if phase:
+            get_phase(plan, phase)
+            queue.settle_phase(own.plan, phase)
+        tickets = find_tickets(queue, there, own)
+        new = queue.submit(tickets)
         for ticket in tickets:
             say(f"phase {ticket.phase_id}  {'queued' if ticket in new else 'already queued'}")
         if not tickets:
-            say(f"{plan_path}: no phase can begin now; relay fleet status --why explains each")
+            say(f"{own.plan_path}: no phase can begin now; relay fleet status --why explains each")
+        _note_sight(there.repo, plan, own, queue.read(own.plan), queue.list_placed())
 
 
 @command.command("worker", short_help="Work on queued phases, one after the other.")
@@ -101,68 +104,59 @@ def submit(database: str | None, remote: str, plans: tuple[str, ...]) -> None:
 def worker(database: str | None, place: Path | None, *, once: bool) -> None:
     """Work on queued phases. Ctrl-C hands over the present phase and ends the worker.
 
-    The worker also ends when it loses the database: have your service manager restart it.
+    While the database is away the worker goes on with the phase at work and with the money set aside for it, and takes
+    up the next phase when the database is back.
     """
+    from relay.base.interrupts import Interrupts
     from relay.cli.views.shapes import make_view
-    from relay.fleet.queue_worker import QueueWorker
+    from relay.fleet.worker import Worker
     from relay.sandbox.process import prepare_process
 
     prepare_process()
-    engine = open_engine(database)
-    with make_view(json=False, stream=sys.stdout, keeps_board=False) as view:
-        worker = QueueWorker(
-            engine=engine,
-            place=(place or get_data("clones")).absolute(),
-            environ=dict(os.environ),
-            make_task=make_work_task,
-            tell=say_now,
-            observe=view.observe,
-        )
-        engine.serve(worker.do, name=f"{socket.gethostname()}-{os.getpid()}", wait=not once)
+    queue, interrupts = open_queue(database), Interrupts()
+    view = make_view(json=False, stream=sys.stdout, keeps_board=False)
+    try:
+        with interrupts.installed(view.note_stop), view:
+            worker = Worker(
+                queue=queue,
+                place=(place or get_data("clones")).absolute(),
+                environ=dict(os.environ),
+                read_settings=_read_settings,
+                observe=view.observe,
+                interrupts=interrupts,
+            )
+            worker.serve(wait=not once)
+    finally:
+        interrupts.close()
 
 
-@command.command("status", short_help="Show what is queued, claimed and done.")
+def _read_settings(repo: "Repo", plan: "Plan", plan_path: str) -> "Settings":
+    return find_settings({}, os.environ, repo.root, plan=plan, plan_name=plan_path)
+
+
+@command.command("status", short_help="Show what is queued, at work and done.")
 @_DATABASE
 @_REMOTE
 @plan_option
 @click.option("--why", is_flag=True, help="Explain for each open phase why nobody works on it.")
 def status(database: str | None, remote: str, plan: str | None, *, why: bool) -> None:
-    """Show the plan's state on the remote: phases that are done, claimed and queued."""
-    from relay.fleet.engine import Engine
-    from relay.fleet.overview import describe_fleet
+    """Show the plan's state on the remote and in the queue: phases that are done, at work, queued or waiting."""
+    from relay.fleet.overview import describe_fleet, fetch_plan
 
-    there, plan_path = get_remote(plan, remote)
-    url = find_database(database)
+    there, own = get_plan(plan, remote)
+    standing, placed = None, tuple["Placed", ...]()
     try:
-        placed = Engine(url).list_placed() if url else None
+        queue = open_queue(database)
+        standing, placed = queue.read(own.plan), queue.list_placed()
     except RelayError as error:
         complain(f"{error}: the queue is unknown ({error.hint})")
-        placed = None
-    if why and not url:
-        complain("no database is named, and none runs here: the queue is unknown")
-    for line in describe_fleet(there, plan_path, placed, why=why):
+    for line in describe_fleet(there, own, standing, placed, why=why):
         say(line)
+    if standing is not None:
+        _note_sight(there.repo, fetch_plan(there, own.branch, own.plan_path)[1], own, standing, placed)
 
 
-@command.command("cancel", short_help="Take queued phases back.")
-@_DATABASE
-@click.argument(
-    "numbers", nargs=-1, required=True, type=int, metavar="NUMBER...", help="Number from relay fleet status."
-)
-def cancel(database: str | None, numbers: tuple[int, ...]) -> None:
-    """Take phases out of the queue. A worker hands over a phase that it is working on.
-
-    Workers do not queue these phases again; relay fleet submit does.
-    """
-    engine = open_engine(database)
-    busy = {one.number for one in engine.list_placed() if one.status == "doing"}
-    gone = engine.cancel(numbers)
-    for number in numbers:
-        end = "its worker hands over" if number in busy else "taken back"
-        say(f"{number}  {end if number in gone else 'not queued'}")
-
-
-@command.command("reap", short_help="Requeue the phases of dead workers.")
+@command.command("cancel", short_help="Take queued phases back, or free what dead workers had reserved.")
 @_DATABASE
 @_REMOTE
 @plan_option
@@ -170,37 +164,51 @@ def cancel(database: str | None, numbers: tuple[int, ...]) -> None:
     "--lost",
     metavar="USD",
     type=AMOUNT,
-    help="Book this amount (from the bill) as the spending of lost workers, and free their reserved shares.",
+    help="Book this amount (from the bill) as the spending of dead workers, and free their reserved shares.",
 )
-def reap(database: str | None, remote: str, plan: str | None, *, lost: float | None) -> None:
-    """Requeue the phases of workers that show no sign of life. Every worker also does this by itself."""
+@click.argument("numbers", nargs=-1, type=int, metavar="[NUMBER]...", help="Number from relay fleet status.")
+def cancel(
+    database: str | None, remote: str, plan: str | None, numbers: tuple[int, ...], *, lost: float | None
+) -> None:
+    """Take phases out of the queue. A worker hands over a phase that it is working on.
+
+    Workers do not queue these phases again; relay fleet submit does.
+    """
+    if not numbers and lost is None:
+        raise click.UsageError("name a NUMBER, or --lost USD")
+    queue = open_queue(database)
     if lost is not None:
-        for words in _book_lost(*get_remote(plan, remote), lost):
+        for words in _book_lost(queue, *get_plan(plan, remote), lost):
             say(words)
-        return
-    reaped = open_engine(database).reap()
-    say(f"{', '.join(map(str, reaped))}: requeued" if reaped else "every worker with a phase is alive")
+    busy = {one.number for one in queue.list_placed() if one.status == "doing"}
+    gone = queue.cancel(numbers) if numbers else ()
+    for number in numbers:
+        end = "its worker hands over" if number in busy else "taken back"
+        say(f"{number}  {end if number in gone else 'not queued'}")
 
 
-def _book_lost(remote: "Remote", plan_path: str, spent_usd: float) -> "Iterator[str]":
-    """Book the spending of lost workers and free their reserved shares; yield a sentence for each worker."""
+def _book_lost(queue: "Queue", remote: "Remote", own: "Ticket", spent_usd: float) -> "Iterator[str]":
+    """Book the spending of dead workers and free their reserved shares; yield a sentence for each."""
     from relay.base.words import render_usd
     from relay.fleet.exchange import keep_booked
-    from relay.fleet.overview import fetch_plan, open_registry
+    from relay.fleet.overview import fetch_plan
+    from relay.git.remote import PushEnd, RemoteError
     from relay.session.usage import Spent
-    from relay.store.refs import get_branch
     from relay.store.spend import Whose
 
-    branch = get_branch(remote.repo)
-    registry = open_registry(remote, branch, plan_path)
-    tip, _ = fetch_plan(remote, branch, plan_path, registry.refspec)
-    if not registry.recall().find_lost(registry.now()):
-        yield "no lost worker has a reserved share"
+    lost = queue.read(own.plan).lost
+    if not lost:
+        yield "no dead worker has a reserved share"
         return
-    own = Whose(plan_path=plan_path, phase_id="", session_id=secrets.token_hex(8), base=tip)
-    booked = [keep_booked(remote.repo, branch, own, Spent(cost_usd=spent_usd))] if spent_usd else []
-    for one in registry.free_lost(*booked):
-        yield f"{render_usd(one.cost_usd)} of {one.worker} on phase {one.phase_id}: freed"
+    if spent_usd:
+        tip, _ = fetch_plan(remote, own.branch, own.plan_path)
+        whose = Whose(plan_path=own.plan_path, phase_id="", session_id=secrets.token_hex(8), base=tip)
+        pushed = remote.push(keep_booked(remote.repo, own.branch, whose, Spent(cost_usd=spent_usd)))
+        if pushed.end is not PushEnd.DONE:
+            raise RemoteError(f"{remote.name} does not take what was spent: {pushed.words}")
+    queue.settle_lost(lost)
+    for take in lost:
+        yield f"{render_usd(take.reserved_usd)} of {take.worker} on phase {take.phase_id}: freed"
     yield f"{render_usd(spent_usd)} booked"
 
 
@@ -211,241 +219,54 @@ def get_data(name: str = _DATABASE_PLACE) -> Path:
     return (Path(base) if Path(base).is_absolute() else home) / "relay/fleet" / name
 
 
-@command.command("template", short_help="Print a job file for your scheduler.")
-@click.argument("kind", type=click.Choice(list(_TEMPLATES)), help="Your scheduler.")
+@command.command("template", short_help="Print what keeps workers alive: a unit, a service, a deployment.")
+@click.argument("kind", type=click.Choice(list(_TEMPLATES)), help="Who keeps them alive.")
 def template(kind: str) -> None:
-    """Print a job file for GitHub Actions, Slurm, Kubernetes or Nomad. It runs relay work; change it as you like."""
+    """Print a systemd unit, a compose file or a Kubernetes deployment that keeps workers alive, for you to change."""
     from relay.prompts.package_data import get_shipped
 
     click.echo((get_shipped("templates") / "fleet" / _TEMPLATES[kind]).read_text(encoding="utf-8"), nl=False)
 
 
-def find_database(url: str | None) -> str | None:
-    """Return the address of the queue's database; None if none is named and none runs here."""
-    from relay.fleet.engine import find_url
-
-    return url or find_url(get_data())
-
-
-def open_engine(url: str | None) -> "Engine":
+def open_queue(url: str | None) -> "Queue":
     """Return the queue.
 
     Raises:
         RelayError: No database is named, and none runs here.
     """
-    from relay.fleet.engine import Engine
+    from relay.fleet.database import find_url
+    from relay.fleet.queue import Queue
 
-    found = find_database(url)
+    found = url or find_url(get_data())
     if found is None:
         raise RelayError("no database is named, and none runs here", hint=f"relay fleet up, or {_URL}=postgresql://…")
-    return Engine(found)
+    return Queue(found)
 
 
-def get_remote(plan: str | None, name: str) -> "tuple[Remote, str]":
-    """Return the remote of the repository here, and the path of the plan in it.
+def get_plan(plan: str | None, name: str, phase_id: str = "") -> "tuple[Remote, Ticket]":
+    """Return the remote of the repository here, and a ticket that names the plan there.
 
     Raises:
         RepoError: There is no repository here.
     """
+    from relay.fleet.takes import Ticket
     from relay.git.remote import Remote
+    from relay.store.refs import get_branch
 
     place = note_place(plan)
-    return Remote(repo=place.repo, name=name, environ=os.environ), place.plan_name
+    remote = Remote(repo=place.repo, name=name, environ=os.environ)
+    branch = get_branch(place.repo)
+    return remote, Ticket(remote=remote.find_address(), branch=branch, plan_path=place.plan_name, phase_id=phase_id)
 
 
-def make_work_task(remote: "Remote", ticket: "Ticket") -> "WorkTask":
-    """Return the task of a ticket, with the settings of its clone."""
-    from relay.fleet.overview import fetch_plan
-    from relay.fleet.work import WorkTask
+def _note_sight(repo: "Repo", plan: "Plan", own: "Ticket", standing: "Standing", placed: "tuple[Placed, ...]") -> None:
+    """Note for `relay status` and `relay run` here what the fleet is at."""
+    from relay.fleet.overview import LIVE, find_fleet_lines
+    from relay.store.worktree_notes import FleetSight, save_fleet_sight
 
-    plan = fetch_plan(remote, ticket.branch, ticket.plan_path)[1]
-    settings = find_settings({}, os.environ, remote.repo.root, plan=plan, plan_name=ticket.plan_path)
-    return WorkTask(
-        main=remote.repo,
-        remote=remote,
-        plan_path=ticket.plan_path,
-        settings=settings,
-        words=("--plan", ticket.plan_path),
-        environ=dict(os.environ),
-        phase_id=ticket.phase_id,
-    )
-
-
-_SILENT_S = 3_600.0
-"""A worker retries a remote that answered before for so long."""
-_LOST_S = 300.0
-"""A worker retries a remote that has lost an object of a claim for so long: the claim's worker may push another."""
-_MOST_CUT_OFF = 3
-"""A worker goes on after so many kills in a row, by the system, of its git or its run."""
-_POLL_S = 20.0
-"""Seconds between two looks at the remote for a phase that can begin."""
-
-
-@click.command("work", cls=SectionedCommand)
-@click.option(
-    "--phase",
-    metavar="next|all|N",
-    default="next",
-    show_default=True,
-    shell_complete=offer_phases,
-    help="The next free phase, all phases one by one until the plan is done, or phase N.",
-)
-@click.option("--remote", metavar="NAME", default="origin", show_default=True, help="Git remote of plan and results.")
-@click.option(
-    "--lease",
-    metavar="SECONDS",
-    default=300,
-    type=click.IntRange(15, 3_600),
-    show_default=True,
-    help="Lifetime of a claim without renewal.",
-)
-@click.option(
-    "--land",
-    type=click.Choice(["push", "pr"]),
-    default="push",
-    show_default=True,
-    help="pr, for a protected branch: open a request of the phase; a person merges it.",
-)
-@setup_option
-@session_options
-def work_command(phase: str, *, as_json: bool, remote: str, lease: int, approve_setup: bool, **options: Any) -> int:
-    """Claim a phase on the remote, work on it in its own work tree, merge it and push it.
-
-    Any number of machines can do this at once. One machine claims a phase, together with its share of the cap. If that
-    machine dies, another one goes on from the work that it had pushed. relay pushes only its own refs and, forward
-    only, the plan's branch.
-
-    With --land pr relay does not move the plan's branch: it opens a request of the phase's branch with gh or glab.
-    Workers leave the phase alone until a person has merged or closed the request; closed, the phase is open again.
-    """
-    from relay.base.interrupts import Interrupts
-    from relay.cli.run import make_job_words
-    from relay.cli.views.shapes import make_view
-    from relay.sandbox.process import prepare_process
-    from relay.session.events import RunEnded
-    from relay.setup.preconditions import check_repository, require
-    from relay.store.plan_state import read_plan_cost
-
-    request, place = make_request(SessionKind.RUN, options)
-    require(check_repository(request.repo))
-    ask_for_setup(request, approved=approve_setup, as_json=as_json)
-    task = _make_task(request, remote, make_job_words(request, options), phase, lease)
-    if options["land"] == "pr":
-        from dataclasses import replace
-
-        from relay.cli.pr import PhaseRequests, require_installed
-        from relay.git.forge import find_forge
-
-        task = replace(task, requests=PhaseRequests(require_installed(find_forge(request.repo, os.environ), None)))
-    prepare_process()
-    interrupts = Interrupts()
-    view = make_view(json=as_json, stream=sys.stdout)
-    try:
-        with interrupts.installed(view.note_stop), view:
-            end = work_on(task, view.observe, interrupts, goes_on=phase == "all")
-            spent = read_plan_cost(task.main, task.plan_path).spent
-            ended = RunEnded(
-                exit_code=end.exit_code,
-                reason=end.reason,
-                next_command=place.caller.write(end.next_command),
-                spent_usd=spent.cost_usd,
-                estimated=spent.estimated,
-                questions=find_left_questions(request.files),
-            )
-            view.observe(ended)
-    finally:
-        interrupts.close()
-    return end.exit_code
-
-
-def _get_phase_id(phase: str) -> str:
-    selection = parse_selection(phase)
-    if selection.last_id:
-        raise click.UsageError(f"--phase: found {phase!r}; allowed: next, all or the number of a phase")
-    return selection.phase_id
-
-
-def _make_task(request: "RunRequest", remote: str, words: tuple[str, ...], phase: str, lease_s: int) -> "WorkTask":
-    from relay.fleet.work import WorkTask
-    from relay.git.remote import Remote
-
-    return WorkTask(
-        main=request.repo,
-        remote=Remote(repo=request.repo, name=remote, environ=os.environ),
-        plan_path=request.plan_path,
-        settings=request.settings,
-        words=words,
-        environ=dict(os.environ),
-        phase_id=_get_phase_id(phase),
-        lease_s=lease_s,
-    )
-
-
-def work_on(
-    task: "WorkTask", observe: "Observe", interrupts: "Interrupts", *, goes_on: bool, poll_s: float = _POLL_S
-) -> "WorkEnd":
-    """Work on one phase, or on one phase after the other until the plan is done or needs a person.
-
-    Raises:
-        RelayError: The remote cannot be reached, or the user must change something first.
-    """
-    import time
-
-    from relay.fleet.work import work
-    from relay.git.command import CutOffError
-    from relay.git.remote import RemoteError
-    from relay.session.events import Noticed
-
-    silent_s: float | None = None
-    told = ""
-    has_worked = False
-    cut_off = 0
-    while True:
-        try:
-            end = work(task, observe, interrupts)
-        except (RemoteError, CutOffError) as error:
-            now = time.monotonic()
-            silent_s = now if silent_s is None else silent_s
-            cut_off += isinstance(error, CutOffError)
-            most_s = _find_patience_s(error, goes_on=goes_on, has_worked=has_worked)
-            if now - silent_s > most_s or cut_off > _MOST_CUT_OFF or interrupts.wait(poll_s):
-                raise
-            observe(Noticed(text=f"{error}; relay tries again", warning=True))
-            continue
-        has_worked, silent_s = True, None
-        if not goes_on or interrupts.finish_turn:
-            return end
-        is_cut_off = bool(end.phase_id) and end.exit_code == ExitCode.INTERRUPTED  # by the system: no user asked
-        cut_off = cut_off + 1 if is_cut_off else 0
-        if end.is_over or cut_off > _MOST_CUT_OFF:
-            return end
-        told = "" if end.phase_id else _tell_wait(end.reason, told, observe, poll_s)
-        if not end.phase_id and interrupts.wait(poll_s):
-            return end
-
-
-def _find_patience_s(error: Exception, *, goes_on: bool, has_worked: bool) -> float:
-    """Return for how many seconds the worker retries after an error; below 0 for no retry."""
-    from relay.fleet.claims import ContentionError
-    from relay.git.command import CutOffError
-    from relay.git.remote import LostObjectError
-
-    match error:
-        case ContentionError() | CutOffError():  # if many workers begin at once, some lose every race at first
-            return math.inf
-        case LostObjectError():
-            return _LOST_S if goes_on else -1.0
-        case _:
-            return _SILENT_S if goes_on and has_worked else -1.0
-
-
-def _tell_wait(reason: str, told: str, observe: "Observe", poll_s: float) -> str:
-    """Report why no phase can begin, unless this is the last reason reported; return that reason."""
-    import re
-
-    from relay.session.events import Noticed
-
-    words = re.sub(r"[0-9]+ s\b", "", reason)  # the remaining time always differs
-    if words != told:
-        observe(Noticed(text=f"{reason}; relay looks again every {poll_s:g} s"))
-    return words
+    queued = {one.ticket.phase_id for one in placed if one.status in LIVE and one.ticket.plan == own.plan}
+    busy = {*queued, *standing.held}
+    lines = find_fleet_lines(plan, own, standing, placed, why=False)
+    phases = {phase.id: words for phase, words in lines if phase.id in busy and not phase.done}
+    sight = FleetSight(plan_path=own.plan_path, branch=own.branch, at=time.time(), phases=phases)
+    save_fleet_sight(repo, sight)

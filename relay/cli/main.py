@@ -31,8 +31,7 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         "lab": ("lab", "Compare ways to work through a plan, tune, inspect sessions."),
     },
     "Many machines": {
-        "work": ("fleet:work_command", "Work on a phase of a plan that many machines share."),
-        "fleet": ("fleet", "Queue phases for workers on many machines."),
+        "fleet": ("fleet", "Share the phases of a plan among workers on many machines."),
     },
     "Set up": {
         "init": ("init", "Create AGENTS.md, PLAN.md and relay.toml here."),

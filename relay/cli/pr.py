@@ -380,30 +380,6 @@ def render_review(name: str, findings: "Sequence[ReviewFinding]") -> str:
     return disarm("\n".join(lines), given="")[:MAX_BODY_CHARS]
 
 
-class PhaseRequests:
-    """The requests of workers' phases, as `relay.fleet.work.Requests` wants them."""
-
-    def __init__(self, forge: Forge) -> None:
-        self._forge = forge
-
-    def put(self, branch: str, base: str, title: str, text: str) -> str:
-        """Open a draft of a branch, or replace the text of the open one; return its number.
-
-        Raises:
-            ForgeError: The program failed, or shows none afterwards.
-        """
-        body = "\n".join(_map_words(line, _name_nobody) for line in disarm(text, given="").splitlines())
-        self._forge.put_request(branch, title, body[:MAX_BODY_CHARS], base=base)
-        return _get_open(self._forge, branch)
-
-    def is_closed(self, branch: str, number: str) -> bool:
-        """Return whether a request was closed without a merge."""
-        from relay.git.forge import RequestState
-
-        there = self._forge.find_request(branch, number=number)
-        return there is not None and there.state is RequestState.CLOSED
-
-
 def find_evidence(body: str) -> dict[str, str]:
     """Return the evidence in a commit's body by item id."""
     found: dict[str, str] = {}

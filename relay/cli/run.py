@@ -31,7 +31,6 @@ from relay.session.events import Noticed
 from relay.session.values import SessionKind
 from relay.setup.context import RunEnd
 from relay.setup.place import Place, find_source, get_place, load_plan
-from relay.store.refs import has_seen_claims
 
 if TYPE_CHECKING:
     from relay.cli.pr import KeepRequest
@@ -71,14 +70,15 @@ def show_waves(plan: "Plan", jobs: int) -> "tuple[Phase, ...]":
 
 
 def _warn(ctx: "RunContext", known: Sequence[str]) -> None:
-    """Note what is known, and warn of phases that another machine worked on at the last fetch."""
+    """Note what is known, and warn of a fleet that is at the plan."""
+    from relay.store.worktree_notes import read_fleet_sight
+
     for words in known:
         ctx.observe(Noticed(text=words))
-    if has_seen_claims(ctx.repo):
-        from relay.cli.views.job_lines import list_claimed_elsewhere
+    if sight := read_fleet_sight(ctx.repo, ctx.plan_path):
+        from relay.cli.views.job_lines import warn_of_fleet
 
-        for words in list_claimed_elsewhere(ctx.repo, ctx.plan_path):
-            ctx.observe(Noticed(text=words, warning=True))
+        ctx.observe(Noticed(text=warn_of_fleet(sight), warning=True))
 
 
 def describe_sizes(place: Place, settings: "Settings", plan: Plan, phases: Sequence[Phase]) -> tuple[str, ...]:

@@ -33,15 +33,14 @@ from relay.plan.text import find_ledger_path
 from relay.session.usage import Spent
 from relay.setup.place import find_source
 from relay.store.plan_state import PhaseSummary, PlanSummary, summarize_plan
-from relay.store.refs import has_jobs, has_seen_claims
+from relay.store.refs import has_jobs
 from relay.store.resume import ResumeCase, ResumePoint
 
 if TYPE_CHECKING:
     from relay.cli.views.job_lines import JobStanding
     from relay.cli.views.last_run import AtWork
-    from relay.fleet.claims import PhaseClaim
     from relay.git.repository import Repo
-    from relay.store.worktree_notes import LastRun
+    from relay.store.worktree_notes import FleetSight, LastRun
 
 _TITLE_CHARS = 56
 _LEAST_TITLE_CHARS = 10
@@ -49,13 +48,13 @@ _LEAST_TITLE_CHARS = 10
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Near:
-    """Facts beside the plan's own state: the last run, the run at work, jobs, claims."""
+    """Facts beside the plan's own state: the last run, the run at work, jobs, a fleet."""
 
     last: "LastRun | None" = None
     work: "AtWork | None" = None
     jobs: "tuple[JobStanding, ...]" = ()
-    claims: "tuple[PhaseClaim, ...]" = ()
-    """Claims of all machines, as this clone last fetched them."""
+    fleet: "FleetSight | None" = None
+    """What a fleet was at when a person last looked from here; None: nothing, or the plan is done."""
     is_answered: bool = False
     """Whether the answer that the last session asked for waits for the next session."""
 
@@ -71,7 +70,7 @@ def command(plan: str | None, *, why: bool, as_json: bool) -> None:
     """
     place = note_place(plan)
     summary = summarize_plan(find_source(place), place.repo)
-    jobs, claims = _find_jobs(place.repo, summary)
+    jobs, fleet = _find_jobs(place.repo, summary)
     if jobs:
         from relay.cli.sessions import find_left_questions
         from relay.setup.context import PlanFiles
@@ -85,35 +84,36 @@ def command(plan: str | None, *, why: bool, as_json: bool) -> None:
         work = find_work(place.root)
         running = summary.plan_state.running or "a relay is at work here"
         summary = replace(summary, plan_state=replace(summary.plan_state, running=running))
-    near = Near(last=last, work=work, jobs=jobs, claims=claims, is_answered=_is_answered(place.repo, summary, last))
+    near = Near(last=last, work=work, jobs=jobs, fleet=fleet, is_answered=_is_answered(place.repo, summary, last))
     if as_json:
         say_document(render_json(summary, place.caller, near, place.root))
         return
     show_summary(summary, place.caller, near, why=why)
-    if claims or jobs:
-        from relay.cli.views.job_lines import tell_claims, tell_jobs
+    if fleet or jobs:
+        from relay.cli.views.job_lines import tell_fleet, tell_jobs
 
-        for line in (*tell_claims(place.repo, claims), *tell_jobs(place.root, jobs)):
+        for line in (*(tell_fleet(fleet) if fleet else ()), *tell_jobs(place.root, jobs)):
             say(line)
 
 
-def _find_jobs(repo: "Repo", summary: PlanSummary) -> "tuple[tuple[JobStanding, ...], tuple[PhaseClaim, ...]]":
-    """Return the plan's jobs here, and the claims on its phases if work is left."""
-    needs_jobs, needs_claims = has_jobs(repo), has_seen_claims(repo) and not summary.plan.done
-    if not (needs_jobs or needs_claims):
-        return (), ()
-    from relay.cli.views.job_lines import find_job_standings, find_seen_claims, find_told
+def _find_jobs(repo: "Repo", summary: PlanSummary) -> "tuple[tuple[JobStanding, ...], FleetSight | None]":
+    """Return the plan's jobs here, and what a fleet is at if work is left."""
+    from relay.store.worktree_notes import read_fleet_sight
 
-    jobs = find_job_standings(repo, summary.plan_name, summary.plan, find_told(repo)) if needs_jobs else ()
-    return jobs, find_seen_claims(repo, summary.plan_name) if needs_claims else ()
+    fleet = None if summary.plan.done else read_fleet_sight(repo, summary.plan_name)
+    if not has_jobs(repo):
+        return (), fleet
+    from relay.cli.views.job_lines import find_job_standings, find_told
+
+    return find_job_standings(repo, summary.plan_name, summary.plan, find_told(repo)), fleet
 
 
 def _render_jobs(root: Path, near: Near) -> dict[str, object]:
-    if not (near.jobs or near.claims):
-        return {"jobs": [], "claims": []}
-    from relay.cli.views.job_lines import render_claims, render_jobs
+    if not (near.jobs or near.fleet):
+        return {"jobs": [], "fleet": None}
+    from relay.cli.views.job_lines import render_fleet, render_jobs
 
-    return {"jobs": render_jobs(root, near.jobs), "claims": render_claims(near.claims)}
+    return {"jobs": render_jobs(root, near.jobs), "fleet": render_fleet(near.fleet) if near.fleet else None}
 
 
 def _is_answered(repo: "Repo", summary: PlanSummary, last: "LastRun | None") -> bool:
@@ -157,9 +157,6 @@ def show_summary(summary: PlanSummary, caller: Caller, near: Near, *, why: bool)
         say(f"now    {who} at work; relay watch shows it live", style="bold")
     elif near.work is not None:
         _show_work(near.work)
-    elif near.claims and not (summary.obstacle or summary.plan_state.running):
-        words = "relay work, as the workers do; relay fleet status --why asks the remote what they do now"
-        say(f"next   {words}", style="bold")
     else:
         said = find_other_way(summary, caller, near)
         _show_next(summary, caller, why=why, left=[job.phase_id for job in near.jobs if job.is_open], said=said)

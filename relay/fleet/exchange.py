@@ -1,24 +1,28 @@
-"""The state of a phase between a clone and a remote: its branch, open attempt, snapshots and cost.
+"""The state of a phase between a clone and a remote: its branch, open attempt, snapshots, cost and fence.
 
 When another machine has gone on with a phase, this clone's refs of the phase are put aside under ``refs/relay/aside/``
 before the remote's take their place. No commit and no checkpoint is lost by it.
 
-Each renewal of a claim reports the phase's cost, and a note in the clone records the reported cost: whoever goes on
-with the phase counts that much. Cost since then, until the worker learns that it lost the claim, is kept under
+The fence, ``refs/relay/fence/<branch>``, names the worker's take, by its token in the queue, and the cost of its open
+session. Every push of the phase moves it by compare-and-swap: who lost the phase can push nothing more of it, the
+plan's branch included, whether the queue answers or not.
+
+Each push tells the phase's cost, and a note in the clone records how much was told: whoever goes on with the phase
+counts that. Cost since then, until the worker learns that it lost the phase, is kept under
 ``refs/relay/spent/<the plan's branch>/``.
 """
 
 import hashlib
 import json
-import secrets
 import shlex
 from collections.abc import Collection, Mapping
 from dataclasses import asdict, replace
 from fnmatch import fnmatchcase
 
 from relay.base.values import dataclass
+from relay.fleet.takes import Take
 from relay.git import objects, refs
-from relay.git.message import Message
+from relay.git.message import Message, read_text
 from relay.git.names import parse_ref_part, render_ref_part
 from relay.git.notes import drop_note, read_note, write_note
 from relay.git.remote import RefUpdate, Remote, RemoteError
@@ -32,59 +36,53 @@ from relay.store.refs import ATTEMPTS, next_ref
 from relay.store.spend import Whose, add_branch, keep_spent, read_given_up
 
 _LEAST_USD = 0.000001
+FENCES = "refs/relay/fence/"
+_TOKEN = "Relay-Token"  # noqa: S105  # no secret: it counts takes
+_WORKER = "Relay-Worker"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ShownCost:
-    """The cost of a phase as the worker's last renewal reported it."""
+class ToldCost:
+    """The cost of a phase as the worker's last push told it."""
 
-    token: str
-    """Names the booked cost, so that it is booked once."""
-    attempt: int
-    """The claim's attempt."""
+    token: int
+    nonce: str
+    """Of the worker's take."""
     start: str
-    """The tip of the plan's branch when the worker began with the phase; empty before that."""
+    """The tip of the plan's branch when this clone began with the phase."""
     cost_usd: float | None
     """Cost of the phase since then, its open session included; None where unknown."""
 
 
-def read_shown(repo: Repo, branch: str) -> ShownCost | None:
-    """Return the cost last reported for a job's branch; None where this clone does not hold its phase."""
+def read_told(repo: Repo, branch: str) -> ToldCost | None:
+    """Return the cost last told of a job's branch; None where this clone has never had its phase."""
     try:
-        found = json.loads(read_note(repo, _name_note(branch)))
-        return ShownCost(**{name: found[name] for name in ("token", "attempt", "start", "cost_usd")})
-    except (ValueError, KeyError, TypeError):
+        return ToldCost(**json.loads(read_note(repo, _name_note(branch))))
+    except (ValueError, TypeError):
         return None
 
 
-def note_shown(repo: Repo, branch: str, shown: ShownCost) -> None:
-    """Note the cost that a renewal has reported."""
-    write_note(repo, _name_note(branch), json.dumps(asdict(shown)), synced=False)
+def begin_told(repo: Repo, plan_path: str, branch: str, take: Take, *, start: str) -> None:
+    """Note a phase's cost as the worker begins with it; untold cost of an earlier take of this clone stays so."""
+    if (told := read_told(repo, branch)) is None:
+        cost = find_cost(repo, plan_path, branch, take.phase_id, start)
+        told = ToldCost(token=take.token, nonce=take.nonce, start=start, cost_usd=cost)
+    _note_told(repo, branch, replace(told, token=take.token, nonce=take.nonce))
 
 
-def drop_shown(repo: Repo, branch: str) -> None:
+def note_told(repo: Repo, branch: str, cost_usd: float | None) -> None:
+    """Note the cost that a push has told."""
+    if (told := read_told(repo, branch)) is not None:
+        _note_told(repo, branch, replace(told, cost_usd=cost_usd))
+
+
+def _note_told(repo: Repo, branch: str, told: ToldCost) -> None:
+    write_note(repo, _name_note(branch), json.dumps(asdict(told)), synced=False)
+
+
+def drop_told(repo: Repo, branch: str) -> None:
     """Drop the note: the remote has the whole cost, or the rest is booked."""
     drop_note(repo, _name_note(branch))
-
-
-def note_bid(repo: Repo, branch: str, *, attempt: int) -> None:
-    """Note that a phase is about to be claimed: a worker that is killed right after has spent nothing on it."""
-    if read_shown(repo, branch) is None:
-        note_shown(repo, branch, ShownCost(token=secrets.token_hex(8), attempt=attempt, start="", cost_usd=None))
-
-
-def drop_bid(repo: Repo, branch: str) -> None:
-    """Drop the note of a bid that lost."""
-    if (shown := read_shown(repo, branch)) is not None and not shown.start:
-        drop_shown(repo, branch)
-
-
-def begin_shown(repo: Repo, plan_path: str, branch: str, phase_id: str, *, attempt: int, start: str) -> None:
-    """Note a phase's cost as the worker begins with it; unreported cost of an earlier attempt stays so."""
-    if (shown := read_shown(repo, branch)) is None or not shown.start:
-        shown = ShownCost(token=secrets.token_hex(8), attempt=attempt, start=start, cost_usd=None)
-        shown = replace(shown, cost_usd=find_cost(repo, plan_path, branch, phase_id, start))
-    note_shown(repo, branch, replace(shown, attempt=attempt))
 
 
 def find_cost(repo: Repo, plan_path: str, branch: str, phase_id: str, start: str) -> float | None:
@@ -95,18 +93,16 @@ def find_cost(repo: Repo, plan_path: str, branch: str, phase_id: str, start: str
     return (made + read_given_up(repo, branch)).cost_usd
 
 
-def keep_unseen(repo: Repo, main: str, branch: str, own: Whose, shown: ShownCost) -> RefUpdate | None:
-    """Keep the cost of a phase since the last report under a ref; None where there is none.
+def keep_untold(repo: Repo, main: str, branch: str, own: Whose, told: ToldCost) -> RefUpdate | None:
+    """Keep the cost of a phase since the last push under a ref; None where there is none.
 
     Args:
         main: The plan's branch.
         branch: The job's branch.
         own: Names the cost.
     """
-    if not shown.start:
-        return None
-    now = find_cost(repo, own.plan_path, branch, own.phase_id, shown.start)
-    cost = None if now is None or shown.cost_usd is None else now - shown.cost_usd
+    now = find_cost(repo, own.plan_path, branch, own.phase_id, told.start)
+    cost = None if now is None or told.cost_usd is None else now - told.cost_usd
     if cost is not None and cost < _LEAST_USD:
         return None
     return keep_booked(repo, main, own, Spent(cost_usd=cost, estimated=True))
@@ -134,19 +130,54 @@ def name_booked(main: str, token: str) -> str:
 
 
 def _name_note(branch: str) -> str:
-    return f"shown-{hashlib.sha256(branch.encode(errors='surrogateescape')).hexdigest()[:16]}"
+    return f"told-{hashlib.sha256(branch.encode(errors='surrogateescape')).hexdigest()[:16]}"
+
+
+def move_fence(repo: Repo, branch: str, take: Take) -> None:
+    """Set a phase's fence in this clone to a take and the cost of its open session by now; the next push has it."""
+    attempt = read_attempt(repo, branch)
+    noted = None if attempt is None else find_spent(repo, attempt.session_id)
+    session = (
+        ()
+        if attempt is None or noted is None
+        else ((trailers.SESSION, attempt.session_id), *trailers.render_spent(noted))
+    )
+    own = ((_TOKEN, f"{take.token} {take.nonce}"), (_WORKER, take.worker), *session)
+    message = Message(subject=f"relay: phase {take.phase_id} is at work", trailers=own)
+    ref = name_fence(branch)
+    refs.move_ref(
+        repo, ref, objects.write_commit(repo, objects.write_paths_tree(repo, ()), (), message), refs.find_ref(repo, ref)
+    )
+
+
+def name_fence(branch: str) -> str:
+    """Return the ref of a job's fence."""
+    return f"{FENCES}{render_ref_part(branch)}"
+
+
+def is_fenced_by(repo: Repo, commit: str | None, take: Take) -> bool:
+    """Return whether a fence, as this clone has fetched or made it, names a take."""
+    is_here = commit is not None and repo.find_commit(commit) is not None
+    return is_here and read_text(repo, commit or "").get(_TOKEN) == f"{take.token} {take.nonce}"
+
+
+def save_noted(repo: Repo, branch: str) -> None:
+    """Save the cost of another machine's open session here, from its fence, for who goes on with the phase."""
+    commit = refs.find_ref(repo, name_fence(branch))
+    text = read_text(repo, commit) if commit else None
+    if text and (session := text.get(trailers.SESSION)) and text.get(trailers.COST):
+        spent = trailers.parse_spent(text.get(trailers.USAGE), text.get(trailers.COST))
+        note_spent(repo, session, spent, synced=True)
 
 
 _HEADS = "refs/heads/"
-_NOTED = 3
-"""Trailers of a note: session, usage and cost."""
 _BELOW = ("refs/relay/wip/", "refs/relay/spent/")
 
 
 def read_here(repo: Repo, branch: str) -> Mapping[str, str]:
     """Return a clone's refs of a job's branch: ref → commit."""
     part = render_ref_part(branch)
-    single = (f"{_HEADS}{branch}", f"{ATTEMPTS}{part}")
+    single = (f"{_HEADS}{branch}", f"{ATTEMPTS}{part}", f"{FENCES}{part}")
     found = {ref: commit for ref in single if (commit := refs.find_ref(repo, ref))}
     return found | repo.list_refs(*(f"{place}{part}/" for place in _BELOW))
 
@@ -161,7 +192,12 @@ def read_there(remote: Remote, prefix: str, *others: str) -> Mapping[str, Mappin
         RemoteError: It cannot be reached.
     """
     part = render_ref_part(prefix)
-    patterns = (f"{_HEADS}{prefix}*", f"{ATTEMPTS}{part}*", *(f"{place}{part}*" for place in _BELOW))
+    patterns = (
+        f"{_HEADS}{prefix}*",
+        f"{ATTEMPTS}{part}*",
+        f"{FENCES}{part}*",
+        *(f"{place}{part}*" for place in _BELOW),
+    )
     found = remote.list_refs(*patterns, *others)
     jobs: dict[str, dict[str, str]] = {}
     for ref, commit in found.items():
@@ -175,8 +211,9 @@ def find_branch(ref: str) -> str:
     """Return the job's branch that a ref belongs to; empty for a ref of another kind."""
     if ref.startswith(_HEADS):
         return ref.removeprefix(_HEADS)
-    if ref.startswith(ATTEMPTS):
-        return parse_ref_part(ref.removeprefix(ATTEMPTS))
+    for place in (ATTEMPTS, FENCES):
+        if ref.startswith(place):
+            return parse_ref_part(ref.removeprefix(place))
     below = next((ref.removeprefix(place) for place in _BELOW if ref.startswith(place)), "")
     return parse_ref_part(below.partition("/")[0])
 
@@ -207,7 +244,7 @@ def fetch_jobs(remote: Remote, there: Mapping[str, Mapping[str, str]], *, but: C
     for branch, found in there.items():
         if branch not in but:
             here = read_here(remote.repo, branch)
-            put_aside(remote.repo, branch, tuple(c for ref, c in here.items() if found.get(ref, c) != c))
+            put_aside(remote.repo, branch, list_work({ref: c for ref, c in here.items() if found.get(ref, c) != c}))
             lacking += [ref for ref, commit in found.items() if here.get(ref) != commit]
     try:
         if lacking:
@@ -237,6 +274,11 @@ def _require_plain(remote: Remote, ref: str) -> None:
     )
 
 
+def list_work(found: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the commits of a job's refs, without the fence, which holds no work."""
+    return tuple(commit for ref, commit in found.items() if not ref.startswith(FENCES))
+
+
 def put_aside(repo: Repo, branch: str, commits: tuple[str, ...]) -> str:
     """Keep `commits`, which others replace, under a new ref and return it; empty without commits."""
     if not commits:
@@ -246,22 +288,3 @@ def put_aside(repo: Repo, branch: str, commits: tuple[str, ...]) -> str:
     kept = objects.write_commit(repo, find_tree(repo, commits[0]), dict.fromkeys(commits), message)
     refs.move_ref(repo, ref, kept, None)
     return ref
-
-
-def find_noted(repo: Repo, branch: str) -> tuple[tuple[str, str], ...]:
-    """Return the cost of a job's open session as trailers, from this machine's note; empty without a note."""
-    attempt = read_attempt(repo, branch)
-    noted = None if attempt is None else find_spent(repo, attempt.session_id)
-    return (
-        ()
-        if attempt is None or noted is None
-        else ((trailers.SESSION, attempt.session_id), *trailers.render_spent(noted))
-    )
-
-
-def save_noted(repo: Repo, noted: tuple[tuple[str, str], ...]) -> None:
-    """Save another machine's note of a session's cost here, for the session that goes on with the job."""
-    found = dict(noted)
-    if len(found) == len(noted) == _NOTED:
-        spent = trailers.parse_spent(found[trailers.USAGE], found[trailers.COST])
-        note_spent(repo, found[trailers.SESSION], spent, synced=True)

@@ -25,7 +25,6 @@ from relay.session.usage import Spent, Usage, estimate_tokens
 from relay.session.values import SessionKind, ToolResult, ToolSpec
 from relay.setup.context import RunContext
 from relay.setup.observers import LONGEST_CHARS
-from relay.setup.open import wait_while_paused
 from relay.setup.session import Sessions
 from relay.tools.claims import read_finding, read_question
 from relay.tools.toolbox import ANSWER, EXPLORE
@@ -149,7 +148,6 @@ class Explorer:
             return records
 
         def hear() -> str:
-            wait_while_paused(ctx)
             return render_hand_in_notice(ANSWER.name) if allowance.is_at_end else ""
 
         readers = Readers(

@@ -473,21 +473,6 @@ class WordsHeard:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RunPaused:
-    """The run waits for the user, before the next request."""
-
-    reason: str
-    """What it waits for, and how to continue."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunResumed:
-    """The run goes on after a pause."""
-
-    waited_s: Number
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class JobMoved:
     """A phase with a work tree and a run of its own has changed its state."""
 
@@ -525,7 +510,7 @@ Event = (
     RunStarted | PlanShown | SessionStarted | RequestStarted | ResponseReceived | RelaySpoke
     | TextShown | ToolStarted | ToolFinished | OutputShown | GaugeCrossed | RetryScheduled | CacheBroken
     | HostAsked | SetupStarted | SetupFinished | GateStarted | GateFinished | PlanRestored | Committed | SessionEnded
-    | Noticed | TransferShown | ReviewFinished | QuestionAsked | WordsHeard | RunPaused | RunResumed
+    | Noticed | TransferShown | ReviewFinished | QuestionAsked | WordsHeard
     | JobMoved | RunEnded
 )  # fmt: skip
 

@@ -23,7 +23,7 @@ from relay.insight.telemetry.tape import FOLDER, TAPE_AGE_S, open_tape
 from relay.runners.base import Runner, RunnerKind, Surroundings
 from relay.runners.registry import get_kind, list_runners
 from relay.sandbox.private_folder import find_folder, remove_left_overs
-from relay.session.events import Observe, RunPaused, RunResumed
+from relay.session.events import Observe
 from relay.session.spend import Meter, Pace
 from relay.setup.context import RunContext, RunRequest
 from relay.setup.observers import Observers, Progress, announce, describe_settings
@@ -40,7 +40,7 @@ from relay.store.branches import take_along
 from relay.store.checkpoints import repair_refs
 from relay.store.completion import finish_pending
 from relay.store.steering_files import begin_watch, end_watch
-from relay.store.worktree_notes import find_home, is_claim_over
+from relay.store.worktree_notes import find_home
 from relay.tools.workspace import Workspace
 
 
@@ -149,24 +149,6 @@ def _make_sessions(
 def new_id() -> str:
     """Return a session id of eight hexadecimal digits."""
     return secrets.token_hex(4)
-
-
-_LOOK_S = 0.5
-"""Seconds between two looks whether a paused run may go on."""
-_CLAIM = (
-    "the claim on this phase expired; the run goes on once the worker has renewed it, and ends if another worker has it"
-)
-
-
-def wait_while_paused(ctx: RunContext) -> None:
-    """Wait while the claim on the run's phase is expired, or until a stop is requested."""
-    if not is_claim_over(ctx.repo):
-        return
-    began = time.monotonic()
-    ctx.observe(RunPaused(reason=_CLAIM))
-    while is_claim_over(ctx.repo) and not ctx.interrupts.wait(_LOOK_S):
-        continue
-    ctx.observe(RunResumed(waited_s=time.monotonic() - began))
 
 
 @contextmanager

@@ -324,13 +324,6 @@ def was_made_here(repo: Repo, commit: RelayCommit) -> bool:
     return f"{commit.commit} relay: {commit.subject}" in listed.decode(errors="replace").splitlines()
 
 
-def find_last_move(repo: Repo, branch: str, commit: str) -> str:
-    """Return the reason in the reflog for a branch's last move, if that brought it to this commit; else empty."""
-    last = repo.git.probe("log", "-g", "-1", "--format=%H %gs", f"refs/heads/{branch}", "--").out
-    found, _, reason = last.decode(errors="replace").partition(" ")
-    return reason if found == commit else ""
-
-
 def read_rewound_commits(repo: Repo, plan_path: str, own: Sequence[RelayCommit]) -> tuple[RelayCommit, ...]:
     """Return the commits that `relay rewind` left on other branches of the same plan, newest first.
 

@@ -18,8 +18,6 @@ SPENT = "refs/relay/spent/"
 REWOUND = "refs/relay/rewound/"
 """Commits that `relay rewind` left."""
 _JOBS = f"refs/heads/{JOB_BRANCHES}"
-SEEN_CLAIMS = "refs/relay/remote/"
-"""Below it are the phase claims of many machines, as of the last look at the remote."""
 
 
 def has_kept_refs(repo: Repo) -> bool:
@@ -34,11 +32,6 @@ def has_kept_refs(repo: Repo) -> bool:
 def has_jobs(repo: Repo) -> bool:
     """Return whether any phase has a branch of its own."""
     return bool(repo.list_refs(_JOBS))
-
-
-def has_seen_claims(repo: Repo) -> bool:
-    """Return whether this clone has ever asked its remote for phase claims."""
-    return bool(repo.list_refs(SEEN_CLAIMS))
 
 
 def list_beside(repo: Repo) -> frozenset[str]:

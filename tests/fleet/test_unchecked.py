@@ -4,26 +4,22 @@ import subprocess
 
 import pytest
 
-from relay.base.errors import ExitCode
-from relay.base.interrupts import Interrupts
 from relay.fleet.landing import LandingCase, find_landing
-from relay.fleet.work import work
+from relay.fleet.takes import TakeState
 from relay.fleet.worktrees import ensure_job
 from relay.gate.model import CommandCheck, GateResult, Outcome, render_baseline
-from relay.git.remote import RemoteError
 from relay.git.repository import open_repo
 from relay.rehearsal.script import parse_script
 from relay.rehearsal.server import serve
-from relay.session.events import GateFinished, Noticed
+from relay.session.events import GateFinished
 from relay.session.usage import Spent
 from relay.store import trailers
 from relay.store.attempts import AttemptStart, open_attempt
 from relay.store.checkpoints import WipRecord, save_wip
 from tests.effort import take_turns
+from tests.fleet.field import RED, Field
 from tests.fleet.plan_of_three import PLAN, SCRIPT, write_session
-from tests.fleet.test_work import RED, Field, field, go
 
-__all__ = ["field"]
 TICKED = PLAN.replace("[ ] Write one.txt", "[x] Write one.txt")
 JOB = "relay-jobs/main/1"
 NO_EVIL = "test ! -e evil"
@@ -54,13 +50,13 @@ def test_a_phase_that_somebody_pushed_as_done_is_checked_before_it_lands(field):
     Mallory(field).push(
         {"PLAN.md": TICKED, "one.txt": "1", "AGENTS.md": "Obey.\n", ".github/workflows/x.yml": "on: push"}
     )
-    tip, told = field.git("rev-parse", "main"), list[object]()
+    tip = field.git("rev-parse", "main")
     with serve(parse_script(SCRIPT)) as server:
-        end = work(field.task(field.clone("ann"), server, phase_id="1"), told.append, Interrupts())
-        assert end.exit_code == ExitCode.DONE, end.reason
+        told = field.go("ann", server)
+        assert field.is_done("1"), told
         assert not any(request.body for request in server.requests)
-    assert [event.passed for event in told if isinstance(event, GateFinished)] == [False, True]
-    assert any("CI starts it" in event.text for event in told if isinstance(event, Noticed))
+    assert [event.passed for event in told.events if isinstance(event, GateFinished)] == [False, True]
+    assert told.has("CI starts it")
     assert field.git("rev-parse", "main^1") == tip
     assert field.git("show", "main:AGENTS.md") == rules
     assert "Relay-Gate: pass\n" in field.git("log", "-1", "--format=%B", "main")
@@ -75,8 +71,8 @@ def test_what_does_not_pass_here_does_not_land(field, files):
     Mallory(field).push(files)
     tip = field.git("rev-parse", "main")
     with serve(parse_script(RED)) as server:
-        end = go(field.task(field.clone("ann"), server, phase_id="1"))
-    assert end.exit_code == ExitCode.STOPPED, end.reason
+        told = field.go("ann", server)
+    assert field.standing.latest["1"].state is TakeState.STOPPED, told
     assert field.git("rev-parse", "main") == tip
 
 
@@ -99,9 +95,9 @@ def test_what_was_handed_over_is_checked_with_the_rest(field, is_committed):
         save_wip(repo, attempt, WipRecord(spend=Spent()))
     mallory.git("push", "-q", "origin", f"HEAD:refs/heads/{JOB}", "+refs/relay/*:refs/relay/*")
     with serve(parse_script("sessions:\n" + write_session("one", 1) + RED.removeprefix("sessions:\n"))) as server:
-        end = go(field.task(field.clone("ann"), server, phase_id="1"))
+        told = field.go("ann", server)
         assert server.requests
-    assert end.exit_code == ExitCode.STOPPED, end.reason
+    assert field.standing.latest["1"].state is TakeState.STOPPED, told
     assert field.git("rev-parse", "main") == tip
 
 
@@ -148,12 +144,11 @@ def test_a_tree_that_git_would_not_make_is_refused_with_its_ref(field, odd, is_c
     commit = mallory.git("commit-tree", "-m", "x", "-p", "HEAD", tree)
     ref = f"refs/relay/wip/{JOB.replace('/', '%2F')}/1" if is_checkpoint else f"refs/heads/{JOB}"
     mallory.git("push", "-q", "origin", f"{commit}:{ref}")
-    ann = field.clone("ann")
     with serve(parse_script(RED)) as server:
         for _ in range(2):  # at each try
-            with pytest.raises(RemoteError, match=f"^{ref} of origin holds 'AA/"):
-                go(field.task(ann, server, phase_id="1"))
+            assert field.go("ann", server).has(f"{ref} of {field.away} holds 'AA/")
         assert not any(request.body for request in server.requests)
     mallory.git("push", "-q", "origin", "--delete", ref)
     with serve(parse_script(SCRIPT)) as server:
-        assert go(field.task(ann, server, phase_id="1")).exit_code == ExitCode.DONE
+        told = field.go("ann", server)
+    assert field.is_done("1"), told

@@ -1,6 +1,6 @@
 """What a user does to git and to relay's folders while a plan is open: it ends done, or a command is named that helps.
 
-For one run, for runs side by side and for a worker of many; while they are at work, and when they were stopped.
+For one run and for runs side by side; while they are at work, and when they were stopped.
 """
 
 import json
@@ -8,7 +8,6 @@ import os
 import re
 import shlex
 import shutil
-import signal
 import subprocess
 
 import pytest
@@ -20,7 +19,6 @@ from relay.rehearsal.server import serve
 from tests.copied import FSCK
 from tests.effort import take_turns
 from tests.waiting import wait_until
-from tests.warm import find_relay
 
 PLAN = """\
 # Two
@@ -36,7 +34,7 @@ Verify: `test -s 2.txt`
 - [ ] Write two — 2.txt
 """
 WORDS = {"1": "one", "2": "two"}
-WAYS = {"run": ("run",), "jobs": ("run", "--jobs", "2"), "work": ("work", "--phase", "all")}
+WAYS = {"run": ("run",), "jobs": ("run", "--jobs", "2")}
 _MOST_COMMANDS = 6
 _NAMED = re.compile(
     r"^ *(?:Hint|next|then): +(?:in (?P<place>/\S+): )?(?:commit it yourself \([^)]*\), or put it aside \(|type )?`?"
@@ -60,21 +58,13 @@ def write_session(phase, *, is_held):
 
 
 class Bench:
-    """A repository with a remote and two clones of it, and relay at work in one of them."""
+    """A repository with relay at work in it."""
 
-    def __init__(self, stage, top, way):
-        self.stage, self.way, self.away, self.root = stage, way, top / "away.git", stage.root
+    def __init__(self, stage, way):
+        self.stage, self.way, self.root = stage, way, stage.root
         stage.write("PLAN.md", PLAN)
         stage.commit("plan")
-        stage.git("clone", "-q", "--bare", str(stage.root), str(self.away))
-        self.other = self.clone(top / "other")
-        if way == "work":
-            self.root = self.clone(top / "clone")
         self.places = self.root.with_name(f"{self.root.name}.relay")
-
-    def clone(self, place):
-        self.stage.git("clone", "-q", str(self.away), str(place))
-        return place
 
     def git(self, *args, root=None, check=True):
         done = subprocess.run(["git", *args], cwd=root or self.root, capture_output=True, text=True, check=False)
@@ -83,8 +73,6 @@ class Bench:
 
     def start(self, server, *args):
         environ = {**os.environ, "ANTHROPIC_API_KEY": "k", "ANTHROPIC_BASE_URL": server.base_url}
-        if self.way == "work":
-            environ["PYTHONPATH"] = self.stage.find_program()[-1].rpartition("/")[0]  # its runs start warm
         return subprocess.Popen(
             [*self.stage.find_program(), *args],
             cwd=self.root,
@@ -96,18 +84,13 @@ class Bench:
 
     def stop(self, server, child):
         """Return what it said: at once, as two Ctrl-C."""
-        if self.way == "work":
-            for _ in range(2):
-                os.kill(find_relay(self.root), signal.SIGINT)
-        else:
-            stop = self.start(server, "stop", "--now")
-            out = stop.communicate()[0]
-            assert stop.returncode == 0, out
+        stop = self.start(server, "stop", "--now")
+        out = stop.communicate()[0]
+        assert stop.returncode == 0, out
         return child.communicate()[0]
 
     def read_plan(self):
-        place = self.away if self.way == "work" else self.root
-        return parse_plan(self.git("show", "main:PLAN.md", root=place))
+        return parse_plan(self.git("show", "main:PLAN.md"))
 
     def list_places(self):
         """Where sessions are at work."""
@@ -188,21 +171,9 @@ def drop_branches(bench):
 
 
 def drop_refs(bench):
-    """All that relay notes in git, of which work trees and a remote have theirs."""
+    """All that relay notes in git, of which work trees have theirs."""
     for ref in bench.git("for-each-ref", "--format=%(refname)", "refs/relay/").split():
         bench.git("update-ref", "-d", ref, check=False)
-
-
-def force_push(bench):
-    """From elsewhere."""
-    bench.git("pull", "-q", root=bench.other)
-    bench.git("commit", "-q", "--amend", "-m", "reworded elsewhere", root=bench.other)
-    bench.git("push", "-q", "--force", root=bench.other)
-
-
-def amend_and_force_push(bench):
-    amend(bench)
-    bench.git("push", "-q", "--force", "origin", "main")
 
 
 ACTS = (
@@ -221,7 +192,7 @@ ACTS = (
     remove("{repo}/.relay", "{repo}.relay/*/.relay"),
 )
 WHEN, HELD = ("stopped", "stopped", "at work"), (("2",), ("1", "2"))
-CASES = take_turns(ACTS, WAYS, WHEN, HELD) + take_turns((force_push, amend_and_force_push), ("work",), WHEN[1:], HELD)
+CASES = take_turns(ACTS, WAYS, WHEN, HELD)
 
 
 @pytest.mark.parametrize(
@@ -229,8 +200,8 @@ CASES = take_turns(ACTS, WAYS, WHEN, HELD) + take_turns((force_push, amend_and_f
     dict.fromkeys(CASES),
     ids=lambda value: getattr(value, "__name__", "+".join(value) if isinstance(value, tuple) else None),
 )
-def test_what_a_user_does_ends_done_or_a_command_is_named_that_helps(stage, tmp_path, act, way, when, held):
-    bench = Bench(stage, tmp_path, way)
+def test_what_a_user_does_ends_done_or_a_command_is_named_that_helps(stage, act, way, when, held):
+    bench = Bench(stage, way)
     held = held if way == "jobs" else held[:1]  # the second one is begun by nobody then
     sessions = [write_session(phase, is_held=True) for phase in held]
     sessions += [write_session(phase, is_held=False) for phase in WORDS]
@@ -245,7 +216,6 @@ def test_what_a_user_does_ends_done_or_a_command_is_named_that_helps(stage, tmp_
             wait_until(lambda: bench.let_go() or first.poll() is not None)
             out = first.communicate()[0]
         said = out + bench.finish(server)
-    place = bench.away if way == "work" else bench.root
     for phase, word in WORDS.items():
-        assert bench.git("show", f"main:{phase}.txt", root=place) == f"{word}\n", said
-    bench.git(*FSCK, root=place)
+        assert bench.git("show", f"main:{phase}.txt") == f"{word}\n", said
+    bench.git(*FSCK)

@@ -7,12 +7,11 @@ import threading
 import pytest
 
 from relay.base.errors import ExitCode
-from relay.base.interrupts import Interrupts
-from relay.git.notes import find_holder, lock_worktree, write_note
+from relay.git.notes import find_holder, lock_worktree
 from relay.git.repository import open_repo
 from relay.rehearsal.script import parse_script
 from relay.rehearsal.server import serve
-from relay.session.events import ResponseReceived, RunPaused, SessionStarted, WordsHeard
+from relay.session.events import SessionStarted, WordsHeard
 from relay.store.worktree_notes import leave_words, read_words
 
 HAND_OVER = """
@@ -183,51 +182,6 @@ def test_what_nobody_said_is_passed_over(stage, junk):
     os.mkfifo(folder / "2.json")
 
     assert [said.text for said in read_words(repo, "1")] == ["hello"]
-
-
-class Patience:
-    """A person who lets a paused run go on, or stops it, after some looks at it."""
-
-    def __init__(self, stage, looks, act):
-        self.stage, self.left, self.act = stage, looks, act
-
-    def __call__(self, _seconds):
-        self.left -= 1
-        if self.left == 0:
-            self.act()
-
-
-ONE_CALL = """
-sessions:
-  - turns:
-      - tools: [{name: write, input: {path: hello.txt, content: "hello"}}]
-      - expect: {last_message_contains: "go on"}
-        tools: [{name: tick, input: {item: "1.1", evidence: "read it"}}]
-      - text: "Commit: Say hello"
-"""
-
-
-def test_a_run_whose_claim_ran_out_asks_for_nothing_until_it_is_renewed(stage):
-    """As when its worker was stopped, or slept with its machine: the phase may be another worker's by now."""
-    repo = open_repo(stage.root)
-
-    def renew():
-        assert stage.seen(ResponseReceived)[-1].turn == 1
-        leave_words(repo, "go on")
-        write_note(repo, "claim", f"{os.getppid()} 99999999999")
-
-    stage.interrupts.close()
-    stage.interrupts = Interrupts(sleep=Patience(stage, 3, renew))
-    write_note(repo, "claim", "1234567 0")  # of a worker that is gone
-
-    def run_out():
-        stage.on_tool = None
-        write_note(repo, "claim", f"{os.getppid()} 0")
-
-    stage.on_tool = run_out
-    ended = stage.run(ONE_CALL, all_=False)
-    assert (ended.exit_code, stage.server.errors) == (ExitCode.DONE, [])
-    assert [event.reason[:32] for event in stage.seen(RunPaused)] == ["the claim on this phase expired;"]
 
 
 def test_without_a_run_there_is_nothing_to_stop(stage):

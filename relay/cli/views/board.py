@@ -167,10 +167,6 @@ def _on_retry(board: Board, event: events.RetryScheduled, now: float) -> None:
     board.activity = Activity(name=name, summary=words, since=now, until=now + event.wait_s)
 
 
-def _on_pause(board: Board, event: events.RunPaused, now: float) -> None:
-    board.activity = Activity(name="paused", summary=event.reason, since=now)
-
-
 def _on_setup(board: Board, event: events.SetupStarted, now: float) -> None:
     board.activity = Activity(name="setup", summary=event.command, since=now)
 
@@ -226,8 +222,6 @@ _APPLY: Mapping[type[Any], Callable[[Board, Any, float], None]] = {
     events.ReviewFinished: _on_nothing,
     events.QuestionAsked: _on_nothing,
     events.WordsHeard: _on_nothing,
-    events.RunPaused: _on_pause,
-    events.RunResumed: _on_idle,
     events.JobMoved: _on_job,
     events.RunEnded: _on_end,
 }

@@ -1,6 +1,5 @@
-"""Lines of `relay status` about jobs (phases with their own work tree) and about claims of other machines."""
+"""Lines of `relay status` about jobs (phases with their own work tree) and about a fleet."""
 
-import os
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -8,20 +7,18 @@ from typing import Any
 
 from relay.base.errors import ExitCode
 from relay.base.values import dataclass
+from relay.base.words import render_span
 from relay.cli.views.last_run import find_job_works, render_work, tell_work
-from relay.fleet.claims import ClaimState, PhaseClaim, describe_claim, find_worker, is_at_work
 from relay.fleet.landing import LandingCase, find_landing, is_open
-from relay.fleet.overview import open_registry
 from relay.fleet.worktrees import find_jobs, find_lost, name_job_branch
 from relay.git.names import render_path
 from relay.git.notes import is_locked
-from relay.git.remote import Remote
 from relay.git.repository import Repo
 from relay.insight.telemetry.log import LogTail, list_own_logs
 from relay.plan.model import Plan
 from relay.session.events import JobMoved
 from relay.store.attempts import read_attempt
-from relay.store.worktree_notes import read_last_run
+from relay.store.worktree_notes import FleetSight, read_last_run
 
 _WORDS = {
     LandingCase.LANDED: "merged; no work is left in it",
@@ -152,39 +149,21 @@ def render_jobs(root: Path, jobs: tuple[JobStanding, ...]) -> list[dict[str, Any
     ]
 
 
-def find_seen_claims(repo: Repo, plan_path: str) -> tuple[PhaseClaim, ...]:
-    """Return the claims on a plan's phases, by phase, as this clone knows them; none if HEAD is detached."""
-    if repo.branch is None:
-        return ()
-    return open_registry(Remote(repo=repo, name="", environ=os.environ), repo.branch, plan_path).recall().held
+def tell_fleet(sight: FleetSight) -> Iterator[str]:
+    """Yield what a fleet was at when a person last looked from here."""
+    ago = render_span(max(0.0, time.time() - sight.at))
+    yield f"fleet  workers of a fleet are at this plan, as of {ago} ago; relay fleet status --why asks what they do now"
+    for phase_id, words in sight.phases.items():
+        yield f"       phase {phase_id}: {words}"
 
 
-def tell_claims(repo: Repo, claims: tuple[PhaseClaim, ...]) -> Iterator[str]:
-    """Yield a line for each claim."""
-    own = find_worker(repo)
-    for claim in claims:
-        whose = " (this clone)" if claim.worker == own and claim.state is ClaimState.HELD else ""
-        yield f"claim  phase {claim.phase_id} is {describe_claim(claim, now=time.time())}{whose}"
+def warn_of_fleet(sight: FleetSight) -> str:
+    """Return the warning for who runs a plan that a fleet is at."""
+    ago, phases = render_span(max(0.0, time.time() - sight.at)), ", ".join(sight.phases)
+    words = f"a fleet was given phase{'s' if len(sight.phases) > 1 else ''} {phases} of this plan, as of {ago} ago"
+    return f"{words}; relay run may pay for it a second time; relay fleet status asks"
 
 
-def list_claimed_elsewhere(repo: Repo, plan_path: str) -> Iterator[str]:
-    """Yield a warning for each phase that another machine works on; `relay run` itself does not look at claims."""
-    own, now = find_worker(repo), time.time()
-    for claim in find_seen_claims(repo, plan_path):
-        if claim.worker != own and is_at_work(claim, now=now):
-            words = f"phase {claim.phase_id} is {describe_claim(claim, now=now)}, as of the last fetch"
-            yield f"{words}; relay run may pay for it a second time; relay work respects claims"
-
-
-def render_claims(claims: tuple[PhaseClaim, ...]) -> list[dict[str, Any]]:
-    """Return the claims as JSON; ``until`` is in seconds since the epoch, by the worker's clock."""
-    return [
-        {
-            "phase": claim.phase_id,
-            "worker": claim.worker,
-            "attempt": claim.attempt,
-            "waits": claim.words if claim.state is ClaimState.WAITS else None,
-            "until": claim.expires_s,
-        }
-        for claim in claims
-    ]
+def render_fleet(sight: FleetSight) -> dict[str, Any]:
+    """Return it as JSON; ``at`` is in seconds since the epoch."""
+    return {"at": sight.at, "phases": [{"phase": one, "state": words} for one, words in sight.phases.items()]}

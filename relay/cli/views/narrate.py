@@ -306,14 +306,6 @@ def _tell_words(event: events.WordsHeard) -> Iterable[Line]:
         yield Line(text=f"you: {line}", tone=Tone.STRONG)
 
 
-def _tell_pause(event: events.RunPaused) -> Iterable[Line]:
-    yield Line(text=f"paused: {event.reason}", tone=Tone.WARNING)
-
-
-def _tell_resumption(event: events.RunResumed) -> Iterable[Line]:
-    yield Line(text=f"goes on after {render_duration(event.waited_s)}")
-
-
 def _tell_job(event: events.JobMoved) -> Iterable[Line]:
     if event.state == "held":  # the plan shows that
         return
@@ -366,8 +358,6 @@ _TELL: Mapping[type[Any], Callable[[Any], Iterable[Line]]] = {
     events.ReviewFinished: _tell_review,
     events.QuestionAsked: _tell_question,
     events.WordsHeard: _tell_words,
-    events.RunPaused: _tell_pause,
-    events.RunResumed: _tell_resumption,
     events.JobMoved: _tell_job,
     events.RunEnded: _tell_run_end,
 }

@@ -33,7 +33,6 @@ from relay.run.commit.candidate import PendingPlan
 from relay.session.events import Noticed, PlanRestored, WordsHeard
 from relay.session.values import HandoffNote, ToolCall, ToolResult
 from relay.setup.context import PlanFiles, RunContext
-from relay.setup.open import wait_while_paused
 from relay.store.attempts import render_wait
 from relay.store.checkpoints import WipRecord, save_snapshots, save_wip
 from relay.store.environment import find_owned_paths
@@ -349,8 +348,7 @@ class Keeper:
         self.save(paths=() if hurried else None, handoff_note=handoff_note, trailers=trailers)
 
     def hear(self) -> str:
-        """Wait while the user pauses the run; save and return the user's new words, empty without any."""
-        wait_while_paused(self._ctx)
+        """Save and return the user's new words, empty without any."""
         repo = self._ctx.repo
         found = read_words(repo, self.attempt.phase_id)
         if not found:

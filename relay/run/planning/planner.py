@@ -59,7 +59,6 @@ from relay.session.events import Noticed, ReviewFinished
 from relay.session.usage import Spent
 from relay.session.values import SessionEnd
 from relay.setup.context import RunContext, RunEnd
-from relay.setup.open import wait_while_paused
 from relay.setup.session import SessionTask
 from relay.store.attempts import drop_spent
 from relay.store.fingerprint import list_differences, take_fingerprint
@@ -328,7 +327,6 @@ def run_planning_session(
     """Run a session until a plan is accepted or it gives up; without an interview it may submit none."""
 
     def hear() -> str:
-        wait_while_paused(ctx)
         new = interview.take_words(read_words(ctx.repo, "")) if interview else ()
         return render_said_notice(new) if new else ""
 

@@ -1,0 +1,581 @@
+"""The work on one phase of the queue: take it, work on it in a clone, push what there is, land it.
+
+The queue says who has a phase (`relay.fleet.queue`); git carries the work. Each step can be repeated, so a worker that
+was killed and one that goes on take the same path. The token of a take is checked before money is set aside, before a
+phase lands, and at its end; every push of the phase moves its fence (`relay.fleet.exchange`).
+"""
+
+import hashlib
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
+
+from relay.base.errors import ExitCode, LockedError, RelayError, RepoError
+from relay.base.hints import Hint
+from relay.base.values import dataclass
+from relay.config import Settings
+from relay.fleet import exchange
+from relay.fleet.heart import Heart
+from relay.fleet.jobs import JobEnd, JobRun
+from relay.fleet.landing import Job, Landing, LandingCase, find_landing, find_phase_id, land, prepare
+from relay.fleet.overview import fetch_plan
+from relay.fleet.queue import AwayError
+from relay.fleet.takes import Bid, NotTaken, Placed, Standing, Take, TakeState
+from relay.fleet.workplace import AS_REMOTE, Workplace
+from relay.fleet.worktrees import ensure_job, find_jobs, name_job_branch, remove_free
+from relay.git import refs
+from relay.git.lock_journal import clear_stale_locks
+from relay.git.names import list_paths
+from relay.git.notes import is_locked, lock_worktree
+from relay.git.objects import is_ancestor
+from relay.git.remote import PushEnd, RefUpdate, Remote, RemoteError
+from relay.git.repository import Repo
+from relay.git.worktrees import put_on_branch
+from relay.plan.model import Phase, Plan
+from relay.plan.waves import find_ready
+from relay.session.events import RunEnded, SessionEnded
+from relay.session.records import LoggedEvent
+from relay.setup.open import hold_worktree
+from relay.setup.session import make_meter
+from relay.store import branches
+from relay.store.attempts import find_wait_until, read_attempt
+from relay.store.completion import finish_pending
+from relay.store.history import read_relay_commits
+from relay.store.plan_state import read_plan_cost
+from relay.store.refs import get_branch
+from relay.store.spend import Whose, add_branch
+from relay.store.worktree_notes import ensure_worker
+
+_HEARING_S = 0.5
+_LOCK_S = 60.0
+_MOST_LIMIT_WAIT_S = 60
+"""A run waits no longer for a usage limit: its phase waits in the queue, and the worker takes another one."""
+_LATER_S, _AGAIN_S = 30.0, 0.2  # a remote of several machines may list a branch for a while before it can be fetched
+_MOST_IDLE = 3
+"""How many steps of a phase may change nothing before it is given up. Other phases that land first do not count."""
+
+
+class LostError(Exception):
+    """Another worker has the phase by now; the user did nothing wrong."""
+
+
+class BusyError(Exception):
+    """The phase cannot be worked on here now; its ticket waits a while."""
+
+
+class UnfitError(RelayError):
+    """No run can begin on this machine: no key, no sandbox. The phase is well, and other workers can have it."""
+
+
+class DoneError(Exception):
+    """The ticket is over: its phase is done, waits for others or for a person, or is not in the plan."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkEnd:
+    """How the work on a phase ended."""
+
+    state: TakeState
+    reason: str
+    wait_s: float | None = None
+    """Seconds until the phase is to be queued again; None: it is not."""
+
+
+class PhaseWork:
+    """One ticket. Mutable: it is taken, its refs move, its money may grow."""
+
+    def __init__(self, place: Workplace, heart: Heart, placed: Placed, repo: Repo, remote: Remote) -> None:
+        self._place, self._heart, self._placed, self._main, self._remote = place, heart, placed, repo, remote
+        self._queue, self._say, self._interrupts = place.queue, place.say, place.interrupts
+        self._ticket, self._name = placed.ticket, ensure_worker(repo)
+        self._branch = placed.ticket.branch
+        self._job_branch = name_job_branch(repo, placed.ticket.phase_id)
+        self._there: Mapping[str, str] = {}
+        self._is_silent = self._is_fenced = self._is_own = self._has_waited = False
+        self._tip = ""
+        self._take_row: Take
+        self._settings: Settings
+
+    def run(self) -> WorkEnd:
+        """Take the phase and bring it to its end.
+
+        Raises:
+            BusyError: It cannot be worked on now.
+            DoneError: Nothing is to be done.
+            LostError: Another worker has it by now.
+            UnfitError: No run can begin here.
+        """
+        with self._locking():
+            if locks := clear_stale_locks(self._main):
+                raise RepoError("; ".join(locks))
+            for words in finish_pending(self._main):  # of a worker that was killed as it followed the remote
+                self._say(words, warning=True)
+        with ExitStack() as stack:
+            while (take := self._take(stack)) is None:
+                stack.close()
+                if self._interrupts.wait(_AGAIN_S):
+                    raise BusyError("stopped before a phase was taken")
+            self._take_row, self._heart.take = take, take
+            try:
+                end = self._work(take)
+            except LostError:
+                self._heart.has_lost = True
+                stack.close()
+                with suppress(RelayError):  # what cannot be booked now is booked at the next contact
+                    self._book_lost(self._sync(), self._queue.read(self._ticket.plan), stack)
+                words = f"phase {take.phase_id} is another worker's by now; the work of this one stays in its clone"
+                raise LostError(words) from None
+            except (RelayError, OSError, BusyError) as error:
+                self._end(take, TakeState.FREE, str(error))
+                raise
+        if not self._end(take, end.state, end.reason):
+            self._heart.has_lost = True
+        return end
+
+    def _end(self, take: Take, state: TakeState, words: str) -> bool:
+        """End the take in the queue; a database that is away is waited for, but not by who is asked to stop."""
+        while True:
+            try:
+                return self._queue.end(take, state, words)
+            except AwayError:
+                if self._interrupts.wait(_HEARING_S):
+                    return True
+
+    @contextmanager
+    def _locking(self) -> Iterator[None]:
+        """Hold the clone's lock; wait up to a minute for another worker to release it.
+
+        Raises:
+            LockedError: Another one keeps it for longer.
+        """
+        ends_s = time.monotonic() + _LOCK_S
+        with ExitStack() as stack:
+            while True:
+                try:
+                    stack.enter_context(lock_worktree(self._main))
+                    break
+                except LockedError:
+                    if time.monotonic() > ends_s or self._interrupts.wait(_HEARING_S):
+                        raise
+            yield
+
+    def _sync(self) -> Plan:
+        """Bring the clone's branch to the remote's tip, whatever that is by now, and return the plan there."""
+        self._tip, plan = fetch_plan(self._remote, self._branch, self._ticket.plan_path)
+        with self._locking():
+            own = self._main.head()
+            if own is None:
+                raise RepoError(f"the clone in {self._main.root} has no commit", hint="remove it; it is made again")
+            if own != self._tip:
+                if found := branches.find_in_the_way(self._main, own, self._tip):
+                    words = f"these files were changed in the clone {self._main.root}: {list_paths(found)}"
+                    raise RepoError(words, hint="put them away")
+                if not is_ancestor(self._main, own, self._tip):
+                    kept = exchange.put_aside(self._main, self._branch, (own,))
+                    self._say(
+                        f"somebody has rewritten {self._branch} on the remote; what it was is kept in {kept} here"
+                    )
+                moved = branches.move_branch(self._main, self._branch, own, self._tip, reason=AS_REMOTE)
+                for words in moved or ():
+                    self._say(words, warning=True)
+        return plan
+
+    def _take(self, stack: ExitStack) -> Take | None:
+        """Take the phase; None: something has changed meanwhile, and it has to be looked at again."""
+        standing = self._queue.read(self._ticket.plan)  # before git: what ends later than this has its cost there
+        plan = self._sync()
+        there = dict(exchange.read_there(self._remote, name_job_branch(self._main, ""), self._booked("*")))
+        here = {get_branch(job.repo) for job in self._find_jobs()}
+        if not exchange.fetch_jobs(self._remote, there, but=here) or self._book_lost(plan, standing, stack):
+            return None
+        phase = self._require_ready(plan, standing)
+        self._settings = self._place.read_settings(self._main, plan, self._ticket.plan_path)
+        if not self._is_alone(phase.id, stack):
+            raise BusyError(f"a run of this machine is still at work on phase {phase.id}")
+        open_phases = sum(not one.done and one.id not in standing.held for one in plan.phases)
+        # One share more than phases: when a worker is lost with its money, another one has enough to go on.
+        taken = self._queue.take(self._placed, self._name, self._bid(standing, 1 + open_phases))
+        if isinstance(taken, NotTaken):
+            if taken.is_stale:
+                return None
+            raise BusyError(taken.words)
+        latest = standing.latest.get(phase.id)
+        self._is_own = latest is not None and latest.worker == self._name
+        self._there = there.get(self._job_branch, {})
+        self._say(f"phase {phase.id} is taken by {taken.worker} (token {taken.token})")
+        return taken
+
+    def _booked(self, token: str) -> str:
+        return exchange.name_booked(self._branch, token)
+
+    def _require_ready(self, plan: Plan, standing: Standing) -> Phase:
+        phase = plan.find_phase(self._ticket.phase_id)
+        if phase is None:
+            raise DoneError(f"{self._ticket.plan_path} has no phase {self._ticket.phase_id}")
+        if phase.done:  # a ticket whose worker died behind the landing
+            raise DoneError(f"phase {phase.id} is done")
+        if words := standing.waits.get(phase.id):
+            raise DoneError(f"phase {phase.id} waits for a person: {words}")
+        if phase.id in standing.held:
+            raise DoneError(f"phase {phase.id} is at work: {standing.held[phase.id].worker}")
+        if phase not in find_ready(plan, standing.held):
+            raise DoneError(f"phase {phase.id} waits for others; it is queued again when they are done")
+        return phase
+
+    def _find_jobs(self) -> tuple[Job, ...]:
+        return find_jobs(self._main, self._ticket.plan_path)
+
+    def _is_alone(self, phase_id: str, stack: ExitStack) -> bool:
+        """Keep other workers of this clone from a phase; False where one, or a run that outlived its worker, has it."""
+        digest = hashlib.sha256(phase_id.encode()).hexdigest()[:16]
+        try:
+            stack.enter_context(lock_worktree(self._main, f"work-{digest}"))
+        except LockedError:
+            return False
+        if any(job.phase_id == phase_id and is_locked(job.repo) for job in self._find_jobs()):
+            stack.close()
+            return False
+        return True
+
+    def _bid(self, standing: Standing, shares: int) -> Bid:
+        own, tip = refs.find_ref(self._main, f"refs/heads/{self._job_branch}"), self._main.head() or ""
+        plan_path = self._ticket.plan_path
+        commits = read_relay_commits(self._main, plan_path, rev=own, newer_than=tip) if own else ()
+        return Bid(
+            cap_usd=self._settings.max_cost_usd,
+            phase_cap_usd=self._settings.max_phase_cost_usd,
+            spent_usd=read_plan_cost(self._main, plan_path).spent.cost_usd or 0.0,
+            seen_usd=add_branch(self._main, self._job_branch, commits).cost_usd or 0.0,
+            shares=shares,
+            ended=standing.ended,
+        )
+
+    def _book_lost(self, plan: Plan, standing: Standing, stack: ExitStack) -> bool:
+        """Book the cost of phases that this clone has lost to another worker, or that others landed; False: none."""
+        is_booked = False
+        for phase in plan.phases:
+            branch, latest = name_job_branch(self._main, phase.id), standing.latest.get(phase.id)
+            told = exchange.read_told(self._main, branch)
+            is_others = latest is not None and latest.worker != self._name
+            if told and (is_others or phase.done) and self._is_alone(phase.id, stack):
+                self._put_aside(phase.id, branch, told)
+                own = (told.token, told.nonce)
+                self._queue.settle_lost([take for take in standing.lost if (take.token, take.nonce) == own])
+                exchange.drop_told(self._main, branch)
+                stack.close()
+                is_booked = True
+        return is_booked
+
+    def _put_aside(self, phase_id: str, branch: str, told: exchange.ToldCost) -> None:
+        """Put this clone's refs of a phase aside that another machine went on with, and tell the remote its cost."""
+        job = next((job for job in self._find_jobs() if job.phase_id == phase_id), None)
+        if job is not None:
+            with hold_worktree(job.repo):
+                pass  # repairs the state that a killed run left
+        here, own = exchange.read_here(self._main, branch), refs.find_ref(self._main, f"refs/heads/{branch}")
+        is_open = own is None or read_attempt(self._main, branch) or not is_ancestor(self._main, own, self._tip)
+        plan_path = self._ticket.plan_path
+        whose = Whose(plan_path=plan_path, phase_id=phase_id, session_id=told.nonce, base=told.start)
+        if is_open and (booked := exchange.keep_untold(self._main, self._branch, branch, whose, told)):
+            pushed = self._remote.push(booked)
+            if pushed.end is PushEnd.REFUSED:
+                raise RemoteError(f"the remote does not take what was spent: {pushed.words}")
+        if is_open and here and here != exchange.read_there(self._remote, branch).get(branch, {}):
+            kept = exchange.put_aside(self._main, branch, exchange.list_work(here))
+            place = kept
+            if job is not None:
+                with lock_worktree(job.repo):
+                    aside = f"relay-aside/{kept.removeprefix('refs/relay/aside/')}"
+                    refs.move_ref(self._main, f"refs/heads/{aside}", job.repo.head() or "", None)
+                    put_on_branch(job.repo, aside)
+                place = f"{job.repo.root} and in {kept}"
+            words = f"another machine went on with phase {phase_id}; the work of this machine stays in {place}"
+            self._say(words, warning=True)
+            for name, commit in here.items():
+                refs.drop_ref(self._main, name, commit)
+
+    def _work(self, take: Take) -> WorkEnd:
+        job = self._take_up(take)
+        exchange.begin_told(self._main, self._ticket.plan_path, self._job_branch, take, start=self._tip)
+        self._push_patiently(take)
+        stood, idle = None, 0
+        while True:
+            landing = find_landing(self._main, job)
+            now = (landing, self._take_row.reserved_usd)
+            stood, idle = now, idle + 1 if now == stood and not self._has_waited else 0
+            self._has_waited = False
+            if idle > _MOST_IDLE:
+                return self._stop(f"it stays {landing.case} on its branch, whatever is done")
+            try:
+                end = self._advance(job, landing)
+            except (RelayError, OSError):
+                if job.is_there:
+                    raise
+                end = None
+            if end:
+                return end
+            if not job.is_there:
+                job = self._make_job()
+                self._say(f"phase {job.phase_id}: its work tree was gone, and is made again in {job.repo.root}")
+            if (phase := self._sync_patiently().find_phase(take.phase_id)) is not None and phase.done:
+                return self._end_done()
+
+    def _take_up(self, take: Take) -> Job:
+        """Return the phase's work tree, with what other workers have pushed of it."""
+        own = next((job for job in self._find_jobs() if job.phase_id == take.phase_id), None)
+        # A clone that had the phase last keeps its unpushed work: nobody else has it.
+        here = exchange.read_here(self._main, self._job_branch)
+        if own is not None and not self._is_own and self._there and self._there != here:
+            if told := exchange.read_told(self._main, self._job_branch):
+                self._put_aside(take.phase_id, self._job_branch, told)
+                exchange.drop_told(self._main, self._job_branch)
+            exchange.fetch_jobs(self._remote, {self._job_branch: self._there}, but=())
+        job = self._make_job()
+        if not self._is_own:
+            exchange.save_noted(self._main, self._job_branch)
+        return job
+
+    def _make_job(self) -> Job:
+        with self._locking():
+            phase_id, plan_path = self._ticket.phase_id, self._ticket.plan_path
+            job = ensure_job(self._main, phase_id, plan_path, copied=self._settings.copy, busy=())
+        if job is None:
+            raise BusyError(f"a run of this machine is still at work on phase {phase_id}")
+        return job
+
+    def _advance(self, job: Job, landing: Landing) -> WorkEnd | None:
+        """Take the next step towards the plan's branch on the remote; None to go on."""
+        match landing.case:
+            case LandingCase.LANDED:
+                return self._stop("it is done on its branch, and open in the plan")
+            case LandingCase.FORWARD:
+                return self._deliver(job, landing)
+            case LandingCase.APART:
+                for told in prepare(job, landing):
+                    self._say(told)
+            case _:
+                end = self._run(job)
+                if not job.is_there:
+                    return None
+                if end.unsent and self._raise():
+                    return None
+                if end.exit_code != ExitCode.DONE:
+                    return self._judge(job, end)
+        return None
+
+    def _run(self, job: Job) -> JobEnd:
+        """Run relay on the phase until the run ends; push what there is now and then."""
+        words = ["run", "--phase", find_phase_id(job), "--plan", self._ticket.plan_path]
+        reserved = self._take_row.reserved_usd
+        if reserved is not None:
+            spent = make_meter(job.repo, self._ticket.plan_path, self._settings, None).total.cost_usd or 0.0
+            words += ["--max-cost", f"{spent + reserved:.6f}"]
+        limit_s = min(self._settings.max_wait_s, _MOST_LIMIT_WAIT_S)
+        child = JobRun(job.repo.root, words, {**self._place.environ, "RELAY_MAX_WAIT_S": f"{limit_s:g}"})
+        due_s, is_asked = time.monotonic() + self._place.push_s, False
+        try:
+            for records in child.follow(self._interrupts, _HEARING_S):
+                has_ended = self._pass_on(records)
+                self._require_held()
+                if self._heart.is_taken_back and not is_asked:
+                    child.interrupt(now=False)
+                    is_asked = True
+                if (has_ended or time.monotonic() >= due_s) and not child.has_ended:
+                    due_s = time.monotonic() + self._place.push_s
+                    self._push_if_there(self._take_row)
+        except BaseException:
+            child.interrupt(now=True)
+            for records in child.follow(self._interrupts, _HEARING_S):
+                self._pass_on(records)
+            child.close()
+            raise
+        end = child.close()
+        if end.exit_code == ExitCode.USER and not end.began:
+            raise UnfitError(end.reason, hint=end.hint)
+        return end
+
+    def _pass_on(self, records: Iterable[LoggedEvent]) -> bool:
+        """Pass on the run's events; return whether a session has ended, whose checkpoints are to be pushed."""
+        events = [record.event for record in records]
+        for event in events:
+            if not isinstance(event, RunEnded):  # the phase's end is told when it has landed
+                self._place.observe(event)
+        return any(isinstance(event, SessionEnded) for event in events)
+
+    @property
+    def _is_stopping(self) -> bool:
+        return self._interrupts.finish_turn or self._heart.is_taken_back
+
+    def _require_held(self) -> None:
+        self._heart.require_alive()
+        if self._heart.has_lost:
+            raise LostError
+
+    def _push_if_there(self, take: Take) -> None:
+        """Push what the phase has so far; a remote that does not take it now is said once, and asked again later."""
+        try:
+            self._push(take)
+            self._is_silent = False
+        except RemoteError as error:
+            if not self._is_silent:
+                self._say(f"{error}; the phase goes on here, and relay tries again", warning=True)
+            self._is_silent = True
+
+    def _push_patiently(self, take: Take) -> None:
+        """Push what the phase has, however long the remote is away."""
+        while True:
+            self._push_if_there(take)
+            if not self._is_silent:
+                return
+            self._wait_for_remote()
+
+    def _wait_for_remote(self) -> None:
+        """Wait a while for a remote that is away or takes nothing; the phase stays this worker's.
+
+        Raises:
+            BusyError: The worker is asked to stop.
+        """
+        self._has_waited = True
+        if self._interrupts.wait(self._place.look_s) or self._heart.is_taken_back:
+            raise BusyError("stopped while the remote was away; what there is is in the clone")
+        self._require_held()
+
+    def _sync_patiently(self) -> Plan:
+        while True:
+            try:
+                return self._sync()
+            except RemoteError as error:
+                self._say(f"{error}; relay tries again", warning=True)
+                self._wait_for_remote()
+
+    def _push(self, take: Take) -> None:
+        """Set the phase's refs on the remote to the clone's, with the fence.
+
+        Raises:
+            RemoteError: The remote cannot be reached, or does not take it.
+            LostError: Another worker has the phase by now.
+        """
+        while True:
+            cost = None
+            if told := exchange.read_told(self._main, self._job_branch):
+                plan_path = self._ticket.plan_path
+                cost = exchange.find_cost(self._main, plan_path, self._job_branch, take.phase_id, told.start)
+            exchange.move_fence(self._main, self._job_branch, take)
+            here = exchange.read_here(self._main, self._job_branch)
+            pushed = self._remote.push(*exchange.find_updates(here, self._there))
+            if pushed.end is PushEnd.DONE:
+                self._there, self._is_fenced = here, True
+                exchange.note_told(self._main, self._job_branch, cost)
+                return
+            if pushed.end is PushEnd.REFUSED:
+                raise RemoteError(f"{self._remote.name} does not take the phase's work: {pushed.words}")
+            self._look_again(take)
+
+    def _look_again(self, take: Take) -> None:
+        """Read the phase's refs on the remote anew, if the phase is still this worker's.
+
+        Raises:
+            LostError: It is not.
+        """
+        fence = exchange.name_fence(self._job_branch)
+        there = exchange.read_there(self._remote, self._job_branch).get(self._job_branch, {})
+        # Read first, then asked: whoever takes the phase after that finds our push, and moves the fence on.
+        if self._is_fenced and there.get(fence) and not exchange.is_fenced_by(self._main, there.get(fence), take):
+            raise LostError
+        if not self._holds(take):
+            raise LostError
+        self._there = there
+
+    def _holds(self, take: Take) -> bool:
+        """Ask the queue whether the phase is still this worker's; a database that is away is waited for."""
+        while True:
+            try:
+                return self._queue.holds(take)
+            except AwayError:
+                if self._interrupts.wait(_HEARING_S):
+                    raise BusyError("stopped while the database was away; what there is is in the clone") from None
+
+    def _deliver(self, job: Job, landing: Landing) -> WorkEnd | None:
+        """Push the plan's branch and remove the job's refs on the remote, in one step; None: somebody was faster."""
+        take = self._take_row
+        if not self._holds(take):
+            raise LostError
+        gone = (RefUpdate(ref=ref, old=commit, new=None) for ref, commit in self._there.items())
+        landed = RefUpdate(ref=f"refs/heads/{self._branch}", old=landing.tip, new=landing.own)
+        kept = exchange.list_given_up(self._branch, exchange.read_here(self._main, self._job_branch))
+        try:
+            pushed = self._remote.push(landed, *gone, *kept)
+            if pushed.end is PushEnd.MOVED:
+                self._look_again(take)
+                return None
+        except RemoteError as error:
+            self._say(f"{error}; phase {take.phase_id} is done, and lands when the remote takes it", warning=True)
+            self._wait_for_remote()
+            return None
+        if pushed.end is PushEnd.REFUSED:
+            self._push_if_there(take)
+            if not self._is_silent:
+                return self._stop(f"{self._remote.name} does not take it on {self._branch}: {pushed.words}")
+            self._wait_for_remote()  # one that takes nothing has to be well first: nobody else has the work
+            return None
+        with self._locking():
+            if self._main.head() == landing.tip:  # or another worker of this clone has fetched it
+                for words in land(self._main, job, landing):
+                    self._say(words, warning=True)
+        return self._end_done()
+
+    def _end_done(self) -> WorkEnd:
+        exchange.drop_told(self._main, self._job_branch)
+        fence = exchange.name_fence(self._job_branch)
+        if commit := refs.find_ref(self._main, fence):
+            refs.drop_ref(self._main, fence, commit)
+        with suppress(RelayError), self._locking():
+            tuple(remove_free(self._main, self._ticket.plan_path))
+        return WorkEnd(state=TakeState.DONE, reason=f"phase {self._ticket.phase_id} is done and on {self._remote.name}")
+
+    def _raise(self) -> bool:
+        """Have the rest of the money set aside for a phase that has spent its share; False when nothing is left.
+
+        With the database away nothing is asked of a model until it is back.
+        """
+        self._push_patiently(self._take_row)
+        while not self._is_stopping:
+            try:
+                standing = self._queue.read(self._ticket.plan)
+                self._sync_patiently()
+                there = dict(exchange.read_there(self._remote, name_job_branch(self._main, ""), self._booked("*")))
+                if not exchange.fetch_jobs(self._remote, there, but={self._job_branch}):
+                    continue
+                taken = self._queue.raise_share(self._ticket.plan, self._take_row, self._bid(standing, 1))
+            except AwayError:
+                self._interrupts.wait(_HEARING_S)
+                continue
+            if isinstance(taken, Take):
+                self._take_row = taken
+                return True
+            if not taken.is_stale:
+                return False
+        return False
+
+    def _judge(self, job: Job, end: JobEnd) -> WorkEnd:
+        """Push what there is, and say who goes on: the next worker, at once or later, or a person."""
+        phase_id = self._ticket.phase_id
+        reason = f"phase {phase_id}: {end.reason.removeprefix(f'phase {phase_id}: ')}"
+        attempt = read_attempt(job.repo)
+        until = find_wait_until(attempt) if attempt else None
+        self._push_patiently(self._take_row)
+        exchange.drop_told(self._main, self._job_branch)
+        if self._is_stopping or end.exit_code == ExitCode.INTERRUPTED:
+            return WorkEnd(state=TakeState.FREE, reason=reason, wait_s=0.0)
+        if end.exit_code < 0 or end.exit_code not in set(ExitCode):
+            return WorkEnd(state=TakeState.DIED, reason=reason, wait_s=0.0)
+        if until is not None and (wait_s := until[0] - time.time()) > 0:
+            return WorkEnd(state=TakeState.FREE, reason=f"{reason}; it waits in the queue", wait_s=wait_s)
+        way: Hint = end.hint or end.next_command
+        advice = (
+            f" (in {job.repo.root}: {way})" if isinstance(way, str) and way and not way.startswith("relay run") else ""
+        )
+        return WorkEnd(state=TakeState.STOPPED, reason=f"{reason}{advice}")
+
+    def _stop(self, reason: str) -> WorkEnd:
+        return WorkEnd(state=TakeState.STOPPED, reason=f"phase {self._ticket.phase_id}: {reason}")

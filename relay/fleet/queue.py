@@ -1,0 +1,493 @@
+"""The queue of a fleet on PostgreSQL: the one truth of which worker has which phase, and of what that may cost.
+
+Procrastinate keeps jobs, heartbeats and requests to abort, and tells who listens. relay drives its `JobManager`, not
+its `Worker` (3.10): that one stops within ten seconds when the database goes away, and ends a job by its number,
+whoever has it by now. So here no number is given out twice: the job of a dead worker is ended and a new one takes its
+place, and what a revived worker says of the old number finds nothing. No job has Procrastinate's ``lock``, which a job
+that waits for a usage limit would hold.
+
+relay adds one table, ``relay_takes``: a row for each time that a worker took a phase. Its number is the fencing token.
+The row holds the money that is set aside for the take, and how the take ended; three deaths park a phase. What was
+spent is not in it: git has that (`relay.store.plan_state`).
+
+Weighed, each with real processes and ``kill -9``: Dask runs paid work again and forgets all with its scheduler, Ray
+takes running jobs down with its head, the fail-over of DBOS is not free, PgQueuer would do and weighs four times more.
+"""
+
+import asyncio
+import contextlib
+import json
+import logging
+import re
+import secrets
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Iterator, Sequence
+from dataclasses import asdict, replace
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from relay.base.errors import RelayError
+from relay.base.hints import advise_extra
+from relay.base.words import render_usd
+from relay.fleet.takes import Bid, NotTaken, Placed, Standing, Take, TakeState, Ticket
+
+if TYPE_CHECKING:
+    from procrastinate import App
+    from procrastinate.jobs import Job
+    from psycopg import Connection
+
+AnswerT = TypeVar("AnswerT")
+TASK, QUEUE = "relay.work", "relay"
+_MOST_CHARS = 900
+_PASSWORD = re.compile(r"://[^/@]*:[^/@]*@")
+_HINT = "relay fleet up runs one here; RELAY_FLEET_URL, or --database, names another"
+_CONNECT = {"connect_timeout": 10, "keepalives_idle": 10, "tcp_user_timeout": 20_000, "application_name": "relay"}
+"""A database that does not answer is away after some 20 seconds, for who waits for an answer as for who connects."""
+_POOL: dict[str, Any] = {"min_size": 0, "max_size": 1, "max_idle": 1.0}
+"""No connection is kept between two questions: a hundred workers are all that a PostgreSQL takes by default."""
+BEAT_S = 5.0
+STALLED_S = 30.0
+"""After so long without a heartbeat a worker counts as dead."""
+_CENT_USD = 0.01
+_MIGRATIONS = (
+    """
+    create table relay_takes (
+        token bigint generated always as identity primary key,
+        nonce text not null,
+        plan text not null,
+        phase_id text not null,
+        job_id bigint not null,
+        worker text not null,
+        state text not null default 'held' check (state in ('held', 'done', 'free', 'stopped', 'died')),
+        words text not null default '',
+        reserved_usd double precision,
+        seen_usd double precision not null default 0,
+        is_settled boolean not null default false,
+        taken_at timestamptz not null default now()
+    );
+    create unique index relay_takes_held on relay_takes (plan, phase_id) where state = 'held';
+    create index relay_takes_plan on relay_takes (plan, phase_id, token);
+    """,
+)
+"""Of the table ``relay_takes``; how many of them a database has had is the comment on the table."""
+
+
+class AwayError(RelayError):
+    """The database does not answer."""
+
+
+def check_ticket(ticket: Ticket) -> str:
+    """Return why a ticket must not be queued; empty when it may."""
+    if _PASSWORD.search(ticket.remote):
+        return "the remote's address holds a password, and others may read the queue; use a credential helper or ssh"
+    return "" if len(ticket.key) <= _MOST_CHARS else f"a ticket has to fit in {_MOST_CHARS} characters"
+
+
+@contextlib.contextmanager
+def _translated() -> Iterator[None]:
+    """Say an error of the database in one line.
+
+    Raises:
+        AwayError: There was one.
+    """
+    import psycopg
+    from procrastinate.exceptions import ConnectorException
+
+    try:
+        yield
+    except (ConnectorException, psycopg.Error) as error:
+        cause = error.__cause__ or error
+        words = next(iter(str(cause).splitlines()), "") or type(cause).__name__
+        raise AwayError(f"the database does not answer: {words}", hint=_HINT) from None
+
+
+class Queue:
+    """The queue in one database. Mutable: it makes its tables at the first use.
+
+    Args:
+        url: Of the database, as ``postgresql://…``; the connection must be direct or pooled by session, for LISTEN.
+        stalled_s: How long a worker may send no heartbeat.
+    """
+
+    def __init__(self, url: str, *, stalled_s: float = STALLED_S, beat_s: float = BEAT_S) -> None:
+        self._url, self._is_made = url, False
+        self.stalled_s, self.beat_s = stalled_s, beat_s
+        try:
+            import procrastinate  # noqa: F401  # asked for here, so that all else can rely on it
+        except ImportError as error:
+            raise RelayError("the engine is not installed", hint=advise_extra("fleet")) from error
+
+    @contextlib.asynccontextmanager
+    async def open(self) -> "AsyncIterator[App]":
+        """Open Procrastinate on the database.
+
+        Raises:
+            AwayError: The database does not answer.
+        """
+        from procrastinate import App, PsycopgConnector
+
+        # The pool writes what it thinks of each try; Procrastinate, of each job's end.
+        for name in ("psycopg.pool", "procrastinate"):
+            logging.getLogger(name).setLevel(logging.CRITICAL + 1)
+        await asyncio.to_thread(self._make)
+        with _translated():
+            app = App(connector=PsycopgConnector(conninfo=self._url, kwargs=_CONNECT, **_POOL))
+            async with app.open_async():
+                yield app
+
+    def _ask(self, question: Callable[["App"], Coroutine[Any, Any, AnswerT]]) -> AnswerT:
+        """Connect, ask once and leave; the one place where relay, which has no loop of its own, meets one."""
+
+        async def ask() -> AnswerT:
+            async with self.open() as app:
+                return await question(app)
+
+        return asyncio.run(ask())
+
+    @contextlib.contextmanager
+    def _connect(self) -> "Iterator[Connection[Any]]":
+        import psycopg
+
+        with _translated(), psycopg.connect(self._url, autocommit=True, **_CONNECT) as there:  # type: ignore[arg-type]
+            yield there
+
+    def _make(self) -> None:
+        """Make or migrate the tables, once; two that meet an empty database take turns.
+
+        Raises:
+            RelayError: A newer relay has made them.
+        """
+        if self._is_made:
+            return
+        from procrastinate import App, SyncPsycopgConnector
+
+        with self._connect() as there, there.transaction():
+            there.execute("select pg_advisory_xact_lock(hashtext('relay'))")
+            if there.execute("select to_regclass('procrastinate_jobs')").fetchone() == (None,):
+                with App(connector=SyncPsycopgConnector(conninfo=self._url)).open() as app:
+                    app.schema_manager.apply_schema()
+            row = there.execute("select obj_description(to_regclass('relay_takes'), 'pg_class')").fetchone()
+            version = int(row[0] or 0) if row else 0
+            if version > len(_MIGRATIONS):
+                words = f"the queue's table is of version {version}, and this relay knows {len(_MIGRATIONS)}"
+                raise RelayError(words, hint="update relay here")
+            for migration in _MIGRATIONS[version:]:
+                there.execute(migration)
+            there.execute(f"comment on table relay_takes is '{len(_MIGRATIONS)}'")
+        self._is_made = True
+
+    @contextlib.contextmanager
+    def _turn(self, plan: str) -> "Iterator[Connection[Any]]":
+        """Yield a transaction; no other relay changes a plan's takes or tickets meanwhile."""
+        self._make()
+        with self._connect() as there, there.transaction():
+            there.execute("select pg_advisory_xact_lock(hashtext(%s))", (plan,))
+            yield there
+
+    def submit(self, tickets: Sequence[Ticket], *, follows: bool = False, wait_s: float = 0.0) -> tuple[Ticket, ...]:
+        """Queue tickets; return those that were neither waiting nor in work already.
+
+        Args:
+            follows: Whether a worker queues them: tickets that a person took back stay out.
+            wait_s: Seconds until they may begin.
+
+        Raises:
+            RelayError: The database does not answer, or a ticket must not be queued.
+        """
+        for ticket in tickets:
+            if words := check_ticket(ticket):
+                raise RelayError(words)
+
+        async def submit(app: "App") -> tuple[Ticket, ...]:
+            last = {one.ticket: one.status for one in await _list_placed(app)}
+            left_out = {"todo", "doing", "aborting"} | ({"cancelled", "aborted"} if follows else set())
+            new = tuple(ticket for ticket in dict.fromkeys(tickets) if last.get(ticket) not in left_out)
+            return tuple([ticket for ticket in new if await _defer(app, ticket, wait_s)])
+
+        if not tickets:
+            return ()
+        with self._turn(tickets[0].plan):
+            return self._ask(submit)
+
+    def list_placed(self) -> tuple[Placed, ...]:
+        """Return all tickets, by number.
+
+        Raises:
+            RelayError: The database does not answer.
+        """
+        return self._ask(_list_placed)
+
+    def cancel(self, numbers: Sequence[int]) -> tuple[int, ...]:
+        """Take tickets back and return those that existed; phases in work hand over.
+
+        Raises:
+            RelayError: The database does not answer.
+        """
+
+        async def cancel(app: "App") -> tuple[int, ...]:
+            take_back = app.job_manager.cancel_job_by_id_async
+            return tuple([number for number in numbers if await take_back(number, abort=True)])
+
+        return self._ask(cancel)
+
+    def fetch(self, worker_id: int) -> Placed | None:
+        """Give a registered worker the next ticket; None when there is none.
+
+        Raises:
+            RelayError: The database does not answer.
+        """
+
+        async def fetch(app: "App") -> Placed | None:
+            while job := await app.job_manager.fetch_job(queues=[QUEUE], worker_id=worker_id):
+                if found := parse_job(job):
+                    return found
+                await _finish(app, job.id, "failed", keep=True)  # nobody can read it
+            return None
+
+        return self._ask(fetch)
+
+    def read(self, plan: str) -> Standing:
+        """Return the takes of a plan (`Ticket.plan`).
+
+        Raises:
+            RelayError: The database does not answer.
+        """
+        with self._turn(plan) as there:
+            return _read(there, plan)
+
+    def list_plans(self) -> tuple[Ticket, ...]:
+        """Return a ticket without a phase for each plan that workers have worked on for a day, or are to.
+
+        Raises:
+            RelayError: The database does not answer.
+        """
+        self._make()
+        with self._connect() as there:
+            recent = "select distinct plan from relay_takes where taken_at > now() - interval '1 day'"
+            rows = there.execute(recent).fetchall()
+        names = (dict(zip(_NAMES, (*json.loads(plan), ""), strict=True)) for (plan,) in rows)
+        placed = (replace(one.ticket, phase_id="") for one in self.list_placed())
+        return tuple(dict.fromkeys((*(Ticket(**one) for one in names), *placed)))
+
+    def take(self, placed: Placed, worker: str, bid: Bid) -> Take | NotTaken:
+        """Take a ticket's phase and set money aside for it, or say why not.
+
+        Raises:
+            RelayError: The database does not answer.
+        """
+        plan, phase_id = placed.ticket.plan, placed.ticket.phase_id
+        with self._turn(plan) as there:
+            before = _read(there, plan)
+            if other := before.held.get(phase_id):
+                return NotTaken(words=f"phase {phase_id} is at work: {other.worker}")
+            if before.ended != bid.ended:
+                return NotTaken(words="other phases ended meanwhile", is_stale=True)
+            # What git knows by now of a dead worker's spend is not set aside any more; its own clone knows all of it.
+            there.execute(
+                "update relay_takes set reserved_usd = case when worker = %(worker)s then 0"
+                " else greatest(0, reserved_usd - greatest(0, %(seen)s - seen_usd)) end, seen_usd = %(seen)s"
+                " where plan = %(plan)s and phase_id = %(phase)s and state = 'died' and reserved_usd > 0",
+                {"worker": worker, "seen": bid.seen_usd, "plan": plan, "phase": phase_id},
+            )
+            left = _find_left(_read(there, plan), bid)
+            if left is not None and left <= 0:
+                return _refuse(before, bid, phase_id)
+            row = there.execute(
+                "insert into relay_takes (nonce, plan, phase_id, job_id, worker, reserved_usd, seen_usd)"
+                " values (%s, %s, %s, %s, %s, %s, %s) returning token",
+                (
+                    secrets.token_hex(8),
+                    plan,
+                    phase_id,
+                    placed.number,
+                    worker,
+                    _share(left, bid.shares, bid),
+                    bid.seen_usd,
+                ),
+            ).fetchone()
+            token = row[0] if row else 0
+            return next(take for take in _read(there, plan).takes if take.token == token)
+
+    def raise_share(self, plan: str, own: Take, bid: Bid) -> Take | NotTaken:
+        """Set all that is left aside for a phase that has spent its share, or say why not.
+
+        Raises:
+            RelayError: The database does not answer.
+        """
+        with self._turn(plan) as there:
+            before = _read(there, plan)
+            take = before.held.get(own.phase_id)
+            if take is None or (take.token, take.nonce) != (own.token, own.nonce):
+                return NotTaken(words="another worker has the phase")
+            if before.ended != bid.ended:
+                return NotTaken(words="other phases ended meanwhile", is_stale=True)
+            left = _find_left(before, bid)
+            share = _share(None if left is None else left + (take.reserved_usd or 0.0), 1, bid) or 0.0
+            if share + bid.seen_usd <= (take.reserved_usd or 0.0) + take.seen_usd + _CENT_USD:
+                return _refuse(before, bid, own.phase_id)
+            there.execute(
+                "update relay_takes set reserved_usd = %s, seen_usd = %s where token = %s",
+                (share, bid.seen_usd, take.token),
+            )
+            return replace(take, reserved_usd=share, seen_usd=bid.seen_usd)
+
+    def holds(self, take: Take) -> bool:
+        """Return whether a take is still its worker's: the fencing token is checked.
+
+        Raises:
+            RelayError: The database does not answer.
+        """
+        self._make()
+        with self._connect() as there:
+            found = there.execute(
+                "select 1 from relay_takes where token = %s and nonce = %s and state = 'held'",
+                (take.token, take.nonce),
+            ).fetchone()
+        return found is not None
+
+    def end(self, take: Take, state: TakeState, words: str = "") -> bool:
+        """End a take and free what it had reserved; False: it was not its worker's any more, and nothing changed.
+
+        Raises:
+            RelayError: The database does not answer.
+        """
+        self._make()
+        with self._connect() as there, there.transaction():
+            row = there.execute(
+                "update relay_takes set state = %s, words = %s, reserved_usd = case when reserved_usd is null then null"
+                " else 0 end where token = %s and nonce = %s and state = 'held' returning plan",
+                (state, words, take.token, take.nonce),
+            ).fetchone()
+            if row and state is TakeState.DONE:
+                _settle(there, row[0], take.phase_id)
+        return row is not None
+
+    def settle_lost(self, takes: Collection[Take]) -> None:
+        """Free what dead workers had reserved: what they spent is booked.
+
+        Raises:
+            RelayError: The database does not answer.
+        """
+        if takes:
+            with self._connect() as there:
+                there.execute(
+                    "update relay_takes set reserved_usd = 0 where state = 'died' and reserved_usd > 0"
+                    " and (token, nonce) in (select * from unnest(%s::bigint[], %s::text[]))",
+                    ([take.token for take in takes], [take.nonce for take in takes]),
+                )
+
+    def settle_phase(self, plan: str, phase_id: str) -> None:
+        """Have a phase that waits for a person be worked on again: a person says so.
+
+        Raises:
+            RelayError: The database does not answer.
+        """
+        with self._turn(plan) as there:
+            _settle(there, plan, phase_id)
+
+    def finish(self, placed: Placed, *, again_s: float | None = None, taken_back: bool = False) -> None:
+        """End a ticket that this worker was given.
+
+        Args:
+            again_s: Seconds until the phase is queued again; None: it is not.
+            taken_back: Whether a person took it back: it stays in the list, and no worker queues it again.
+
+        Raises:
+            RelayError: The database does not answer.
+        """
+
+        async def finish(app: "App") -> None:
+            await _finish(app, placed.number, "aborted" if taken_back else "succeeded", keep=taken_back)
+
+        self._ask(finish)
+        if again_s is not None and not taken_back:
+            self.submit((placed.ticket,), follows=True, wait_s=again_s)
+
+    def bury(self, placed: Placed, *, taken_back: bool = False) -> None:
+        """End the ticket of a dead worker, and queue its phase again but where too many have died of it.
+
+        Raises:
+            RelayError: The database does not answer.
+        """
+        with self._turn(placed.ticket.plan) as there:
+            there.execute(
+                "update relay_takes set state = 'died', words = 'its worker died'"
+                " where job_id = %s and plan = %s and state = 'held'",
+                (placed.number, placed.ticket.plan),
+            )
+            is_parked = placed.ticket.phase_id in _read(there, placed.ticket.plan).waits
+        self.finish(placed, again_s=None if is_parked else 0.0, taken_back=taken_back)
+
+
+def _read(there: "Connection[Any]", plan: str) -> Standing:
+    rows = there.execute(
+        "select token, nonce, phase_id, job_id, worker, state, words, reserved_usd, seen_usd, is_settled, taken_at"
+        " from relay_takes where plan = %s order by token",
+        (plan,),
+    ).fetchall()
+    names = tuple(Take.__slots__)
+    takes = (dict(zip(names, row, strict=True)) for row in rows)
+    return Standing(takes=tuple(Take(**{**one, "state": TakeState(one["state"])}) for one in takes))
+
+
+def _settle(there: "Connection[Any]", plan: str, phase_id: str) -> None:
+    there.execute("update relay_takes set is_settled = true where plan = %s and phase_id = %s", (plan, phase_id))
+
+
+def _find_left(standing: Standing, bid: Bid) -> float | None:
+    return None if bid.cap_usd is None else bid.cap_usd - bid.spent_usd - standing.reserved_usd
+
+
+def _share(left: float | None, shares: int, bid: Bid) -> float | None:
+    share = None if left is None else left / max(1, shares)
+    if bid.phase_cap_usd is None:
+        return share
+    own = max(0.0, bid.phase_cap_usd - bid.seen_usd)
+    return own if share is None else min(share, own)
+
+
+def _refuse(standing: Standing, bid: Bid, phase_id: str) -> NotTaken:
+    words = f"of {render_usd(bid.cap_usd)} are {bid.spent_usd:.2f} spent and {standing.reserved_usd:.2f} reserved"
+    freed = "; relay fleet cancel --lost USD frees what dead workers had" if standing.lost else ""
+    return NotTaken(words=f"{words}: not enough for phase {phase_id}{freed}")
+
+
+async def _list_placed(app: "App") -> tuple[Placed, ...]:
+    jobs = await app.job_manager.list_jobs_async(task=TASK)
+    return tuple(sorted((found for job in jobs if (found := parse_job(job))), key=lambda one: one.number))
+
+
+async def _defer(app: "App", ticket: Ticket, wait_s: float) -> bool:
+    from procrastinate.exceptions import AlreadyEnqueued
+
+    when = {"seconds": int(wait_s)} if wait_s else None
+    deferrer = app.configure_task(TASK, queue=QUEUE, queueing_lock=ticket.key, schedule_in=when)
+    try:
+        await deferrer.defer_async(**asdict(ticket))
+    except AlreadyEnqueued:
+        return False
+    return True
+
+
+async def _finish(app: "App", number: int | None, status: str, *, keep: bool) -> None:
+    """End a job; one that is gone was a dead worker's."""
+    from procrastinate.exceptions import ConnectorException
+    from procrastinate.jobs import Status
+
+    if number is None:
+        return
+    try:
+        await app.job_manager.finish_job_by_id_async(job_id=number, status=Status(status), delete_job=not keep)
+    except ConnectorException as error:
+        if "not found" not in str(error.__cause__):
+            raise
+
+
+_NAMES = ("remote", "branch", "plan_path", "phase_id")
+
+
+def parse_job(job: "Job") -> Placed | None:
+    """Return the ticket of a job; None where somebody else has put anything there."""
+    fields = {name: text for name in _NAMES if isinstance(text := job.task_kwargs.get(name), str)}
+    if job.id is None or len(fields) < len(_NAMES):
+        return None
+    ticket = Ticket(**fields)
+    return Placed(number=job.id, ticket=ticket, status=job.status or "", at=job.scheduled_at)

@@ -1,0 +1,159 @@
+"""Values of the queue: a ticket for a phase, a worker's take of it, and how all takes of a plan stand."""
+
+import json
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from enum import StrEnum
+
+from relay.base.values import dataclass
+
+_MOST_DEATHS = 3
+
+
+class TakeState(StrEnum):
+    """How a worker's take of a phase stands."""
+
+    HELD = "held"
+    DONE = "done"
+    FREE = "free"
+    """It was handed over, or never begun: any worker can go on."""
+    STOPPED = "stopped"
+    """A person is needed."""
+    DIED = "died"
+    """Its worker, or its run, was killed; what it had reserved may be spent unseen."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ticket:
+    """A phase for a worker to work on."""
+
+    remote: str
+    """An address that every worker can reach."""
+    branch: str
+    plan_path: str
+    phase_id: str
+
+    @property
+    def plan(self) -> str:
+        """Identifies the plan: remote, branch and file."""
+        return json.dumps((self.remote, self.branch, self.plan_path))
+
+    @property
+    def key(self) -> str:
+        """Identifies a ticket: no two waiting tickets have the same key."""
+        return json.dumps((self.remote, self.branch, self.plan_path, self.phase_id))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Placed:
+    """A ticket in the queue."""
+
+    number: int
+    ticket: Ticket
+    status: str
+    """``todo``, ``doing``, ``succeeded``, ``failed``, ``aborting``, ``aborted`` or ``cancelled``."""
+    at: datetime | None = None
+    """When it may begin; None: now."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Take:
+    """A phase that a worker took, or had taken."""
+
+    token: int
+    nonce: str
+    """Tells tokens of two databases apart: one that was lost begins to count anew."""
+    phase_id: str
+    job_id: int
+    worker: str
+    state: TakeState
+    words: str
+    reserved_usd: float | None
+    """Set aside for it; None without a cap. Of a dead one: what it may have spent unseen."""
+    seen_usd: float
+    """Known to be spent on the phase when that was set aside."""
+    is_settled: bool
+    """Whether a person has looked since, or the phase is done."""
+    taken_at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standing:
+    """All takes of one plan's phases, by token."""
+
+    takes: tuple[Take, ...] = ()
+
+    @property
+    def held(self) -> Mapping[str, Take]:
+        """Phases at work: id → take."""
+        return {take.phase_id: take for take in self.takes if take.state is TakeState.HELD}
+
+    @property
+    def latest(self) -> Mapping[str, Take]:
+        """The last take of each phase."""
+        return {take.phase_id: take for take in self.takes}
+
+    @property
+    def waits(self) -> Mapping[str, str]:
+        """Phases that wait for a person: id → reason."""
+        found: dict[str, str] = {}
+        for take in self.takes:
+            if take.state is TakeState.STOPPED and not take.is_settled:
+                found[take.phase_id] = take.words
+        for phase_id in self.latest:
+            dead = [take for take in self.takes if take.phase_id == phase_id and _is_death(take)]
+            if len(dead) >= _MOST_DEATHS:
+                names = ", ".join(dict.fromkeys(take.worker for take in dead))
+                found[phase_id] = f"parked: {len(dead)} workers died of it ({names})"
+        return found
+
+    @property
+    def lost(self) -> tuple[Take, ...]:
+        """Takes of dead workers that may have spent money unseen."""
+        return tuple(take for take in self.takes if take.state is TakeState.DIED and take.reserved_usd)
+
+    @property
+    def reserved_usd(self) -> float:
+        """The sum of what is set aside."""
+        return sum(take.reserved_usd or 0.0 for take in (*self.held.values(), *self.lost))
+
+    @property
+    def ended(self) -> int:
+        """Counts up with each take that ends and each loss that is booked: git knows of more spend since then."""
+        over = [take for take in self.takes if take.state is not TakeState.HELD]
+        return len(over) + sum(take.state is TakeState.DIED and not take.reserved_usd for take in over)
+
+
+def _is_death(take: Take) -> bool:
+    return take.state is TakeState.DIED and not take.is_settled
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bid:
+    """What a worker knows of a plan's money when it asks for a part."""
+
+    cap_usd: float | None
+    phase_cap_usd: float | None
+    """The most for one phase."""
+    spent_usd: float
+    """Spent on the whole plan, by git."""
+    seen_usd: float
+    """Of it on this phase."""
+    shares: int
+    """Among how many phases to divide what is left."""
+    ended: int
+    """`Standing.ended`, read before git was asked for what was spent."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NotTaken:
+    """Why a phase was not taken, or no more money was set aside."""
+
+    words: str
+    is_stale: bool = False
+    """Whether a take has ended since the bid: more is spent than it says. Bid again."""
+
+
+def find_wait_s(until: datetime | None) -> float:
+    """Return the seconds until a moment; 0 where it is past, or None."""
+    return max(0.0, (until - datetime.now(UTC)).total_seconds()) if until else 0.0

@@ -1,0 +1,360 @@
+"""The queue on a real PostgreSQL: who has what, what is set aside for it, and what a dead worker leaves."""
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from urllib.parse import parse_qs, urlsplit
+
+import psycopg
+import pytest
+
+from relay.base.errors import RelayError
+from relay.fleet.database import find_url, is_up, run_database
+from relay.fleet.heart import Heart
+from relay.fleet.queue import Queue
+from relay.fleet.takes import Bid, NotTaken, Take, TakeState, Ticket
+from tests.fleet.conftest import open_place
+from tests.waiting import wait_until
+
+TICKET = Ticket(remote="ssh://host/x.git", branch="main", plan_path="PLAN.md", phase_id="1")
+BID = Bid(cap_usd=20.0, phase_cap_usd=None, spent_usd=0.0, seen_usd=0.0, shares=4, ended=0)
+
+
+@pytest.fixture
+def queue(url):
+    return Queue(url, stalled_s=1.0, beat_s=0.2)
+
+
+def ignore(_text):
+    pass
+
+
+def find(queue, ticket=TICKET):
+    return next((one for one in queue.list_placed() if one.ticket == ticket), None)
+
+
+def is_free(queue):
+    return (one := find(queue)) is not None and one.status == "todo"
+
+
+def take(queue, worker="w", bid=BID, ticket=TICKET):
+    queue.submit((ticket,))
+    return queue.take(find(queue, ticket), worker, replace(bid, ended=queue.read(ticket.plan).ended))
+
+
+def run_sql(queue, text, *args):
+    with psycopg.connect(queue._url, autocommit=True) as there:
+        cursor = there.execute(text, args)
+        return cursor.fetchall() if cursor.description else cursor.rowcount
+
+
+def test_a_ticket_is_queued_once_and_gone_when_done(queue):
+    assert queue.submit([TICKET, TICKET]) == (TICKET,)
+    assert queue.submit([TICKET]) == ()
+    with Heart(queue, ignore) as heart:
+        placed = queue.fetch(heart.worker_id)
+        assert (placed.ticket, find(queue).status) == (TICKET, "doing")
+        assert queue.submit([TICKET]) == ()  # nor beside one in hand
+        assert queue.fetch(heart.worker_id) is None
+        queue.finish(placed)
+    assert find(queue) is None
+    assert queue.submit([TICKET]) == (TICKET,)
+
+
+def test_two_submitters_queue_a_phase_once(queue):
+    queue.list_plans()
+    with ThreadPoolExecutor(6) as pool:
+        said = list(pool.map(lambda _: Queue(queue._url).submit([TICKET]), range(6)))
+    assert sorted(said) == [()] * 5 + [(TICKET,)]
+
+
+def test_what_waits_for_a_limit_keeps_nothing_back_and_what_was_taken_back_stays_out(queue):
+    other = replace(TICKET, phase_id="2")
+    queue.submit([TICKET], wait_s=600)
+    queue.submit([other])
+    with Heart(queue, ignore) as heart:
+        assert queue.fetch(heart.worker_id).ticket == other
+        assert queue.fetch(heart.worker_id) is None
+    number = find(queue).number
+    assert queue.cancel([number, 10**9]) == (number,)
+    assert queue.submit([TICKET], follows=True) == ()  # a person took it back
+    assert queue.submit([TICKET]) == (TICKET,)
+
+
+def test_a_phase_is_held_once_however_many_workers_ask(queue):
+    queue.submit([TICKET])
+    placed = find(queue)
+    with ThreadPoolExecutor(8) as pool:
+        taken = list(pool.map(lambda n: Queue(queue._url).take(placed, f"w{n}", BID), range(8)))
+    (own,) = [one for one in taken if isinstance(one, Take)]
+    refused = [one for one in taken if isinstance(one, NotTaken)]
+    assert {one.words for one in refused} == {f"phase 1 is at work: {own.worker}"}
+    assert queue.read(TICKET.plan).reserved_usd == 5.0
+
+
+def test_the_last_of_the_money_goes_to_one(queue):
+    phases = [replace(TICKET, phase_id=str(n)) for n in range(8)]
+    queue.submit(phases)
+    placed = queue.list_placed()
+    bid = replace(BID, shares=1, spent_usd=12.5)
+    with ThreadPoolExecutor(8) as pool:
+        taken = list(pool.map(lambda one: Queue(queue._url).take(one, "w", bid), placed))
+    (own,) = [one for one in taken if isinstance(one, Take)]
+    assert own.reserved_usd == 7.5
+    words = {one.words.partition(": ")[0] for one in taken if isinstance(one, NotTaken)}
+    assert words == {"of $20.00 are 12.50 spent and 7.50 reserved"}
+
+
+def test_who_has_not_seen_what_ended_meanwhile_bids_again(queue):
+    """Git knows of more spend by then than the bid says."""
+    assert queue.end(take(queue), TakeState.FREE)
+    found = queue.take(find(queue), "w", BID)
+    assert isinstance(found, NotTaken)
+    assert found.is_stale
+    assert isinstance(queue.take(find(queue), "w", replace(BID, ended=1)), Take)
+
+
+def test_a_phase_that_has_spent_its_share_gets_the_rest_and_no_more(queue):
+    own = take(queue)
+    assert own.reserved_usd == 5.0
+    more = queue.raise_share(TICKET.plan, own, replace(BID, spent_usd=5.0, seen_usd=5.0))
+    assert isinstance(more, Take)
+    assert more.reserved_usd == 15.0
+    none = queue.raise_share(TICKET.plan, more, replace(BID, spent_usd=20.0, seen_usd=20.0))
+    assert isinstance(none, NotTaken)
+    other = take(queue, ticket=replace(TICKET, phase_id="2"), bid=replace(BID, phase_cap_usd=0.5, spent_usd=1.0))
+    assert other.reserved_usd == 0.5
+
+
+def test_who_lost_a_phase_can_neither_end_it_nor_have_more_for_it(queue):
+    """Nor does it end the job that has taken the place of its own."""
+    own = take(queue)
+    old = find(queue)
+    queue.bury(old)
+    assert not queue.holds(own)
+    assert not queue.end(own, TakeState.DONE)
+    assert isinstance(queue.raise_share(TICKET.plan, own, BID), NotTaken)
+    new = find(queue)
+    assert new.number != old.number
+    queue.finish(old)
+    assert find(queue) == new
+    again = take(queue, "other")
+    assert queue.read(TICKET.plan).held == {"1": again}
+    assert again.token > own.token
+
+
+def test_a_token_of_another_database_is_none(queue):
+    own = take(queue)
+    assert queue.holds(own)
+    assert not queue.holds(replace(own, nonce="of one that was lost"))
+
+
+def test_what_a_dead_worker_had_stays_set_aside_but_for_what_git_knows(queue):
+    take(queue, "dead")
+    queue.bury(find(queue))
+    standing = queue.read(TICKET.plan)
+    assert (standing.reserved_usd, [one.worker for one in standing.lost]) == (5.0, ["dead"])
+    again = take(queue, bid=replace(BID, spent_usd=2.0, seen_usd=2.0, shares=1))
+    assert again.reserved_usd == 15.0  # of 20: 2 are spent, and 3 may be
+    queue.settle_lost(queue.read(TICKET.plan).lost)
+    assert queue.read(TICKET.plan).reserved_usd == 15.0
+
+
+def test_what_the_dead_worker_of_this_clone_had_is_known_here(queue):
+    take(queue, "w")
+    queue.bury(find(queue))
+    assert take(queue, "w", replace(BID, spent_usd=1.0, seen_usd=1.0, shares=1)).reserved_usd == 19.0
+
+
+def test_a_phase_that_killed_three_workers_is_parked_and_named_until_a_person_looks(queue):
+    for name in ("a", "b", "c"):
+        assert find(queue) or queue.submit([TICKET])
+        take(queue, name, replace(BID, cap_usd=None))
+        queue.bury(find(queue))
+    assert find(queue) is None
+    assert queue.read(TICKET.plan).waits == {"1": "parked: 3 workers died of it (a, b, c)"}
+    queue.settle_phase(TICKET.plan, "1")
+    assert queue.read(TICKET.plan).waits == {}
+    take(queue, "d", replace(BID, cap_usd=None))
+    queue.bury(find(queue))
+    assert find(queue).status == "todo"
+
+
+SLEEPER = """
+import sys, time
+from relay.fleet.heart import Heart
+from relay.fleet.queue import Queue
+from relay.fleet.takes import Bid
+queue = Queue(sys.argv[1], beat_s=0.2)
+with Heart(queue, print) as heart:
+    placed = queue.fetch(heart.worker_id)
+    heart.begin(placed.number)
+    heart.take = queue.take(placed, "sleeper", Bid(
+        cap_usd=None, phase_cap_usd=None, spent_usd=0.0, seen_usd=0.0, shares=1, ended=0))
+    print("has it", flush=True)
+    while not heart.has_lost and not heart.is_taken_back:
+        time.sleep(0.05)
+    print("lost" if heart.has_lost else "taken back", flush=True)
+"""
+
+
+@pytest.fixture
+def sleeper(queue):
+    """A worker that holds the ticket, as a process of its own."""
+    queue.submit([TICKET])
+    argv = [sys.executable, "-c", SLEEPER, queue._url]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as worker:
+        assert worker.stdout
+        assert worker.stdout.readline() == "has it\n"
+        yield worker
+        worker.kill()
+
+
+def test_what_a_dead_worker_had_is_handed_on(queue, sleeper):
+    sleeper.send_signal(signal.SIGKILL)
+    sleeper.wait()
+    assert find(queue).status == "doing"
+    with Heart(queue, ignore):
+        wait_until(partial(is_free, queue))
+    assert queue.read(TICKET.plan).latest["1"].state is TakeState.DIED
+
+
+def test_a_worker_that_is_suspended_and_revived_learns_that_its_phase_was_given_away(queue, sleeper):
+    sleeper.send_signal(signal.SIGSTOP)
+    with Heart(queue, ignore):
+        wait_until(partial(is_free, queue))
+    sleeper.send_signal(signal.SIGCONT)
+    assert sleeper.stdout.readline() == "lost\n"
+    assert find(queue).status == "todo"  # it has not ended it
+
+
+def has_beaten(queue, before):
+    """Whether all workers have given a heartbeat since."""
+    return run_sql(queue, "select min(last_heartbeat) from procrastinate_workers") > before
+
+
+@pytest.mark.usefixtures("sleeper")
+def test_a_clock_that_jumps_kills_nobody(queue):
+    """Nor an outage, after which every heartbeat is old: who lives gives the next one in time."""
+    with Heart(queue, ignore):
+        for _ in range(3):
+            before = run_sql(queue, "select max(last_heartbeat) from procrastinate_workers")
+            run_sql(queue, "update procrastinate_workers set last_heartbeat = now() - interval '1 hour'")
+            wait_until(partial(has_beaten, queue, before))
+    assert find(queue).status == "doing"
+    assert queue.read(TICKET.plan).held
+
+
+def test_a_worker_hears_that_its_ticket_was_taken_back(queue, sleeper):
+    queue.cancel([find(queue).number])
+    assert sleeper.stdout.readline() == "taken back\n"
+
+
+@pytest.mark.parametrize(
+    ("remote", "words"), [("https://me:secret@host/x.git", "holds a password"), ("x" * 2_000, "has to fit")]
+)
+def test_what_is_queued_is_small_and_no_secret(queue, remote, words):
+    with pytest.raises(RelayError, match=words):
+        queue.submit([replace(TICKET, remote=remote)])
+
+
+def test_a_job_that_is_no_ticket_is_passed_over(queue):
+    """A person with the database's password can put anything there."""
+    queue.list_plans()
+    for text in ("{}", '{"remote": 1, "branch": [], "plan_path": null, "phase_id": {}}'):
+        run_sql(
+            queue,
+            "insert into procrastinate_jobs (queue_name, task_name, args) values ('relay', 'relay.work', %s)",
+            text,
+        )
+    queue.submit([TICKET])
+    with Heart(queue, ignore) as heart:
+        assert queue.fetch(heart.worker_id).ticket == TICKET
+    assert [one.ticket for one in queue.list_placed()] == [TICKET]
+
+
+def test_a_table_of_a_newer_relay_is_left_alone(queue):
+    queue.list_plans()
+    run_sql(queue, "comment on table relay_takes is '999'")
+    with pytest.raises(RelayError, match="of version 999, and this relay knows 1"):
+        Queue(queue._url).list_placed()
+
+
+def test_a_database_that_is_not_there_is_said():
+    with pytest.raises(RelayError, match="the database does not answer"):
+        Queue("postgresql:///x?host=/nowhere").list_placed()
+
+
+def test_workers_that_meet_an_empty_database_together_all_begin(url):
+    with ThreadPoolExecutor(6) as workers:
+        assert list(workers.map(lambda _: Queue(url).list_placed(), range(6))) == [()] * 6
+
+
+def test_a_database_is_up_once_and_opens_nothing_to_others(database, tmp_path):
+    """By the way to it, which the library would open as root, or by a socket in a place of everybody's."""
+    place = Path(parse_qs(urlsplit(database).query)["host"][0])
+    for taken, words in (
+        (place, "already runs in"),
+        (tmp_path / ("x" * 120), "too long for a socket"),
+        (tmp_path / "a b", "has a space"),
+    ):
+        with pytest.raises(RelayError, match=words), run_database(taken):
+            pass
+    assert find_url(place) == database
+    if os.geteuid() == 0:
+        closed = Path(tempfile.mkdtemp(prefix="relay-fleet-"))
+        with pytest.raises(RelayError, match="is not open to others"), run_database(closed / "database"):
+            pass
+        assert closed.stat().st_mode & 0o777 == 0o700
+        closed.rmdir()
+
+
+def test_a_database_that_was_killed_ends_its_command_and_is_up_again_at_once(new_database):
+    with open_place() as place:
+        new_database(place)
+        said = []
+        argv = [sys.executable, "-P", "-m", "relay", "fleet", "up", "--data", str(place)]
+        environ = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+        for end in (signal.SIGKILL, signal.SIGINT):
+            with subprocess.Popen(argv, env=environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as up:
+                assert up.stdout
+                assert up.stderr
+                url = up.stdout.readline().strip()
+                assert up.stdout.readline().startswith("the database is up")
+                psycopg.connect(url).close()
+                postmaster = int((place / "postmaster.pid").read_text().split()[0])
+                os.kill(postmaster if end is signal.SIGKILL else up.pid, end)
+                said.append((up.wait(), up.stderr.read().partition("\n")[0]))
+        assert said == [(1, "Error: the database has ended"), (0, "")]
+
+
+KEPT = """
+import subprocess, sys, time
+from relay.fleet.database import run_database
+from tests.fleet.conftest import open_place
+with open_place() as place:
+    subprocess.run(["cp", "-a", sys.argv[1], place], check=True)
+    with run_database(place):
+        print(place, flush=True)
+        time.sleep(600)
+"""
+
+
+@pytest.mark.usefixtures("new_database")
+def test_no_database_of_these_tests_outlives_a_killed_pytest(arranged):
+    """A worker of pytest that is killed has no time for the end of its fixtures."""
+    root = Path(__file__).parents[2]
+    argv = [sys.executable, "-c", KEPT, str(arranged / "database")]
+    with subprocess.Popen(argv, cwd=root, stdout=subprocess.PIPE, text=True) as worker:
+        assert worker.stdout
+        place = Path(worker.stdout.readline().strip())
+        assert is_up(place)
+        pid = int((place / "postmaster.pid").read_text().split()[0])
+        worker.kill()
+    wait_until(lambda: not Path(f"/proc/{pid}").exists() and not place.parent.exists())

@@ -1,0 +1,238 @@
+"""What follows when a part of a fleet dies: a test for each row of the table in docs/fleet.md, on real PostgreSQL.
+
+Those that need a server of their own run on the embedded one, and on Debian's where it is installed.
+"""
+
+import os
+import shutil
+import signal
+import subprocess
+
+import psycopg
+import pytest
+
+from relay.fleet.queue import Queue
+from relay.fleet.takes import TakeState
+from relay.rehearsal.script import parse_script
+from relay.rehearsal.server import serve
+from tests.fleet.conftest import make_fresh
+from tests.fleet.field import HANGS, ROUND_USD, count_answers, read_billed
+from tests.fleet.plan_of_three import SCRIPT, WORDS, write_session
+from tests.waiting import wait_until
+
+OTHERS = "".join(write_session(word, number) for number, word in list(enumerate(WORDS, 1))[1:])
+
+
+def signal_all(field, worker, number):
+    """Send a signal to a worker and to the run that it began, in that order."""
+    for pid in (worker.pid, *field.list_children(worker)):
+        os.kill(pid, number)
+
+
+def test_a_worker_that_is_killed_with_its_machine(field):
+    """Another one goes on from what was pushed; what the dead one may have spent unseen stays set aside."""
+    with serve(parse_script(HANGS + OTHERS)) as server:
+        field.queue.submit([field.ticket("1")])
+        ann = field.start("ann", server, push_s=0.2)
+        wait_until(lambda: count_answers(server) > 1, by=ann)
+        field.wait_until_saved()
+        signal_all(field, ann, signal.SIGKILL)
+        ann.wait()
+        with field.working("bob", server):
+            wait_until(lambda: field.is_done("1", "2", "3"))
+        states = [take.state for take in field.standing.takes if take.phase_id == "1"]
+        assert states == [TakeState.DIED, TakeState.DONE]
+        (lost,) = field.standing.lost
+        assert read_billed(server) <= field.read_told() + lost.reserved_usd
+    assert field.git("show", "main:one.txt") == "one"
+
+
+def test_a_worker_that_is_killed_alone_on_a_machine_that_lives(field):
+    """Its run hands over by itself; a worker with the same clones goes on with it, and pays nothing again."""
+    with serve(parse_script(HANGS + OTHERS)) as server:
+        field.queue.submit([field.ticket("1")])
+        ann = field.start("ann", server)
+        wait_until(lambda: count_answers(server) > 1, by=ann)
+        ann.kill()
+        ann.wait()
+        (field.find_tree("ann") / "go").touch()
+        with field.working("ann", server):
+            wait_until(lambda: field.is_done("1", "2", "3"))
+        assert field.standing.reserved_usd == 0
+        assert field.read_told() == pytest.approx(read_billed(server), abs=ROUND_USD)
+    assert field.git("log", "--format=%B", "main").count("Relay-Status: done") >= 3
+
+
+def test_a_worker_that_is_suspended_and_revived_after_its_phase_was_given_away(field):
+    """It pushes nothing more, lands nothing, books what it spent unseen, and goes on with other phases."""
+    with serve(parse_script(HANGS + OTHERS)) as server:
+        field.queue.submit([field.ticket("1")])
+        ann = field.start("ann", server, push_s=0.2)
+        wait_until(lambda: count_answers(server) > 1, by=ann)
+        field.wait_until_saved()
+        signal_all(field, ann, signal.SIGSTOP)
+        with field.working("bob", server):
+            wait_until(lambda: field.is_done("1", "2", "3"))
+        tip = field.git("rev-parse", "main")
+        assert field.standing.lost
+        signal_all(field, ann, signal.SIGCONT)
+        wait_until(lambda: "another worker's by now" in (field.top / "ann.out").read_text(), by=ann)
+        wait_until(lambda: not field.standing.lost, by=ann)
+        ann.send_signal(signal.SIGINT)
+        assert ann.wait() == 0
+        assert field.git("rev-parse", "main") == tip
+        assert field.read_told() == pytest.approx(read_billed(server), abs=ROUND_USD)
+    assert {ref.rpartition("-")[0] for ref in field.refs()} == {"", "refs/relay/spent/main/booked"}
+
+
+def test_a_database_that_is_restarted_while_a_phase_is_at_work(field_on, server):
+    """The worker goes on with the phase, and ends it when the database is back."""
+    field = field_on
+    with serve(parse_script(HANGS + OTHERS)) as model:
+        field.queue.submit([field.ticket("1")])
+        with field.working("ann", model) as (told, _):
+            wait_until(lambda: count_answers(model) > 1)
+            server.stop()
+            server.start()
+            (field.find_tree("ann") / "go").touch()
+            wait_until(lambda: field.is_done("1", "2", "3"))
+        assert not told.has("another worker's")
+        assert {take.state for take in field.standing.takes} == {TakeState.DONE}
+        assert field.read_told() == pytest.approx(read_billed(model), abs=ROUND_USD)
+
+
+def test_a_database_that_is_away_while_a_phase_is_done(field_on, server):
+    """What is reserved is worked up, nothing lands without the token's check, and the worker comes back by itself."""
+    field = field_on
+    with serve(parse_script(HANGS + OTHERS)) as model:
+        field.queue.submit([field.ticket("1")])
+        with field.working("ann", model) as (told, _):
+            wait_until(lambda: count_answers(model) > 1)
+            server.stop()
+            try:
+                wait_until(lambda: told.has("the database does not answer"))
+                (field.find_tree("ann") / "go").touch()
+                done = field.find_tree("ann") / "PLAN.md"
+                wait_until(lambda: "[x] Write one.txt" in done.read_text())
+                paid = count_answers(model)
+                assert not field.is_done("1")
+            finally:
+                server.start()
+            wait_until(lambda: field.is_done("1", "2", "3"))
+        assert told.has("the database is back")
+        assert paid < count_answers(model)
+        assert {take.state for take in field.standing.takes} == {TakeState.DONE}
+
+
+def test_a_database_that_is_lost_for_good(field_on, server):
+    """Submitted to an empty one, a plan goes on from git: what has landed is not paid again, nor what was pushed."""
+    field = field_on
+    with serve(parse_script(SCRIPT)) as model:
+        field.go("ann", model, "1")
+        paid = count_answers(model)
+        field.url = make_fresh(server.url)
+        field.queue = Queue(field.url, stalled_s=1.5, beat_s=0.4)
+        field.queue.submit([field.ticket("1"), field.ticket("2")])
+        with field.working("ann", model) as (told, _):
+            wait_until(lambda: field.is_done("1", "2", "3"))
+        assert told.has("phase 1 is done")
+        assert count_answers(model) == paid + 6
+        assert field.read_told() == pytest.approx(read_billed(model), abs=ROUND_USD)
+
+
+def test_a_remote_that_is_gone_while_a_phase_is_at_work(field):
+    """The worker holds the phase, and pushes and lands it when the remote is back."""
+    with serve(parse_script(HANGS + OTHERS)) as server:
+        field.queue.submit([field.ticket("1")])
+        with field.working("ann", server) as (told, _):
+            wait_until(lambda: count_answers(server) > 1)
+            shutil.move(field.away, field.top / "elsewhere")
+            (field.find_tree("ann") / "go").touch()
+            wait_until(lambda: told.has("relay tries again"))
+            shutil.move(field.top / "elsewhere", field.away)
+            wait_until(lambda: field.is_done("1", "2", "3"))
+        assert {take.state for take in field.standing.takes} == {TakeState.DONE}
+        assert field.read_told() == pytest.approx(read_billed(server), abs=ROUND_USD)
+
+
+@pytest.mark.parametrize("words", ["no space left on device", "read-only file system"])
+def test_a_remote_that_is_full_or_read_only(field, words):
+    """Nobody else has the work then: the worker holds the phase, and says what the remote says."""
+    with serve(parse_script(HANGS + OTHERS)) as server:
+        field.queue.submit([field.ticket("1")])
+        with field.working("ann", server) as (told, _):
+            wait_until(lambda: count_answers(server) > 1)
+            field.hook(f"echo {words} >&2\nexit 1\n")
+            (field.find_tree("ann") / "go").touch()
+            wait_until(lambda: told.has(words))
+            assert not field.is_done("1")
+            field.hook("")
+            wait_until(lambda: field.is_done("1", "2", "3"))
+        assert field.read_told() == pytest.approx(read_billed(server), abs=ROUND_USD)
+
+
+def test_a_branch_that_is_protected(field):
+    """The phase waits for a person, with its work on the remote; asked for again it lands, and is not paid again."""
+    with serve(parse_script(SCRIPT)) as server:
+        field.hook("grep -q refs/heads/main && { echo protected branch >&2; exit 1; }\nexit 0\n")
+        told = field.go("ann", server)
+        assert told.has("does not take it on main: protected branch"), told
+        assert "protected branch" in field.standing.waits["1"]
+        assert "refs/heads/relay-jobs/main/1" in field.refs()
+        paid = count_answers(server)
+        field.hook("")
+        told = field.go("bob", server)
+        assert field.is_done("1"), told
+        assert count_answers(server) == paid
+
+
+def test_a_phase_that_killed_three_workers_is_parked(field):
+    with serve(parse_script(HANGS)) as server:
+        for name in ("a", "b", "c"):
+            field.queue.submit([field.ticket("1")])
+            with psycopg.connect(field.url, autocommit=True) as there:
+                there.execute("delete from procrastinate_jobs where args->>'phase_id' <> '1'")
+            worker = field.start(name, server)
+            wait_until(lambda: "1" in field.standing.held, by=worker)
+            signal_all(field, worker, signal.SIGKILL)
+            worker.wait()
+            placed = next(one for one in field.queue.list_placed() if one.ticket == field.ticket("1"))
+            field.queue.bury(placed)
+        assert "1" not in {one.ticket.phase_id for one in field.queue.list_placed()}
+        assert field.standing.waits["1"].startswith("parked: 3 workers died of it (")
+
+
+def test_a_submitter_that_dies_behind_a_landing_and_before_it_queues_what_waited(field):
+    """Every worker looks at its start for what can begin and is not queued."""
+    with serve(parse_script(SCRIPT)) as server:
+        field.go("ann", server, "1")
+        field.go("ann", server, "2")
+        field.forget_queued()
+        with field.working("bob", server):
+            wait_until(lambda: field.is_done("3"))
+
+
+@pytest.mark.parametrize("how", ["amend", "force-push"])
+def test_a_branch_that_a_person_rewrites_under_a_phase(field, how):
+    """The clone follows and keeps what it had; the phase is put on the new tip, and checked there."""
+    with serve(parse_script(HANGS + OTHERS)) as server:
+        field.queue.submit([field.ticket("1")])
+        with field.working("ann", server) as (told, _):
+            wait_until(lambda: count_answers(server) > 1)
+            git = field.stage.git
+            if how == "amend":
+                field.stage.write("notes.txt", "amended")
+                git("add", "notes.txt")
+                git("commit", "-q", "--amend", "-m", "plan, amended")
+            else:
+                git("reset", "-q", "--soft", "HEAD~1")
+                field.stage.write("notes.txt", "other history")
+                git("add", "notes.txt")
+                git("commit", "-q", "-m", "another plan commit")
+            git("push", "-q", "--force", str(field.away), "main")
+            (field.find_tree("ann") / "go").touch()
+            wait_until(lambda: field.is_done("1", "2", "3"))
+        assert told.has("somebody has rewritten main on the remote")
+    assert field.git("show", "main:notes.txt")
+    assert field.git("show", "main:one.txt") == "one"
+    assert subprocess.run(["git", "fsck", "--strict", "--no-dangling"], cwd=field.away, check=False).returncode == 0

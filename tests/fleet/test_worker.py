@@ -1,0 +1,325 @@
+"""One worker of a queue on one phase after the other: what it lands, holds back, puts aside and says."""
+
+import contextlib
+import os
+import shutil
+import signal
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+
+import pytest
+
+from relay.fleet.exchange import name_booked
+from relay.fleet.heart import Heart
+from relay.fleet.overview import describe_fleet
+from relay.fleet.phase import UnfitError
+from relay.fleet.takes import TakeState, find_wait_s
+from relay.fleet.worker import Worker
+from relay.fleet.workplace import Workplace
+from relay.git.remote import Remote
+from relay.git.repository import open_repo
+from relay.rehearsal.script import parse_script
+from relay.rehearsal.server import serve
+from relay.session.usage import Spent
+from relay.store.plan_state import read_plan_cost
+from relay.store.spend import Whose, keep_spent
+from tests.fleet.field import HANGS, RED, ROUND_USD, count_answers, read_billed
+from tests.fleet.plan_of_three import PLAN, SCRIPT, WORDS, write_session
+from tests.waiting import wait_until
+
+OTHERS = "".join(write_session(word, number) for number, word in list(enumerate(WORDS, 1))[1:])
+LANDS_FIRST = """
+# Somebody lands twelve times, each time before the one who would.
+unset GIT_QUARANTINE_PATH GIT_OBJECT_DIRECTORY GIT_ALTERNATE_OBJECT_DIRECTORIES
+while read -r old new ref; do
+    [ "$ref" = refs/heads/main ] && [ "$(wc -c < {count})" -lt 12 ] || continue
+    printf . >> {count}
+    git config user.name x && git config user.email x@example.invalid
+    git update-ref "$ref" "$(git commit-tree -p "$old" -m theirs "$old^{{tree}}")"
+done
+"""
+
+
+def find_clone(field, name):
+    (clone,) = (field.top / name).glob("*/work")
+    return open_repo(clone)
+
+
+def list_own_refs(field, name):
+    return find_clone(field, name).list_refs("refs/").keys()
+
+
+def test_a_finished_phase_lands_however_often_others_are_faster(field):
+    """Each that is has landed something: that comes to an end, and no person has to look."""
+    landed = field.top / "landed"
+    landed.touch()
+    field.hook(LANDS_FIRST.format(count=landed))
+    with serve(parse_script(SCRIPT)) as server:
+        told = field.go("ann", server)
+        assert field.is_done("1"), told
+        assert count_answers(server) == 3
+    assert landed.read_text() == "." * 12
+    assert field.git("log", "--first-parent", "--format=%s", "main").split().count("theirs") == 12
+
+
+def test_a_phase_that_stops_waits_for_a_person(field):
+    with serve(parse_script(RED)) as server:
+        told = field.go("ann", server)
+    assert field.standing.latest["1"].state is TakeState.STOPPED, told
+    assert field.standing.reserved_usd == 0
+    remote = Remote(repo=open_repo(field.stage.root), name=str(field.away), environ=os.environ)
+
+    def describe():
+        own = field.ticket()
+        return list(describe_fleet(remote, own, field.standing, field.queue.list_placed(), why=True))
+
+    shown = describe()
+    assert shown[1].startswith("   1  One: waiting for a person: phase 1: ")
+    assert shown[1].endswith("; relay fleet submit --phase 1 queues it again")
+    assert shown[2].startswith("   2  Two: can begin; queued as ")  # its worker has queued it
+    assert shown[3] == "   3  Three: waits for 1, 2"
+    field.forget_queued()
+    field.queue.submit([replace(field.ticket("1"), branch="other")])
+    shown = describe()
+    assert shown[2] == "   2  Two: can begin; not queued: relay fleet submit"
+    assert shown[4].startswith(f"of another plan: phase 1 of PLAN.md, other of {field.away}: queued as ")
+    with serve(parse_script(SCRIPT)) as server:
+        told = field.go("bob", server)
+    assert field.is_done("1"), told
+
+
+def test_what_another_machine_went_on_with_is_put_aside(field):
+    with serve(parse_script(RED + RED.removeprefix("sessions:\n"))) as server:
+        for name in ("ann", "bob"):
+            field.go(name, server)
+            with field.queue._turn(field.ticket().plan) as there:  # as when its end was never told
+                there.execute("update relay_takes set state = 'died' where state = 'stopped'")
+    with serve(parse_script(SCRIPT)) as server:
+        told = field.go("ann", server)
+    assert field.is_done("1"), told
+
+
+def test_a_work_tree_that_somebody_removes_is_made_again_from_its_checkpoints(field):
+    """As by ``rm -rf <clone>.relay``: no person has to look, and what the session had written is there."""
+    script = HANGS.replace("test -e go && break", "test -e one.txt || break") + OTHERS
+    with serve(parse_script(script)) as server:
+        field.queue.submit([field.ticket("1")])
+        with field.working("ann", server, push_s=0.2) as (told, _):
+            field.wait_until_saved()
+            shutil.rmtree(field.find_tree("ann").parent)
+            wait_until(lambda: field.is_done("1"))
+    assert told.has("its work tree was gone")
+    assert field.git("show", "main:one.txt") == "one"
+
+
+def test_what_sessions_cost_whose_work_was_given_up_stays_known_when_their_phase_has_landed(field):
+    """As where a landing was repaired, and others landed first: the job's own refs go from the remote."""
+    with serve(parse_script(SCRIPT)) as server:
+        field.go("ann", server, "2")
+        clone = find_clone(field, "ann")
+        own = Whose(plan_path="PLAN.md", phase_id="1", session_id="5e5510", base=clone.head())
+        keep_spent(clone, "refs/relay/spent/relay-jobs%2Fmain%2F1/000001", own, Spent(cost_usd=0.5))
+        field.go("ann", server, "1")
+        assert field.read_told() == pytest.approx(0.5 + read_billed(server), abs=ROUND_USD)
+        field.go("bob", server, "3")
+        told = read_plan_cost(find_clone(field, "bob"), "PLAN.md").spent.cost_usd
+        assert told == pytest.approx(0.5 + read_billed(server), abs=ROUND_USD)
+    assert [ref.rpartition("-")[0] for ref in field.refs()] == ["", name_booked("main", "").removesuffix("-")]
+
+
+def test_a_machine_that_can_begin_nothing_leaves_the_phase_to_others(field):
+    """No key, no sandbox: one such worker must not have every phase of a plan wait for a person."""
+    with serve(parse_script(SCRIPT)) as server:
+        keyless = replace(field.worker("ann", server), environ=dict(os.environ))
+        with pytest.raises(UnfitError, match="no API key") as caught:
+            field.go("ann", server, worker=keyless)
+        assert "export ANTHROPIC_API_KEY" in str(caught.value.hint)
+    assert field.standing.latest["1"].state is TakeState.FREE
+    assert field.standing.reserved_usd == 0
+    assert field.ticket("1") in [one.ticket for one in field.queue.list_placed() if one.status == "todo"]
+
+
+def test_a_phase_that_is_taken_back_is_handed_over_before_its_worker_takes_another(field):
+    """Its session ends behind what it is at, its work is pushed, and nobody queues it again but a person."""
+    with serve(parse_script(HANGS + OTHERS)) as server:
+        field.queue.submit([field.ticket("1")])
+        with field.working("ann", server) as (told, _):
+            wait_until(lambda: count_answers(server) > 1)
+            (busy,) = [one.number for one in field.queue.list_placed() if one.status == "doing"]
+            field.queue.cancel([busy])
+            wait_until(lambda: field.queue.list_placed() and not field.standing.held.get("1"))
+            (field.find_tree("ann") / "go").touch()
+            wait_until(lambda: field.is_done("2"))
+        assert "refs/heads/relay-jobs/main/1" in field.refs(), told
+        assert field.queue.submit([field.ticket("1")], follows=True) == ()
+        assert not field.is_done("1")
+        assert field.queue.submit([field.ticket("1")]) == (field.ticket("1"),)
+
+
+def test_a_worker_that_is_asked_to_stop_hands_over(field):
+    with serve(parse_script(HANGS)) as server:
+        field.queue.submit([field.ticket("1")])
+        ann = field.start("ann", server)
+        wait_until(lambda: count_answers(server) > 1, by=ann)
+        ann.send_signal(signal.SIGINT)
+        (field.find_tree("ann") / "go").touch()
+        assert ann.wait(60) == 0, (field.top / "ann.out").read_text()
+    assert field.standing.latest["1"].state is TakeState.FREE
+    assert field.ticket("1") in [one.ticket for one in field.queue.list_placed() if one.status == "todo"]
+    assert "refs/heads/relay-jobs/main/1" in field.refs()
+
+
+def test_one_cap_binds_all_and_a_phase_that_needs_more_than_its_share_gets_it(field):
+    front = "---\nrelay: {max_cost_usd: 0.75}\n---\n"
+    field.push_main({"PLAN.md": front + PLAN})
+    with serve(parse_script(SCRIPT)) as server:
+        field.queue.submit([field.ticket("1"), field.ticket("2")])
+        with field.working("ann", server) as (told, _), field.working("bob", server) as (_, _):
+            wait_until(lambda: field.is_done("1", "2", "3") or field.standing.waits)
+        assert field.read_told() == pytest.approx(read_billed(server), abs=ROUND_USD)
+        assert field.read_told() <= 0.75
+    assert field.is_done("1", "2", "3"), told
+
+
+def test_a_phase_that_meets_a_usage_limit_waits_in_the_queue_and_holds_nobody_back(field):
+    limited = parse_script(
+        "sessions:\n- {when: {first_message_contains: 'Write one.txt'}, turns: ["
+        "{fault: {kind: rate_limit, retry_after: '900', times: always}, text: x}]}\n" + OTHERS
+    )
+    with serve(limited) as server:
+        field.queue.submit([field.ticket("1")])
+        with field.working("ann", server) as (told, _):
+            wait_until(lambda: field.is_done("2"))
+        own = next(one for one in field.queue.list_placed() if one.ticket == field.ticket("1"))
+    assert (own.status, find_wait_s(own.at) > 600) == ("todo", True), told
+    assert field.standing.latest["1"].state is TakeState.FREE
+
+
+def test_a_ticket_that_comes_late_or_too_early_is_dropped_and_pays_nothing(field):
+    with serve(parse_script(SCRIPT)) as server:
+        field.go("ann", server, "1")
+        paid = count_answers(server)
+        assert field.go("ann", server, "1").has("phase 1 is done")
+        assert field.go("ann", server, "3").has("phase 3 waits for others")
+        assert field.go("ann", server, "9").has("PLAN.md has no phase 9")
+        assert count_answers(server) == paid
+    assert {one.ticket.phase_id for one in field.queue.list_placed()} == {"2"}  # which can begin
+
+
+def make_acting(field, server, remote):
+    """Return a worker whose remote does something first."""
+
+    class Acting(Worker):
+        def get_remote(self, repo, ticket):
+            return remote(repo=repo, name=ticket.remote, environ=self.environ)
+
+    worker = field.worker("ann", server)
+    return Acting(**{name: getattr(worker, name) for name in Workplace.__slots__})
+
+
+def test_a_job_s_ref_that_is_gone_before_it_is_fetched_is_looked_for_again(field):
+    """Another worker has landed its phase in that moment."""
+    field.git("update-ref", "refs/heads/relay-jobs/main/2", "main")
+
+    class Landing(Remote):
+        def list_refs(self, *patterns):
+            found = super().list_refs(*patterns)
+            field.git("update-ref", "-d", "refs/heads/relay-jobs/main/2")
+            return found
+
+    with serve(parse_script(SCRIPT)) as server:
+        told = field.go("ann", server, worker=make_acting(field, server, Landing))
+    assert field.is_done("1"), told
+
+
+def test_what_somebody_took_off_the_remote_does_not_keep_a_phase_from_landing(field):
+    class Removed(Remote):
+        def push(self, *updates):
+            if any(update.ref == "refs/heads/main" for update in updates):
+                for ref in field.refs():
+                    if ref != "refs/heads/main":
+                        field.git("update-ref", "-d", ref)
+            return super().push(*updates)
+
+    with serve(parse_script(SCRIPT)) as server:
+        told = field.go("ann", server, worker=make_acting(field, server, Removed))
+    assert field.is_done("1"), told
+
+
+def test_who_lost_a_phase_as_it_lands_does_not_land_it(field):
+    """The token was well when it was asked for; the fence on the remote is another one's by the time of the push."""
+
+    class Stolen(Remote):
+        def push(self, *updates):
+            if any(update.ref == "refs/heads/main" for update in updates):
+                fence = next(ref for ref in field.refs() if "/fence/" in ref)
+                tree = field.git("hash-object", "-wt", "tree", "/dev/null").strip()
+                own = ("-c", "user.name=x", "-c", "user.email=x@example.invalid")
+                field.git("update-ref", fence, field.git(*own, "commit-tree", "-m", "another's", tree).strip())
+            return super().push(*updates)
+
+    tip = field.git("rev-parse", "main")
+    with serve(parse_script(SCRIPT)) as server:
+        told = field.go("ann", server, worker=make_acting(field, server, Stolen))
+    assert told.has("another worker's by now"), told
+    assert field.git("rev-parse", "main") == tip
+
+
+def test_a_run_that_the_system_kills_is_a_death_and_is_gone_on_with(field):
+    with serve(parse_script(HANGS + OTHERS)) as server:
+        field.queue.submit([field.ticket("1")])
+        ann = field.start("ann", server)
+        wait_until(lambda: count_answers(server) > 1, by=ann)
+        for pid in field.list_children(ann):
+            os.kill(pid, signal.SIGKILL)
+        wait_until(lambda: field.standing.latest["1"].state is TakeState.DONE, by=ann)
+        ann.kill()
+        ann.wait()
+    states = [take.state for take in field.standing.takes if take.phase_id == "1"]
+    assert states == [TakeState.DIED, TakeState.DONE]
+
+
+def test_a_branch_whose_name_ends_like_anothers_is_not_taken_for_it(field):
+    """A full name typed where git wants a short one makes it."""
+    branch = "refs/heads/main"
+    field.git("update-ref", f"refs/heads/{branch}", "main")
+    with serve(parse_script(SCRIPT)) as server:
+        field.queue.submit([replace(field.ticket("1"), branch=branch)])
+        worker = field.worker("ann", server)
+        with Heart(worker.queue, worker.say) as heart:
+            worker._do(heart, field.queue.fetch(heart.worker_id))
+        worker.interrupts.close()
+    assert "[x] Write one.txt" in field.git("show", f"refs/heads/{branch}:PLAN.md"), worker.observe
+    assert not field.is_done("1")
+
+
+def test_two_workers_with_the_same_clones_share_a_plan(field):
+    with serve(parse_script(SCRIPT)) as server, contextlib.ExitStack() as stack:
+        field.queue.submit([field.ticket("1"), field.ticket("2")])
+        for _ in range(2):
+            stack.enter_context(field.working("ann", server))
+        wait_until(lambda: field.is_done("1", "2", "3"))
+        assert (server.errors, server.unplayed) == ([], ())
+        assert count_answers(server) == 9
+
+
+def test_a_remote_that_is_named_by_a_relative_path_has_an_address_for_others(field):
+    root = field.clone("ann")
+    field.stage.git("-C", str(root), "remote", "set-url", "origin", "../away.git")
+    assert Remote(repo=open_repo(root), name="origin", environ=os.environ).find_address() == str(field.away)
+
+
+@pytest.mark.usefixtures("url")
+def test_many_workers_do_each_phase_once(field):
+    with serve(parse_script(SCRIPT)) as server, ThreadPoolExecutor(3) as pool:
+        field.queue.submit([field.ticket("1"), field.ticket("2")])
+        workers = [field.worker(f"w{n}", server) for n in range(3)]
+        for one in [pool.submit(worker.serve, wait=False) for worker in workers]:
+            one.result()
+        field.queue.submit([field.ticket("3")], follows=True)
+        workers[0].serve(wait=False)
+        for worker in workers:
+            worker.interrupts.close()
+        assert (server.errors, server.unplayed) == ([], ())
+    assert field.is_done("1", "2", "3")
+    assert {take.state for take in field.standing.takes} <= {TakeState.DONE, TakeState.FREE}
