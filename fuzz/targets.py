@@ -13,6 +13,7 @@ from functools import cache
 from pathlib import Path
 
 from relay.base.errors import ConfigError, PlanError, RelayError
+from relay.base.sse import parse_events
 from relay.config.sources import load_settings
 from relay.git.message import Message, make_line, parse_message, render_message
 from relay.ledger.belief import judge
@@ -25,7 +26,6 @@ from relay.plan.parse import parse_plan
 from relay.plan.text import Lines, encode_text, parse_front_matter
 from relay.plan.transitions import check_transition
 from relay.runners.messages.answers import Answer, AnswerBuilder, StreamBrokenError, make_sendable
-from relay.runners.messages.reading import parse_events
 from relay.session.events import Noticed
 from relay.session.records import LoggedEvent, parse_record, render_record
 from relay.store.trailers import ITEMS, PLAN, STATUS, parse_cost, parse_usage, render_cost, render_usage

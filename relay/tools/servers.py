@@ -29,6 +29,7 @@ from typing import Any, Protocol
 from relay.base.documents import is_deep
 from relay.base.errors import SandboxError
 from relay.base.jsonrpc import MAX_LINE_BYTES, Answered, Gone, Incoming, Intake, Question, Wire, parse_incoming
+from relay.base.sse import parse_events
 from relay.base.tree import read_start
 from relay.base.values import dataclass
 from relay.base.words import count, fill_variables, list_some, render_output
@@ -198,7 +199,8 @@ class AddressLink:
                 if "id" not in message:
                     return None
                 streams = "text/event-stream" in answer.headers.get("Content-Type", "")
-                lines = _read_events(answer, until) if streams else [answer.read(MAX_LINE_BYTES)]
+                events = (event.data.encode() for event in parse_events(_read_chunks(answer, until)))
+                lines = events if streams else [answer.read(MAX_LINE_BYTES)]
                 said = (found for line in lines if isinstance(found := parse_incoming(line), Answered))
                 return next((found for found in said if found.id == message["id"]), None)
         except urllib.error.HTTPError as error:
@@ -220,19 +222,11 @@ class _Straight(urllib.request.HTTPRedirectHandler):
         """Refuse."""
 
 
-def _read_events(answer: Any, until: float) -> Iterator[bytes]:
-    """Yield the data of each event."""
-    data, size = b"", 0
-    while time.monotonic() < until and (line := answer.readline(MAX_LINE_BYTES)):
-        size += len(line)
-        if size > MAX_LINE_BYTES:
-            return
-        field, _, value = line.rstrip(b"\r\n").partition(b":")
-        if field == b"data":
-            data += value.removeprefix(b" ")
-        elif not line.strip() and data:
-            yield data
-            data = b""
+def _read_chunks(answer: Any, until: float) -> Iterator[bytes]:
+    left = MAX_LINE_BYTES
+    while left > 0 and time.monotonic() < until and (chunk := answer.read1(min(left, 65_536))):
+        left -= len(chunk)
+        yield chunk
 
 
 _EXEC = ("/bin/bash", "-c", 'exec "$@"', "server")

@@ -225,8 +225,8 @@ def test_no_note_of_the_tape_holds_what_a_cloud_repeats(open_api, clouds, become
 
 
 def test_frames_are_events_wherever_the_network_cuts():
+    from relay.base.sse import parse_events
     from relay.runners.messages.client import read_frames
-    from relay.runners.messages.reading import parse_events
 
     frames = render_frames(WHOLE)
     expected = [json.loads(event.data) for event in parse_events(iter([WHOLE]))]

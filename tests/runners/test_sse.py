@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relay.runners.messages.reading import ServerEvent, parse_events
+from relay.base.sse import ServerEvent, parse_events
 
 
 def test_yields_named_events_with_joined_data_lines():

@@ -187,13 +187,12 @@ class Conversation:
         self._say(message)
         outcome = None
         while outcome is None:
-            outcome = self._check_before_request() or self._step()
+            outcome = self._check_before_request()
+            if outcome is None:
+                answer = self._context.ask()
+                outcome = self._handle(answer) if isinstance(answer, Answer) else answer
         self.end = outcome.end
         return outcome
-
-    def _step(self) -> SessionOutcome | None:
-        answer = self._context.ask()
-        return self._handle(answer) if isinstance(answer, Answer) else answer
 
     def _check_before_request(self) -> SessionOutcome | None:
         if self._connection.interrupts.finish_turn:
@@ -309,7 +308,7 @@ class Conversation:
         """Answer calls that relay does not run: the API requires a result for each. Return False if there are none."""
         ids = [block["id"] for block in answer.content if block.get("type") == "tool_use"]
         if ids:
-            self._add_results([(call_id, ToolResult(text=words, is_error=True)) for call_id in ids])
+            self._context.append_results([(call_id, ToolResult(text=words, is_error=True)) for call_id in ids])
         return bool(ids)
 
     def _run_tools(self, answer: Answer) -> SessionOutcome | None:
@@ -322,7 +321,7 @@ class Conversation:
         for block in blocks:
             ended = any(result.ends_session for _, result in pairs)
             pairs.append(self._run_block(block, answer, ended=ended))
-        self._add_results([(call.id, result) for call, result in pairs])
+        self._context.append_results([(call.id, result) for call, result in pairs])
         if any(result.ends_session for _, result in pairs):
             return SessionOutcome(end=SessionEnd.ENDED_BY_TOOL, text=answer.text)
         if pairs[-1][1].ends_turn:
@@ -354,15 +353,15 @@ class Conversation:
             return result
         if not self._connection.dialect.takes_pictures(model):
             why = f"relay does not know that {model} takes pictures"
-        elif len(self._pictures) >= MAX_PICTURES or self._pictures_full(picture):
+        elif (
+            len(self._pictures) >= MAX_PICTURES
+            or sum(len(one.data) for one in (*self._pictures, picture)) * 3 // 4 > MAX_SESSION_BYTES
+        ):
             why = "this session has seen as many as a request can hold"
         else:
             self._pictures.append(picture)
             return result
         return replace(result, text=f"{result.text} Not shown: {why}.", is_error=True, picture=None)
-
-    def _pictures_full(self, picture: Picture) -> bool:
-        return sum(len(one.data) for one in (*self._pictures, picture)) * 3 // 4 > MAX_SESSION_BYTES
 
     def _say(self, text: str) -> None:
         self._context.history.say(text)
@@ -375,9 +374,6 @@ class Conversation:
         self._context.history.notify(text, as_system=taken)
         self._context.append(text)
         self._connection.observe(RelaySpoke(size_bytes=len(text.encode("utf-8", "replace"))))
-
-    def _add_results(self, results: Sequence[tuple[str, ToolResult]]) -> None:
-        self._context.append_results(results)
 
     def _look_at_gauge(self) -> SessionOutcome | None:
         """Stop at the hard line; tell the model once in the consolidate band, and once at the soft line."""

@@ -12,16 +12,15 @@ Source: WHATWG HTML, "Interpreting an event stream".
 """
 
 import json
-import re
 import signal
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from itertools import chain
 from types import FrameType
 from typing import Any, TypeAlias
 
-from relay.base.values import dataclass
+from relay.base.sse import ServerEvent, parse_events
 from relay.runners.messages.answers import AnswerBuilder, StreamBrokenError
 
 LEAST_ANSWER_S = 900.0
@@ -138,52 +137,6 @@ def open_within(limit_s: float) -> Iterator[None]:
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, previous or signal.SIG_DFL)
-
-
-_LINE_END = re.compile(rb"\r\n|\n|\r")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ServerEvent:
-    """One dispatched event."""
-
-    name: str
-    """``message`` if the stream names none."""
-    data: str
-
-
-def parse_events(chunks: Iterable[bytes]) -> Iterator[ServerEvent]:
-    """Yield complete events; an unfinished last event is dropped, as the format says."""
-    name, data = b"", list[bytes]()
-    for line in _split_lines(chunks):
-        if not line:
-            if data:
-                yield ServerEvent(
-                    name=name.decode("utf-8", "replace") or "message",
-                    data=b"\n".join(data).decode("utf-8", "replace"),
-                )
-            name, data = b"", []
-            continue
-        field, _, value = line.partition(b":")
-        value = value.removeprefix(b" ")
-        if field == b"event":
-            name = value
-        elif field == b"data":
-            data.append(value)
-
-
-def _split_lines(chunks: Iterable[bytes]) -> Iterator[bytes]:
-    """Yield lines without their ends; text behind the last line end is not a line."""
-    pieces, after_cr = list[bytes](), False
-    for raw in chunks:
-        # An LF right behind a CR belongs to it, even if the network cut between them.
-        chunk = raw.removeprefix(b"\n") if after_cr else raw
-        after_cr = raw.endswith(b"\r") if raw else after_cr
-        first, *more = _LINE_END.split(chunk)
-        pieces.append(first)
-        for piece in more:
-            yield b"".join(pieces)
-            pieces = [piece]
 
 
 _BLANK = b" \t\r\n\xef\xbb\xbf"
