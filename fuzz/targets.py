@@ -22,9 +22,9 @@ from relay.ledger.snapshot import render_snapshot
 from relay.plan.check import check_plan
 from relay.plan.edit import append_items, append_note
 from relay.plan.model import Plan
+from relay.plan.operations import check_change
 from relay.plan.parse import parse_plan
 from relay.plan.text import Lines, encode_text, parse_front_matter
-from relay.plan.transitions import check_transition
 from relay.runners.messages.answers import Answer, AnswerBuilder, StreamBrokenError, make_sendable
 from relay.session.events import Noticed
 from relay.session.records import LoggedEvent, parse_record, render_record
@@ -45,14 +45,14 @@ def fuzz_plan(data: bytes) -> None:
     except PlanError as error:
         _check_refusal(error, lines=Lines.of(text).count)
         return
-    assert not check_transition(plan, plan, may_tick=())
+    assert not check_change(plan, plan, may_tick=())
     check_plan(plan)
     _check_spans(plan)
     _check_tick(plan)
     for phase in (plan.phases[0], plan.phases[-1]):
         with suppress(PlanError):
             noted = append_note(plan, phase.id, "fuzzed `[x]`")
-            assert not check_transition(plan, noted, may_tick=())
+            assert not check_change(plan, noted, may_tick=())
             assert _boxes(noted) == _boxes(plan)
     with suppress(PlanError):
         longer = append_items(plan, phase.id, ["fuzzed"])

@@ -19,8 +19,9 @@ from relay.git.objects import Merge, find_base, is_ancestor, merge_commits, read
 from relay.git.repository import Repo
 from relay.git.trees import ABSENT, FILE
 from relay.ledger.model import merge_entries, parse_ledger
-from relay.plan.lineage import PlanMerge, find_lineage, merge_plans, strip_rewrites
+from relay.plan.lineage import find_lineage
 from relay.plan.model import Phase, Plan
+from relay.plan.operations import check_change, describe_reworded, read_operations, replay
 from relay.plan.text import encode_text, find_ledger_path
 from relay.run.commit.readiness import find_common, list_landed
 from relay.session.usage import Spent
@@ -212,7 +213,7 @@ class _Merged:
     merge: Merge
     base: str
     left: tuple[str, ...]
-    """A sentence for each of the phase's plan changes that was left out."""
+    """A sentence for each of the phase's plan changes that was left out, or found an item with other words."""
 
     @property
     def conflicts(self) -> tuple[str, ...]:
@@ -254,10 +255,12 @@ def _merge(job: Job, landing: Landing) -> _Merged:
     repo, plan_path, ledger_path = job.repo, job.plan_path, find_ledger_path(job.plan_path)
     base = find_common(repo, plan_path, landing.tip, landing.own)
     before, tip, own = (_read_plan(repo, commit, plan_path) for commit in (base, landing.tip, landing.own))
-    # Commits that were made elsewhere may hold changes that no session can make: gates, settings, other phases.
-    stripped = PlanMerge(plan=own) if is_checked(repo, landing.own) else strip_rewrites(before, own)
+    merged = replay(read_operations(before, own), own, tip)
+    # Whoever wrote the commits, changes that no session can make are not taken: gates, settings, other phases.
+    others = check_change(before, own, may_tick=own.done_ids)
+    words = f"of the plan as {landing.own[:12]} has it, only ticks, added items and notes are taken"
+    left = (*merged.left, *([words] if others else []), *describe_reworded(own, merged.plan, merged.reworded))
     ledgers = [parse_ledger(find_text(repo, commit, ledger_path) or "") for commit in (base, landing.tip, landing.own)]
-    merged = merge_plans(before, tip, stripped.plan)
     phase_id = find_lineage(own, merged.plan).phases.get(job.phase_id, "")
     if (phase := merged.plan.find_phase(phase_id)) is None:
         words = f"phase {job.phase_id} is done on {job.repo.branch}, and is not in the plan any more"
@@ -273,7 +276,7 @@ def _merge(job: Job, landing: Landing) -> _Merged:
         files={**files, ledger_path: encode_text(ledger.text)} if ledger.text else files,
         merge=merge_commits(repo, landing.tip, landing.own, base=base),
         base=base,
-        left=(*rewritten, *stripped.left, *merged.left),
+        left=(*rewritten, *left),
     )
 
 

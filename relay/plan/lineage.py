@@ -1,29 +1,29 @@
-"""Map phases and items of a plan to those of its changed version, by their words; and merge two versions. Pure.
+"""Map phases and items of a plan to those of its changed version, by their words. Pure.
 
 An id is a place: it moves when a phase is inserted above. People know a phase by its words, so commits, claims and an
 open attempt follow the heading and the items.
 
-`check_ticks_kept` is less strict than the guard, for changes that a person made or asked for: goal, prose, gates and
-open phases may change; a ticked item keeps its words, its phase and its order, and no other item becomes ticked.
+An item is the one with its words. Where that is gone from its phase, it is the one that stands in its place and says
+more or less of the same; where two could be it, none is.
 
-A merge takes the ticks, notes and amendments of both versions, by meaning and not by lines. Changes of two phases that
-were done side by side may be far apart or adjacent, and nobody reads git's conflict marks in a plan.
+`check_ticks_kept` judges changes that a person made or asked for: goal, prose, gates, open phases and words may change;
+a ticked item keeps its box, its phase and its order, and no other item becomes ticked.
 """
 
 import re
 from collections import Counter, deque
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 
-from relay.base.errors import PlanError
 from relay.base.values import dataclass
-from relay.plan.edit import append_items, append_note, list_all_notes, list_notes
 from relay.plan.model import Item, Phase, Plan, Violation
 from relay.plan.parse import find_plan_in
 from relay.plan.text import parse_number
-from relay.plan.transitions import Run, Side, check_transition, find_key, make_side
 
 _ITEM = re.compile(r"^[ \t>]*(?:[-*+]|\d{1,9}[.)])[ \t]+\[.\][ \t]+(\S.*)", re.MULTILINE)
 """An item's text; most versions of a plan have some in common."""
+_WORD = re.compile(r"\w+")
+_MOST_REWORDED = 20
+"""Most items in one place that are compared, on each side: whoever rewrites more has written another phase."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,7 +33,9 @@ class Lineage:
     phases: Mapping[str, str]
     """Id before → id after. Joined phases have the same id after; a split phase has that of its larger part."""
     items: Mapping[str, str]
-    """The same for items; a reworded item is a new one."""
+    """The same for items that have the same words."""
+    reworded: Mapping[str, str]
+    """The same for items that somebody reworded in their place."""
 
 
 def find_lineage(before: Plan, after: Plan) -> Lineage:
@@ -46,7 +48,13 @@ def find_lineage(before: Plan, after: Plan) -> Lineage:
     once = _find_once(before.items), _find_once(after.items)
     moved = (text for text in once[0].keys() & once[1].keys() if once[0][text] not in items)
     items |= {once[0][text]: once[1][text] for text in moved}
-    return Lineage(phases=phases, items=items)
+    taken = set(items.values())
+    reworded = (
+        pair
+        for at, new in pairs.items()
+        for pair in _pair_reworded(before.phases[at].items, after.phases[new].items, items, taken)
+    )
+    return Lineage(phases=phases, items=items, reworded=dict(reworded))
 
 
 def has_heirs(before: str | None, after: str) -> bool:
@@ -72,6 +80,49 @@ def _pair_items(old: tuple[Item, ...], new: tuple[Item, ...]) -> dict[str, str]:
     for item in new:
         places.setdefault(item.text, deque()).append(item.id)
     return {item.id: places[item.text].popleft() for item in old if places.get(item.text)}
+
+
+def _pair_reworded(
+    old: tuple[Item, ...], new: tuple[Item, ...], items: Mapping[str, str], taken: Collection[str]
+) -> Iterator[tuple[str, str]]:
+    """Pair the other items of two phases that stand behind the same one, where each is like that one alone."""
+    before = _find_places((item, items.get(item.id)) for item in old)
+    after = _find_places((item, item.id if item.id in taken else None) for item in new)
+    for place, some in before.items():
+        others = after.get(place, [])
+        if max(len(some), len(others)) <= _MOST_REWORDED:
+            alike = [(one.id, other.id) for one in some for other in others if _is_alike(one, other)]
+            counts = Counter(name for pair in alike for name in (("old", pair[0]), ("new", pair[1])))
+            yield from (pair for pair in alike if counts["old", pair[0]] == counts["new", pair[1]] == 1)
+
+
+def _find_places(items: Iterable[tuple[Item, str | None]]) -> dict[str, list[Item]]:
+    """Return the items without an heir by the heir of the one that they stand behind; empty at the phase's start."""
+    place, found = "", dict[str, list[Item]]()
+    for item, heir in items:
+        place = place if heir is None else heir
+        if heir is None:
+            found.setdefault(place, []).append(item)
+    return found
+
+
+def _is_alike(one: Item, other: Item) -> bool:
+    """Return whether two texts may be one item: the one only adds words to the other, and they share a path if any.
+
+    Words that were exchanged make another item: "for Python" and "for Ruby" are two pieces of work.
+    """
+    if one.paths and other.paths and {*one.paths}.isdisjoint(other.paths):
+        return False
+    few, many = sorted(map(_count_words, (one, other)), key=Counter.total)
+    return few <= many and bool(few or one.paths == other.paths)
+
+
+def _count_words(item: Item) -> Counter[str]:
+    """Count the words of an item's text beside its paths."""
+    text = item.text
+    for path in item.paths:
+        text = text.replace(path, " ")
+    return Counter(_WORD.findall(text.casefold()))
 
 
 def _find_once(items: tuple[Item, ...]) -> dict[str, str]:
@@ -110,6 +161,7 @@ class _Matching:
         yield from self._pair_ends()
         yield from self._pair_equal(_find_state)
         yield from self._pair_equal(_find_whole)
+        yield from self._pair_grown()
         yield from self._pair_by_items()
         yield from self._pair_equal(_find_name, unique=True)
         yield from self._pair_by_number()
@@ -139,6 +191,16 @@ class _Matching:
             found = places.get(key)
             if key != "" and found and not (unique and (len(found) > 1 or counts[key] > 1)):
                 yield self._take(at, found.popleft())
+
+    def _pair_grown(self) -> Iterator[tuple[int, int]]:
+        """Pair phases of the same id and heading, one of which has only more items at its end."""
+        places = {self._new[at].id: at for at in self._free}
+        for at in tuple(self._left):
+            old, new = self._old[at], places.get(self._old[at].id)
+            if new is not None and old.heading == self._new[new].heading:
+                short, long = sorted((_find_texts(old), _find_texts(self._new[new])), key=len)
+                if long[: len(short)] == short:
+                    yield self._take(at, new)
 
     def _pair_by_items(self) -> Iterator[tuple[int, int]]:
         """Pair phases by items that stand in one phase only, before and after.
@@ -189,29 +251,32 @@ _Key = tuple[str, str]
 
 
 def check_ticks_kept(before: Plan, after: Plan) -> tuple[Violation, ...]:
-    """Return the ticked items that were lost, reworded, reordered or made up; empty if the change is fine.
+    """Return the ticked items that were lost, reordered or made up; empty if the change is fine.
 
-    A ticked item may move to another phase only if its text stands once in each plan: else it could not be told from an
-    open item that was there already.
+    A ticked item may be reworded in its place. It may move to another phase only if its text stands once in each plan:
+    else it could not be told from an open item that was there already.
 
     Lines are those of `after`: of the item, else of the item with its id now; 0 when there is neither.
     """
     lineage = find_lineage(before, after)
     once = _find_once(before.items).keys() & _find_once(after.items).keys()
     ways = lineage.phases, {phase_id: phase_id for phase_id in lineage.phases.values()}
+    now = {item.id: item for item in after.items}
+    heirs = {**lineage.reworded, **lineage.items}
+    texts = {old: now[new].text for old, new in lineage.reworded.items()}, dict[str, str]()
     old, new = (
         [
-            (("" if item.text in once else way.get(phase.id, ""), item.text), item)
+            (("" if text in once else way.get(phase.id, ""), text), item)
             for phase in plan.phases
             for item in phase.items
             if item.done
+            for text in (said.get(item.id, item.text),)
         ]
-        for plan, way in zip((before, after), ways, strict=True)
+        for plan, way, said in zip((before, after), ways, texts, strict=True)
     )
-    lines = {item.id: item.line for item in after.items}
     violations = [
         Violation(
-            line=lines.get(lineage.items.get(item.id, item.id), 0),
+            line=now[at].line if (at := heirs.get(item.id, item.id)) in now else 0,
             message=f"item {item.id} `{item.text}` was ticked by relay and is ticked no more",
         )
         for item in _find_rest(old, new)
@@ -220,7 +285,7 @@ def check_ticks_kept(before: Plan, after: Plan) -> tuple[Violation, ...]:
         Violation(line=item.line, message=f"item {item.id} is ticked by hand; only relay ticks, after the gate")
         for item in _find_rest(new, old)
     ]
-    if not violations and [item.text for _, item in old] != [item.text for _, item in new]:
+    if not violations and [text for (_, text), _ in old] != [text for (_, text), _ in new]:
         return (Violation(line=0, message="ticked items stand in another order than before"),)
     return tuple(violations)
 
@@ -232,166 +297,3 @@ def _find_rest(some: Sequence[tuple[_Key, Item]], others: Sequence[tuple[_Key, I
         left[key] -= 1
         if left[key] < 0:
             yield item
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlanMerge:
-    """The result of a merge."""
-
-    plan: Plan
-    left: tuple[str, ...] = ()
-    """One message per change that conflicts; the tip's version was kept."""
-
-
-def merge_plans(base: Plan, tip: Plan, own: Plan) -> PlanMerge:
-    """Apply the changes from `base` to `own` on top of `tip`; the result is a legal change of `tip`.
-
-    Args:
-        base: The common base.
-        tip: The version of others; it wins where the two conflict.
-        own: The version of one phase.
-    """
-    sides = make_side(base), make_side(tip), make_side(own)
-    changes = _find_changes(sides[0], sides[2])
-    kept = _find_kept(sides[0], sides[1])
-    taken = {change: place for change in changes if (place := _find_place(change, kept)) is not None}
-    spliced = _splice(sides[1], sides[2], taken)
-    merged = _add_rest(base, tip, own, onto=spliced or tip)
-    if spliced is None or not _is_legal(tip, merged.plan):
-        taken, merged = {}, _add_rest(base, tip, own, onto=tip)
-    left = [change for change in changes if change not in taken]
-    return PlanMerge(plan=merged.plan, left=(*(_describe(sides, change) for change in left), *merged.left))
-
-
-def strip_rewrites(base: Plan, own: Plan) -> PlanMerge:
-    """Return `base` with only those changes of `own` that sessions may make: added items, notes and ticks."""
-    onto, heirs, left = base, find_lineage(own, base), list[str]()
-    for phase in own.phases:
-        added = [item.text for item in phase.items if item.id not in heirs.items]
-        if added and (home := heirs.phases.get(phase.id)):
-            try:
-                onto = append_items(onto, home, added)
-            except PlanError as error:
-                left.append(f"items of phase {phase.id} were left out: {error}")
-    kept = _add_rest(base, base, own, onto=onto)
-    if kept.plan.text != own.text:
-        left.append("of the plan as it was changed elsewhere only added items, notes and ticks are taken")
-    return PlanMerge(plan=kept.plan, left=(*left, *kept.left))
-
-
-def _find_keys(side: Side) -> list[tuple[str, ...]]:
-    return [find_key(side, part) for part in side.parts]
-
-
-def _match(one: Side, other: Side) -> Iterator[tuple[str, int, int, int, int]]:
-    from difflib import SequenceMatcher  # costs start-up time and is needed only here
-
-    yield from SequenceMatcher(None, _find_keys(one), _find_keys(other), autojunk=False).get_opcodes()
-
-
-def _find_changes(base: Side, own: Side) -> tuple[Run, ...]:
-    """Return the parts that a side rewrote, added or removed; ticks and notes do not count."""
-    return tuple(
-        Run(before=range(start, stop), after=range(first, last))
-        for tag, start, stop, first, last in _match(base, own)
-        if tag != "equal"
-    )
-
-
-def _find_kept(base: Side, tip: Side) -> dict[int, int]:
-    """Map each part that a side left unchanged from its old to its new index."""
-    return {
-        start + at: first + at
-        for tag, start, stop, first, _ in _match(base, tip)
-        if tag == "equal"
-        for at in range(stop - start)
-    }
-
-
-def _find_place(change: Run, kept: Mapping[int, int]) -> range | None:
-    """Return the places of the changed parts in the tip; None if the tip changed one of them."""
-    before = change.before
-    if not before:
-        at = kept.get(before.start - 1, kept.get(before.start, 0) - 1) + 1
-        return range(at, at)
-    places = [kept.get(at, -1) for at in before]
-    if min(places) < 0 or places != list(range(places[0], places[0] + len(places))):
-        return None
-    return range(places[0], places[-1] + 1)
-
-
-def _splice(tip: Side, own: Side, taken: Mapping[Run, range]) -> Plan | None:
-    """Replace parts of the tip by the own side's; None if the result is no plan."""
-    pieces, given = ([side.plan.text[part.start : part.end] for part in side.parts] for side in (tip, own))
-    for change, place in sorted(taken.items(), key=lambda pair: pair[1].start, reverse=True):
-        pieces[place.start : place.stop] = given[change.after.start : change.after.stop]
-    ending = tip.outline.lines.ending(0) or "\n"
-    whole = [piece if piece.endswith(("\n", "\r")) else f"{piece}{ending}" for piece in pieces[:-1]]
-    return find_plan_in("".join((*whole, *pieces[-1:])))
-
-
-def _add_rest(base: Plan, tip: Plan, own: Plan, *, onto: Plan) -> PlanMerge:
-    """Return a plan with both sides' notes and the own side's new ticks."""
-    left: list[str] = []
-    for side in (tip, own):
-        for phase_id, home, note in _find_new_notes(base, side, onto):
-            if not home:
-                left.append(f"a note on phase {phase_id} was left out, since the phase is gone: {note}")
-                continue
-            try:
-                onto = append_note(onto, home, note)
-            except PlanError as error:
-                left.append(f"a note on phase {phase_id} was left out, {error}: {note}")
-    was_done = find_lineage(base, own).items
-    heirs = find_lineage(own, onto).items
-    new = own.done_ids - {was_done[item] for item in base.done_ids if item in was_done}
-    gone = [item for item in own.items if item.id in new and item.id not in heirs]
-    left += [f"the tick of item {item.id} was left out, since it is gone: {item.text}" for item in gone]
-    return PlanMerge(plan=onto.tick([heirs[item] for item in new if item in heirs]), left=tuple(left))
-
-
-def _find_new_notes(base: Plan, side: Plan, merged: Plan) -> Iterator[tuple[str, str, str]]:
-    """Yield each note of a side that the merged plan lacks: phase id, phase id in the merged plan (empty: gone), note.
-
-    A note is yielded as often as the side has added it.
-    """
-    before, now = find_lineage(side, base).phases, find_lineage(side, merged).phases
-    for phase in side.phases:
-        home = now.get(phase.id, "")
-        known = Counter(list_notes(base, before[phase.id])) if phase.id in before else Counter[str]()
-        have = Counter(list_notes(merged, home)) if home else Counter[str]()
-        missing = Counter(list_notes(side, phase.id)) - known - (have - known)
-        for note in missing.elements():
-            yield phase.id, home, note
-
-
-def _count_notes(plan: Plan) -> Counter[str]:
-    return Counter(note for notes in list_all_notes(plan).values() for note in notes)
-
-
-def _find_unknown(plan: Plan) -> set[str]:
-    """Return the ids in `after` that are no phase of the plan."""
-    return {name for phase in plan.phases for name in phase.after} - {phase.id for phase in plan.phases}
-
-
-def _is_legal(tip: Plan, merged: Plan) -> bool:
-    """Whether sessions may make this change to the tip, and it loses no note."""
-    if _count_notes(tip) - _count_notes(merged) or _find_unknown(merged) - _find_unknown(tip):
-        return False
-    still_open = [phase.id for phase in tip.phases if not phase.done]
-    opened = merged.untick(merged.done_ids - tip.done_ids)
-    if check_transition(tip, opened, may_tick=(), amendable=still_open):
-        return False
-    return not check_transition(opened, merged, may_tick=merged.done_ids)
-
-
-def _describe(sides: Sequence[Side], change: Run) -> str:
-    base, _, own = sides
-    named = _list_phases(base, change.before) or _list_phases(own, change.after)
-    names = ", ".join(phase.id for phase in named)
-    what = f"phase{'s' if named[1:] else ''} {names}" if named else "the text around the phases"
-    return f"what was changed of {what} was left out, since others have changed the plan there too"
-
-
-def _list_phases(side: Side, parts: range) -> list[Phase]:
-    return [phase for at in parts if (phase := side.parts[at].phase)]

@@ -28,7 +28,7 @@ from relay.run.attempt.keeper import Keeper
 from relay.run.attempt.session import Attempt, AttemptKind, AttemptParts, AttemptResult
 from relay.run.attempt.start import Handover, begin_phase, continue_phase, ensure_baseline, read_phase_spent
 from relay.run.commit.candidate import Candidate, PhaseCommit, Proposal, Refused
-from relay.run.commit.plan_commit import make_source, put_ticks_aside
+from relay.run.commit.plan_commit import make_source, take_edit
 from relay.run.commit.readiness import require_gates
 from relay.run.commit.step import commit_attempt
 from relay.run.explore import find_explorer
@@ -202,7 +202,7 @@ def _work_on(ctx: RunContext, selection: Selection, phase: Phase, plan_state: Pl
     ctx.meter.open_phase(read_phase_spent(ctx.files, plan, phase.id))
     with watch_sessions(ctx.repo, ctx.workspace.sandbox.guarded):
         result = Attempt(handover, make_parts(ctx, handover, served), ctx.sessions, ctx.interrupts).run()
-    put_ticks_aside(ctx)
+    take_edit(ctx, handover.attempt.base_head)
     return _decide(ctx, selection, result, handover)
 
 

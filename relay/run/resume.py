@@ -13,10 +13,9 @@ from relay.git.names import list_paths, render_path
 from relay.git.objects import diff_trees, read_blob, read_entries, write_paths_tree
 from relay.git.trees import ABSENT
 from relay.ledger.model import Ledger, merge_entries
-from relay.plan.lineage import merge_plans
 from relay.plan.model import Plan
-from relay.plan.parse import parse_plan
-from relay.plan.text import decode_text, encode_text, find_ledger_path
+from relay.plan.operations import Tick
+from relay.plan.text import encode_text, find_ledger_path
 from relay.run.attempt.start import (
     MAX_LEFTOVERS,
     get_attempt_phase,
@@ -27,12 +26,11 @@ from relay.run.attempt.start import (
 )
 from relay.run.commit.candidate import Candidate, PendingPlan, PhaseCommit, Refused
 from relay.run.commit.plan_commit import (
+    change_edited_plan,
     commit_ledger_edit,
     ensure_plan_committed,
-    find_plan,
     make_source,
     read_ledger,
-    tick_edited_plan,
 )
 from relay.run.commit.readiness import is_untouched, list_commands
 from relay.run.commit.review import find_author
@@ -46,12 +44,12 @@ from relay.store.completion import finish_commit
 from relay.store.environment import find_owned_paths, watch_sessions
 from relay.store.history import RelayCommit
 from relay.store.plan_state import PlanState, ask, find_obstacle
-from relay.store.plan_versions import find_attempt_phase, find_claims, find_ticks_of_attempt
+from relay.store.plan_versions import find_attempt_phase, read_done, replay_attempt
 from relay.store.resume import AttemptFacts, ResumeCase, ResumePoint
 from relay.store.snapshot import TreeSnapshot, write_snapshot_tree
 from relay.store.spend import give_up_attempt
 from relay.store.steering_files import find_strange, require_known
-from relay.store.trailers import DISCARDED, ENDED, ERROR, PROPOSED, WAIT_UNTIL
+from relay.store.trailers import DISCARDED, ENDED, ERROR, LEFT, PROPOSED, WAIT_UNTIL
 
 _MOST_TYPED = 10
 """Most files that a command in a hint names; beyond them it names all."""
@@ -67,9 +65,9 @@ def save_found(files: PlanFiles, attempt: OpenAttempt, *, discarded: tuple[str, 
     record = _make_record(files, attempt)
     if discarded:
         drafts = dict(record.replace or {})
-        if saved := drafts.get(files.plan_path):
-            plan = parse_plan(decode_text(saved))
-            drafts[files.plan_path] = encode_text(plan.untick(find_ticks_of_attempt(files.repo, attempt, plan)).text)
+        if found := read_done(files.repo, attempt, files.plan_path):
+            ticked = [one.item_id for one in found[1] if isinstance(one, Tick)]
+            drafts[files.plan_path] = encode_text(found[0].untick(ticked).text)
         marks = tuple((DISCARDED, render_path(path)) for path in discarded[:MAX_LEFTOVERS])
         record = replace(record, items=(), replace=drafts, trailers=(*record.trailers, *marks))
     return save_wip(files.repo, attempt, record)
@@ -83,7 +81,8 @@ def _make_record(files: PlanFiles, attempt: OpenAttempt) -> WipRecord:
         draft = {
             path: blob for path in paths if (blob := read_blob(files.repo, attempt.last_wip.commit, path)) is not None
         }
-    ended = tuple(pair for pair in attempt.wip_trailers if pair[0] in {ENDED, ERROR, WAIT_UNTIL, DISCARDED, PROPOSED})
+    kept = {ENDED, ERROR, WAIT_UNTIL, DISCARDED, LEFT, PROPOSED}
+    ended = tuple(pair for pair in attempt.wip_trailers if pair[0] in kept)
     return WipRecord(
         spend=attempt.spend, items=attempt.items, replace=draft, handoff_note=attempt.handoff_note, trailers=ended
     )
@@ -141,8 +140,8 @@ def carry_over(
     """Move an open attempt onto the current HEAD, with its work, claims, amendments and handoff note.
 
     Changes of the attempt's sessions that HEAD lacks stay the attempt's; everything else in the work tree becomes the
-    new start. Claims are kept where the phase, wherever it is by now, still has the item in the same words, unless
-    work of the attempt was `discarded`, as in `save_found`.
+    new start. What they did to the plan is done again on HEAD's. An item that was reworded is not claimed any more: the
+    next session reads the new words. No claim is kept where work of the attempt was `discarded`, as in `save_found`.
     """
     attempt = save_found(files, attempt, discarded=discarded)
     head, last = files.repo.head(), attempt.last_wip
@@ -153,29 +152,30 @@ def carry_over(
     reset = (*find_owned_paths(files.repo, files.plan_path, attempt, last), *own)
     entries = read_entries(files.repo, head, reset)
     base = write_paths_tree(files.repo, [(path, *entries.get(path, gone)) for path in reset], start=last.tree)
-    plan = _amend_again(files, plan, attempt, last.commit, observe)
-    kept = find_claims(files.repo, attempt, files.plan_path, plan)
-    pending = PendingPlan(head=plan, plan=plan.tick(kept), ledger=_take_along(files, attempt, head, last.commit))
+    replayed, phase_id = replay_attempt(files.repo, attempt, files.plan_path, plan), attempt.phase_id
+    words = (f"item {item} was claimed as `{text}`" for item, text in replayed.reworded.items())
+    left = (*replayed.left, *(f"{said}, and was reworded since: it is open" for said in words))
+    for said in left:
+        observe(Noticed(text=f"phase {phase_id}, whose plan was edited: {said}", warning=True))
+    now = find_attempt_phase(files.repo, attempt, plan)
+    phase = replayed.plan.find_phase(now)
+    claimed = {item.id for item in phase.items} - replayed.reworded.keys() if phase else set[str]()
+    drafted = replayed.plan.untick(replayed.plan.done_ids - plan.done_ids - claimed)
+    pending = PendingPlan(head=plan, plan=drafted, ledger=_take_along(files, attempt, head, last.commit))
     drafts = pending.render_files(files.plan_path, files.ledger_path)
     marks = tuple(pair for pair in attempt.wip_trailers if pair[0] in {DISCARDED, PROPOSED})
+    marks += tuple((LEFT, said) for said in left[:MAX_LEFTOVERS])
     if _meets(files, attempt, head, reset):
         marks = tuple(pair for pair in marks if pair[0] != PROPOSED)
     record = WipRecord(
-        spend=attempt.spend, items=kept, replace=drafts, handoff_note=attempt.handoff_note, trailers=marks
+        spend=attempt.spend,
+        items=pending.claimed_ids,
+        replace=drafts,
+        handoff_note=attempt.handoff_note,
+        trailers=marks,
     )
-    carried = replace(attempt, base_head=head, base_tree=base, phase_id=find_attempt_phase(files.repo, attempt, plan))
+    carried = replace(attempt, base_head=head, base_tree=base, phase_id=now)
     return save_wip(files.repo, carried, record)
-
-
-def _amend_again(files: PlanFiles, plan: Plan, attempt: OpenAttempt, last: str, observe: Observe) -> Plan:
-    """Return HEAD's plan with the items, notes and questions of the attempt's sessions; claims are not ticked."""
-    before, drafted = find_plan(files, attempt.base_head), find_plan(files, last)
-    if before is None or drafted is None:
-        return plan
-    merged = merge_plans(before, plan, drafted.untick(find_ticks_of_attempt(files.repo, attempt, drafted)))
-    for words in merged.left:
-        observe(Noticed(text=f"phase {attempt.phase_id} was amended, and so was its plan: {words}", warning=True))
-    return merged.plan
 
 
 def _take_along(files: PlanFiles, attempt: OpenAttempt, head: str, last: str) -> Ledger:
@@ -255,9 +255,9 @@ def _finish(ctx: RunContext, attempt: OpenAttempt, commit: RelayCommit) -> None:
     """Finish a commit of an earlier process that was killed after it."""
     replaced = {attempt.plan_path: None, find_ledger_path(attempt.plan_path): None}
     if is_current(ctx.repo, commit):
-        for words in finish_commit(ctx.repo, commit.commit, replaced):
+        left = finish_commit(ctx.repo, commit.commit, replaced)
+        for words in (*left, *change_edited_plan(ctx.files, commit.commit)):
             ctx.observe(Noticed(text=words, warning=True))
-        tick_edited_plan(ctx.files, commit.commit, commit.items)
     close_attempt(ctx.repo, attempt)
     ctx.meter.record()
 

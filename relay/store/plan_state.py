@@ -170,10 +170,9 @@ def _read_edit(source: PlanSource, repo: Repo, kept: Kept) -> PlanEdit:
 
         if (text := find_projected(repo, source.plan_name, kept.unfinished, shown)) is not None:
             return PlanEdit(kind=EditKind.NONE, plan=parse_at(text, source.plan_name))
-    ticked = (
-        kept.attempt_commit.items if kept.attempt_commit is not None and kept.attempt_commit is kept.unfinished else ()
-    )
-    return find_edit(repo, source.plan_name, shown, ticked=ticked)
+    made = kept.attempt_commit
+    unfinished = made.commit if made is not None and made is kept.unfinished else ""
+    return find_edit(repo, source.plan_name, shown, unfinished=unfinished)
 
 
 def _find_obstacle(repo: Repo) -> str:

@@ -4,16 +4,18 @@ The user may change everything that is still open, and its order. Boxes that rel
 back commits that change, and relay then reads it from HEAD like any other state.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from relay.base.errors import within
 from relay.base.tree import read_file
 from relay.base.values import dataclass
+from relay.git.message import read_text
 from relay.plan.edit import list_questions
 from relay.plan.lineage import find_lineage
 from relay.plan.model import Plan, Violation
+from relay.plan.operations import Operation, Replayed, read_operations, replay
 from relay.plan.parse import find_plan_in, parse_plan
 from relay.plan.text import decode_text, encode_text
 from relay.store import trailers
@@ -89,29 +91,28 @@ def find_attempt_phase(repo: "Repo", attempt: "OpenAttempt", plan: Plan) -> str:
     return find_lineage(before, plan).phases.get(attempt.phase_id, "")
 
 
+def read_done(repo: "Repo", attempt: "OpenAttempt", plan_path: str) -> tuple[Plan, tuple[Operation, ...]] | None:
+    """Return the plan in the open attempt's newest snapshot, and what its sessions did to it; None without one."""
+    names = (attempt.plan_path, plan_path)
+    saved = _find_plan(repo, attempt.last_wip.commit, names) if attempt.last_wip else None
+    start = _find_plan(repo, attempt.base_head, names) if attempt.base_head else None
+    return (saved, read_operations(start, saved)) if saved and start else None
+
+
+def replay_attempt(repo: "Repo", attempt: "OpenAttempt", plan_path: str, plan: Plan) -> Replayed:
+    """Do what the open attempt's sessions did on `plan`, which may be what they started from or another version."""
+    found = read_done(repo, attempt, plan_path)
+    return replay(found[1], found[0], plan) if found else Replayed(plan=plan)
+
+
 def find_claims(repo: "Repo", attempt: "OpenAttempt", plan_path: str, plan: Plan) -> tuple[str, ...]:
     """Return the items that the open attempt claims, by their present ids: those that are unchanged and open."""
-    saved = (
-        _find_plan(repo, attempt.last_wip.commit, (attempt.plan_path, plan_path))
-        if attempt.items and attempt.last_wip
-        else None
-    )
-    phase = plan.find_phase(find_attempt_phase(repo, attempt, plan))
-    if saved is None or phase is None:
+    phase = plan.find_phase(find_attempt_phase(repo, attempt, plan)) if attempt.items else None
+    if phase is None:
         return ()
-    heirs = find_lineage(saved, plan).items
-    claimed = {heirs.get(item) for item in find_ticks_of_attempt(repo, attempt, saved)}
+    replayed = replay_attempt(repo, attempt, plan_path, plan)
+    claimed = replayed.plan.done_ids - replayed.reworded.keys()
     return tuple(item.id for item in phase.open_items if item.id in claimed)
-
-
-def find_ticks_of_attempt(repo: "Repo", attempt: "OpenAttempt", saved: Plan) -> frozenset[str]:
-    """Return the items that are ticked in an attempt's snapshot and were not at its start, by the snapshot's ids.
-
-    The boxes count, not the ids that the snapshot lists.
-    """
-    start = _find_plan(repo, attempt.base_head, (attempt.plan_path,)) if attempt.base_head else None
-    heirs = find_lineage(start, saved).items if start else {}
-    return saved.done_ids - {heirs[item] for item in (start.done_ids if start else ()) if item in heirs}
 
 
 def find_questions(repo: "Repo", attempt: "OpenAttempt | None", plan_path: str, plan: Plan) -> tuple[str, ...]:
@@ -155,13 +156,13 @@ class PlanEdit:
         return self.kind in {EditKind.NEW, EditKind.AMENDED}
 
 
-def find_edit(repo: "Repo", plan_path: str, shown: Plan, *, ticked: Collection[str] = ()) -> PlanEdit:
+def find_edit(repo: "Repo", plan_path: str, shown: Plan, *, unfinished: str = "") -> PlanEdit:
     """Compare the plan's file with HEAD's; nothing is changed.
 
     Args:
         plan_path: Relative to the root; no commit has an absolute one.
         shown: The file as it is.
-        ticked: Ids of items whose ticks the file still lacks: the commit that made them is unfinished.
+        unfinished: HEAD, if relay was killed before it did in the file what this commit did to the plan; else empty.
 
     Raises:
         PlanError: HEAD's text is no plan.
@@ -174,21 +175,19 @@ def find_edit(repo: "Repo", plan_path: str, shown: Plan, *, ticked: Collection[s
     from relay.plan.lineage import check_ticks_kept
 
     before = parse_at(committed, plan_path)
-    shown = put_ticks(before, shown, ticked)
+    shown = replay_commit(repo, plan_path, unfinished, shown).plan if unfinished else shown
     if not (violations := check_ticks_kept(before, shown)):
         return PlanEdit(kind=EditKind.AMENDED, plan=shown, before=before)
     kind = EditKind.NEW if _replaces(repo, plan_path, before, shown) else EditKind.REFUSED
     return PlanEdit(kind=kind, plan=shown, before=before, violations=() if kind is EditKind.NEW else violations)
 
 
-def put_ticks(committed: Plan, shown: Plan, ticked: Collection[str]) -> Plan:
-    """Return a plan that was edited meanwhile with the ticks that a commit made; `ticked` are that commit's ids."""
-    if not ticked:
-        return shown
-    from relay.plan.lineage import find_lineage
-
-    heirs = find_lineage(committed, shown).items
-    return shown.tick([heirs[item] for item in ticked if item in heirs])
+def replay_commit(repo: "Repo", plan_path: str, commit: str, shown: Plan) -> Replayed:
+    """Do what a commit of relay did to the plan on a version that was edited meanwhile."""
+    own = _find_plan(repo, commit, (plan_path,))
+    parents = read_text(repo, commit).parents
+    start = _find_plan(repo, parents[0], (plan_path,)) if parents else None
+    return replay(read_operations(start, own), own, shown) if start and own else Replayed(plan=shown)
 
 
 def parse_at(text: str, plan_path: str) -> Plan:

@@ -94,6 +94,8 @@ PROPOSED = "Relay-Proposed"
 """The phase is finished but its commit was refused: the subject, or ``-`` for none."""
 DISCARDED = "Relay-Discarded"
 """A file of the session's that was removed from the work tree before the next session."""
+LEFT = "Relay-Left"
+"""What sessions did to the plan and could not be done again on the plan as a person edited it: a sentence."""
 WAIT_UNTIL = "Relay-Wait-Until"
 """UTC time at which a limit resets, and its model."""
 

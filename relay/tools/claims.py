@@ -17,8 +17,9 @@ from relay.base.words import list_some, name_item, render_output, shorten
 from relay.ledger.belief import ClaimStatus, judge
 from relay.ledger.citation import MAX_CITED_BYTES, PLACE, explain_missing, parse_lines, parse_place
 from relay.ledger.model import Kind, Ledger, Record, Source
-from relay.plan.edit import append_items, append_note, append_question, list_notes
+from relay.plan.edit import render_question
 from relay.plan.model import Item, Phase, Plan
+from relay.plan.operations import AddItems, AddNote, run_operation
 from relay.session.events import QuestionAsked
 from relay.session.values import CLAIM_LINKS, ToolResult
 from relay.tools.workspace import RefusedError, Workspace, locate, open_regular, require_readable
@@ -220,25 +221,26 @@ def run_amend(notes: AttemptNotes, given: Mapping[str, Any]) -> ToolResult:
         raise RefusedError(f"{words} Amend a phase that has not begun, or record it.")
     items, rest = _split_items(change)
     # A session that was cut off may have added some: the plan tells, and not this session's memory.
-    known, note = {item.text for item in phase.open_items}, " ".join(" ".join(rest).split())
+    known, note = {item.text for item in phase.items}, " ".join(" ".join(rest).split())
     items = tuple(item for item in dict.fromkeys(items) if item not in known)
     if not items and not note:
         return ToolResult(text=_KNOWN)
     note = f"amended: {note or f'added {len(items)} item(s)'} (because {why})"
-    if not _grow(notes, phase.id, lambda plan: append_note(append_items(plan, phase.id, items), phase.id, note)):
+    if not _grow(notes, AddItems(phase_id=phase.id, texts=items), AddNote(phase_id=phase.id, text=note)):
         return ToolResult(text=_KNOWN)
     what = f"{len(items)} new item{'s' * (len(items) > 1)}" if items else "a note"
     return ToolResult(text=f"Noted: {what} for phase {phase.id}. relay writes it into the plan when this session ends.")
 
 
-def _grow(notes: AttemptNotes, phase_id: str, grow: Callable[[Plan], Plan]) -> bool:
-    """Let the plan grow, if that adds an item or a note that its phase does not have yet; return whether it did."""
+def _grow(notes: AttemptNotes, *operations: AddItems | AddNote) -> bool:
+    """Add what the plan does not have yet, all or nothing; return whether there was any."""
+    plan = notes.plan
     try:
-        plan = grow(notes.plan)
+        for operation in operations:
+            plan = run_operation(plan, operation)
     except PlanError as error:
         raise RefusedError(f"The plan cannot take this: {error}") from error
-    same_items = len(plan.items) == len(notes.plan.items)
-    if same_items and set(list_notes(plan, phase_id)) == set(list_notes(notes.plan, phase_id)):
+    if plan.text == notes.plan.text:
         return False
     notes.plan, notes.phase = plan, plan.find_phase(notes.phase.id) or notes.phase
     return True
@@ -261,8 +263,7 @@ def _split_items(change: str) -> tuple[tuple[str, ...], Sequence[str]]:
 def run_defer(notes: AttemptNotes, given: Mapping[str, Any]) -> ToolResult:
     """Note a question for the user and the session's assumption; the session goes on."""
     question, assumed = (" ".join(_get_text(given, name).split()) for name in ("question", "assumed"))
-    phase_id = notes.phase.id
-    if not _grow(notes, phase_id, lambda plan: append_question(plan, phase_id, question, assumed)):
+    if not _grow(notes, AddNote(phase_id=notes.phase.id, text=render_question(question, assumed))):
         return ToolResult(text="Already asked; nothing changed.")
     notes.questions.append(QuestionAsked(question=question, assumed=assumed))
     return ToolResult(text="The user will read it in the plan. Go on with what you assume.")

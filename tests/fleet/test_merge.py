@@ -271,6 +271,33 @@ def test_a_phase_that_the_plan_has_lost_is_told(stage, apart):
         prepare(job, find_landing(main, job))
 
 
+def test_an_item_that_was_reworded_meanwhile_is_ticked_and_the_commit_says_so(stage, apart):
+    main, place, job = apart
+    stage.write("PLAN.md", (stage.root / "PLAN.md").read_text().replace("Say world", "Say world twice"))
+    stage.commit("the user's")
+    words = "item 2.1 was done as `Say world — all.txt`, and was reworded meanwhile: `Say world twice — all.txt`"
+    assert words in prepare(job, find_landing(main, job))
+    assert play(place, "2")[0].exit_code == ExitCode.DONE
+    assert land(main, job, find_landing(main, job)) == ()
+    assert "- [x] Say world twice" in (stage.root / "PLAN.md").read_text()
+    assert find_trailers(stage)["Relay-Doubt"] == words
+
+
+def test_what_a_person_did_to_the_plan_in_a_job_s_work_tree_is_told(stage, apart):
+    """Ticks, items and notes are taken from there; the rest is in the commit, which is merged."""
+    main, place, job = apart
+    plan = (place.root / "PLAN.md").read_text()
+    place.write("PLAN.md", plan.replace("# Greetings", "# Threats") + "### Notes\n- by hand\n")
+    note_checked(open_repo(place.root), place.commit("by hand"))
+    own = place.git("rev-parse", "HEAD").strip()
+    told = prepare(job, find_landing(main, job))
+    assert told == (f"of the plan as {own[:12]} has it, only ticks, added items and notes are taken",)
+    assert play(place, "2")[0].exit_code == ExitCode.DONE
+    assert land(main, job, find_landing(main, job)) == ()
+    landed = (stage.root / "PLAN.md").read_text()
+    assert ("Threats" in landed, "- by hand\n" in landed) == (False, True)
+
+
 def test_a_phase_with_another_number_lands_under_that(stage, apart):
     """The user put a phase above it; the job's run is given the number that the plan has now."""
     main, place, job = apart

@@ -36,22 +36,50 @@ def test_a_tick_by_hand_ends_no_run(stage):
 
 @pytest.mark.parametrize("when", ["before the tick", "at the gate"])
 def test_an_item_that_is_reworded_while_its_session_works_ends_no_run(stage, when):
-    """The commit has the old words; the new ones are kept and said, another edit is taken, and phase 2 begins."""
+    """The commit has the old words; the file gets tick and amendment with the new ones, which is said."""
 
     def reword() -> None:
         text = (stage.root / "PLAN.md").read_text()
         stage.write("PLAN.md", text.replace("Say hello", "Say hello loudly").replace("# Greet", "# My greet"))
         stage.on_gate = None
 
+    more = {"phase": "2", "change": "- [ ] Say more — more.txt", "why": "left out"}
     acts = [("write", {"path": "hello.txt", "content": "hello\n"}), ("tick", {"item": "1.1", "evidence": "x"})]
     meanwhile = [reword] if when == "before the tick" else [lambda: setattr(stage, "on_gate", reword)]
-    runner = ScriptedRunner(sessions=[[[acts[0], *meanwhile, acts[1]]], [[("block", {"reason": "seen"})]]])
-    with stage.enter(SessionKind.RUN, flags={"sandbox": "off"}, runner=runner) as ctx:
-        ended = run(ctx, Selection())
+    ended = play(stage, acts[0], ("amend", more), *meanwhile, acts[1])
     assert (ended.exit_code, "phase 2: blocked: seen" in str(ended.reason)) == (ExitCode.STOPPED, True), ended
-    (said,) = [event.text for event in stage.seen(Noticed) if "was reworded" in event.text]
-    assert "phase 1 stands in the plan as it was committed" in said
-    assert "- [ ] Say hello loudly" in stage.git("show", said.rpartition("git show ")[2])
+    words = "item 1.1 was done as `Say hello — hello.txt`, and was reworded meanwhile: `Say hello loudly — hello.txt`"
+    assert [event.text for event in stage.seen(Noticed) if "reworded" in event.text] == [words]
+    assert f"Relay-Doubt: {words}" in stage.git("show", "-s", "--format=%(trailers:only,unfold)", "HEAD")
+    assert "[x] Say hello — hello.txt" in stage.git("show", "HEAD~1:PLAN.md")
     plan = (stage.root / "PLAN.md").read_text()
-    assert ("- [x] Say hello —" in plan, "loudly" in plan, "# My greet" in plan) == (True, False, True)
+    assert ("- [x] Say hello loudly —" in plan, "# My greet" in plan, "- [ ] Say more —" in plan) == (True, True, True)
     assert stage.git("show", "HEAD:PLAN.md") == plan
+
+
+@pytest.mark.parametrize(("new", "phase"), [("- [ ] Sing — song.txt\n", "1"), ("", "2")], ids=["another", "gone"])
+def test_an_item_that_is_gone_when_its_session_has_done_it_ends_no_run(stage, new, phase):
+    """The plan stands as the person wrote it; the work is committed, and its commit and the plan's say so."""
+
+    def rewrite() -> None:
+        text = (stage.root / "PLAN.md").read_text()
+        stage.write("PLAN.md", text.replace("- [ ] Say hello — hello.txt\n", new).replace("twice", "often"))
+
+    hello = ("write", {"path": "hello.txt", "content": "hello\n"}), rewrite, ("tick", {"item": "1.1", "evidence": "x"})
+    ended = play(stage, *hello)
+    assert (ended.exit_code, f"phase {phase}: blocked: seen" in str(ended.reason)) == (ExitCode.STOPPED, True), ended
+    told = "the tick of item 1.1 left out, since it is gone: Say hello — hello.txt"
+    assert told in [event.text for event in stage.seen(Noticed)]
+    words = "item 1.1 is done, and is in the plan no more as `Say hello — hello.txt`"
+    assert f"Relay-Doubt: {words}" in stage.git("show", "-s", "--format=%(trailers:only,unfold)", "HEAD")
+    assert stage.git("show", "HEAD~1:hello.txt") == "hello\n"
+    plan = (stage.root / "PLAN.md").read_text()
+    assert ("Say hello" in plan, new in plan, "often" in plan) == (False, True, True)
+    assert stage.git("show", "HEAD:PLAN.md") == plan
+
+
+def play(stage, *acts):
+    """Run the plan: one session does these, the next one blocks."""
+    runner = ScriptedRunner(sessions=[[list(acts)], [[("block", {"reason": "seen"})]]])
+    with stage.enter(SessionKind.RUN, flags={"sandbox": "off"}, runner=runner) as ctx:
+        return run(ctx, Selection())

@@ -6,9 +6,9 @@ from hypothesis import strategies as st
 
 from relay.base.errors import PlanError
 from relay.plan import edit
+from relay.plan.operations import check_change
 from relay.plan.outline import MAX_CHARS
 from relay.plan.parse import parse_plan
-from relay.plan.transitions import check_transition
 
 PLAN = """# Plan
 
@@ -134,7 +134,7 @@ def test_a_note_is_one_line_of_text_whatever_it_says(note):
         item.text for phase in before.phases for item in phase.items
     ]
     assert noted.count("\n") == PLAN.count("\n") + 2
-    assert check_transition(parse_plan(PLAN), parse_plan(noted), may_tick=()) == ()
+    assert check_change(parse_plan(PLAN), parse_plan(noted), may_tick=()) == ()
 
 
 @given(texts=st.lists(st.text() | st.sampled_from(BLOCKS), max_size=3), plan=st.sampled_from(PLANS))
@@ -185,11 +185,11 @@ def test_a_note_stays_apart_from_an_underlined_heading_below():
     assert [phase.title for phase in parse_plan(noted).phases] == ["One", "Two"]
 
 
-def test_a_note_may_be_said_twice_but_not_where_it_is_swallowed():
-    once = append_note(PLAN, "2", "n")
-    assert append_note(once, "2", "n") == f"{once}- n\n"
+def test_what_is_there_is_not_written_again():
+    once = append_note(append_items(PLAN, "2", ["four"]), "2", "* n")
+    assert append_note(once, "2", "* n") == append_items(once, "2", ["- [ ] four", "three"]) == once
     with pytest.raises(PlanError, match="would not be read as one"):
-        append_note(f"{once}\n```\ncode\n", "2", "n")
+        append_note(f"{once}\n```\ncode\n", "2", "m")
 
 
 def test_a_note_does_not_take_in_an_indented_heading_below():
@@ -286,12 +286,12 @@ def test_an_open_phase_is_split_and_its_ticks_and_notes_stay():
     ("markdown", "words"),
     [
         ("## Phase 1\n- [ ] two\n", "`one` is gone"),
-        ("## Phase 1\n- [ ] one\n- [x] one more\n", "is gone or has moved"),
-        ("## Phase 1\n- [x] one\n- [x] two\n", "`two` is ticked; nothing may be ticked"),
+        ("## Phase 1\n- [ ] one\n- [x] one more\n", "`one` is gone or has moved; ticked items stay, in their order"),
+        ("## Phase 1\n- [x] one\n- [x] two\n", "`two` is ticked, and not in phase 1"),
         ("no heading\n", "no phase found"),
-        ("intro\n\n## Phase 1\n- [x] one\n", "intro"),
-        ("## Phase 1\n- [x] one\n```\n", "gone|was added|stood"),
-        ("## Phase 1\n- [x] one\n# Part\nVerify: `true`\n", "the gate of phase 2"),
+        ("intro\n\n## Phase 1\n- [x] one\n", "must begin with a heading"),
+        ("## Phase 1\n- [x] one\n```\n", "end what it begins: fences and HTML"),
+        ("## Phase 1\n- [x] one\n# Part\nVerify: `true`\n", "would change phase 2, or its gate"),
     ],
 )
 def test_a_replacement_that_would_break_a_promise_is_refused(markdown, words):
@@ -304,6 +304,32 @@ def test_a_phase_that_others_name_keeps_its_number():
     with pytest.raises(PlanError, match="what phase 2 comes after"):
         replace_phase(text, "1", "## Phase 1a\n- [x] one\n## Phase 1b\n- [ ] two\n")
     assert replace_phase(text, "1", "## Phase 0\n- [x] one\n## Phase 1\n- [ ] two\n")
+
+
+TWO = "# A\n- [ ] a\n# AA\n- [ ] aa\n"
+BESIDE = [  # a plan, the text in place of its phase 1, and the refusal
+    ("# A\n- [ ] a\n# B\nAfter: none\n\n- [x] b\n- [ ] c\n", TWO, "phase 2 would be phase 3"),
+    ("# A\n- [ ] a\n# B\nAfter: none\n\n- [ ] b\n", TWO, ""),
+    ("# A\n- [ ] a\n# B\n- [ ] b\n# C\nAfter: 1, 2\n\n- [ ] c\n", TWO, "what phase 3 comes after would change"),
+    ("# Phase 1\n- [ ] b\n# Phase 3\nAfter: 1\n\n- [ ] c\n", "# Phase 4\n- [ ] b\n", "what phase 3 comes after"),
+    ("# A\n- [ ] a\n# B\n- [ ] b\n", TWO, ""),
+    ("# A\n- [ ] a\n# B\n- [ ] b\n", "# A\n- [ ] a\n<!--\n", "end what it begins"),
+    ("# A\n- [ ] a\n\n# Later\ntext\n", "# A\n- [ ] a\n```\n", "end what it begins"),
+    ("# A\n- [x] same\n- [x] same\n- [ ] a\n", "# A\n- [x] same\n- [ ] a\n", "`same` is gone or has moved"),
+]
+
+
+def test_the_phases_beside_a_replacement_keep_their_order_and_what_is_ticked_its_id():
+    wrong = []
+    for text, markdown, words in BESIDE:
+        try:
+            told = ""
+            edit.replace_phase(parse_plan(text), "1", markdown)
+        except PlanError as error:
+            told = error.message
+        if (words not in told) if words else told:
+            wrong.append((text, markdown, told))
+    assert not wrong
 
 
 def test_a_replacement_takes_the_line_ending_of_the_file():
@@ -326,7 +352,9 @@ SAID = st.text(min_size=1).map(lambda text: f"a{text}b")
 @given(SAID, SAID)
 def test_a_question_is_found_again_whatever_it_says(question, assumed):
     plan = parse_plan(PLAN)
-    noted = edit.append_question(edit.append_note(plan, "1", "question: of whom?"), "1", question, assumed)
+    noted = edit.append_note(
+        edit.append_note(plan, "1", "question: of whom?"), "1", edit.render_question(question, assumed)
+    )
     [found] = edit.list_questions(noted)
     [said] = [note for note in edit.list_notes(noted, "1") if "(assumed: " in note]
     assert found.text == f"phase 1: {said.removeprefix('question: ')}"

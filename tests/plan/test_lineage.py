@@ -52,7 +52,7 @@ def test_phases(after, phases):
 
 
 def test_items_go_with_their_phase_and_alone_where_their_words_are_unique():
-    """What is said twice is told apart by its phase; what was reworded is another item."""
+    """What is said twice is told apart by its phase."""
     moved = "## Beta\n- [ ] run tests\n- [x] a — a.py\n## Alpha\n- [x] run tests\n- [ ] new\n"
 
     assert follow(BASE, moved)[1] == {"1.1": "1.2", "1.2": "2.1", "2.2": "1.1"}
@@ -104,6 +104,9 @@ def test_every_pair_is_of_parts_that_there_are(before: Plan, after: Plan):
     assert set(found.phases.values()) <= {phase.id for phase in after.phases}
     assert len(set(found.items.values())) == len(found.items)
     assert all(texts[0][old] == texts[1][new] for old, new in found.items.items())
+    heirs = [*found.items.values(), *found.reworded.values()]
+    assert len(set(heirs)) == len(heirs)
+    assert found.items.keys().isdisjoint(found.reworded)
     itself = find_lineage(before, before)
     assert all(old == new for old, new in (*itself.phases.items(), *itself.items.items()))
     assert len(itself.items) == len(before.items)

@@ -7,9 +7,8 @@ import pytest
 from relay.base.errors import PlanError
 from relay.plan.check import check_plan
 from relay.plan.edit import append_items, append_note, list_notes, replace_phase
-from relay.plan.lineage import merge_plans
+from relay.plan.operations import check_change, read_operations, replay
 from relay.plan.parse import parse_plan
-from relay.plan.transitions import check_transition
 
 KIRO = """\
 # Implementation Plan: Notes
@@ -140,8 +139,8 @@ def test_a_tick_changes_one_character_and_no_id(text):
         assert ticked == parse_plan(ticked.text)
         assert [one.id for one in ticked.items] == [one.id for one in plan.items]
         assert [at for at, pair in enumerate(zip(text, ticked.text, strict=True)) if pair[0] != pair[1]] == [item.mark]
-        assert check_transition(plan, ticked, may_tick=[item.id]) == ()
-        assert check_transition(plan, ticked, may_tick=()) != ()
+        assert check_change(plan, ticked, may_tick=[item.id]) == ()
+        assert check_change(plan, ticked, may_tick=()) != ()
         assert ticked.untick([item.id]).text == text
 
 
@@ -158,7 +157,7 @@ def test_notes_and_items_are_put_in_legally_and_nothing_else_moves(text):
     for phase in plan.phases:
         noted = append_note(append_note(plan, phase.id, "first"), phase.id, "second")
         assert list_notes(noted, phase.id) == ("first", "second")
-        assert check_transition(plan, noted, may_tick=()) == ()
+        assert check_change(plan, noted, may_tick=()) == ()
         assert [one.id for one in noted.items] == [one.id for one in plan.items]
         if phase.done:
             continue
@@ -186,7 +185,7 @@ def test_notes_are_changed_by_nobody_and_only_the_last_bullet_is_one():
     noted = append_note(parse_plan(KIRO), "4", "first")
     for old, new in (("- first", "- second"), ("    - first\n", ""), ("    - first\n", "    - first\n    - [ ] x\n")):
         assert old in noted.text
-        assert check_transition(noted, parse_plan(noted.text.replace(old, new, 1)), may_tick=()) != ()
+        assert check_change(noted, parse_plan(noted.text.replace(old, new, 1)), may_tick=()) != ()
     assert list_notes(parse_plan("- [ ] 1. A\n  - Notes\n    - x\n  - y\n  - [ ] 1.1 a\n- [ ] 2. B\n"), "1") == ()
 
 
@@ -216,7 +215,7 @@ def test_two_phases_that_were_done_side_by_side_are_merged():
     base = parse_plan(KIRO)
     tip = append_note(base.tick(["4", "5"]), "4", "of the one")
     own = append_note(base.tick(["2", "2.1", "3"]), "2", "of the other")
-    merged = merge_plans(base, tip, own)
+    merged = replay(read_operations(base, own), own, tip)
     assert merged.left == ()
     assert merged.plan.done
     assert [list_notes(merged.plan, phase) for phase in ("2", "4")] == [("of the other",), ("of the one",)]

@@ -99,7 +99,7 @@ def test_a_phase_is_done_without_what_is_optional():
 
 def test_importing_the_room_loads_neither_markdown_nor_yaml():
     """`relay status` has 150 ms in all."""
-    rooms = "relay.plan.parse, relay.plan.edit, relay.plan.transitions, relay.plan.check"
+    rooms = "relay.plan.parse, relay.plan.edit, relay.plan.operations, relay.plan.check"
     code = f"import sys, {rooms}; sys.exit(bool({{'markdown_it', 'yaml'}} & set(sys.modules)))"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 

@@ -19,6 +19,7 @@ BEFORE = "## Phase 1\n- [x] a — a.py\n- [x] b — b.py\n## Phase 2\n- [ ] c �
         ),
         (BEFORE.replace("[x] b", "[ ] b"), [(3, "item 1.2 `b — b.py` was ticked by relay and is ticked no more")]),
         (BEFORE.replace("[ ] c", "[x] c"), [(5, "item 2.1 is ticked by hand; only relay ticks, after the gate")]),
+        (BEFORE.replace("[x] b", "[x] do b, and well"), []),
         (
             BEFORE.replace("[x] b", "[x] bb"),
             [
@@ -31,7 +32,7 @@ BEFORE = "## Phase 1\n- [x] a — a.py\n- [x] b — b.py\n## Phase 2\n- [ ] c �
         (BEFORE.replace("- [x] b — b.py\n", "").replace("## Phase 2", "## Phase 2\n- [x] b — b.py"), []),
     ],
 )
-def test_what_is_ticked_keeps_its_words_and_its_order(after, found):
+def test_what_is_ticked_keeps_its_tick_and_its_order(after, found):
     violations = check_ticks_kept(parse_plan(BEFORE), parse_plan(after))
 
     assert [(violation.line, violation.message) for violation in violations] == found

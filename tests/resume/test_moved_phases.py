@@ -8,7 +8,7 @@ from relay.base.errors import ExitCode, PlanError, RepoError
 from relay.base.interrupts import Urgency
 from relay.git.repository import open_repo
 from relay.run.rewind import get_rewind
-from relay.session.events import Committed, SessionStarted
+from relay.session.events import Committed, Noticed, SessionStarted
 from relay.store.attempts import read_attempt
 from tests.resume.conftest import LUNCH
 from tests.scripts import HELLO
@@ -135,6 +135,25 @@ def test_an_open_attempt_goes_on_where_its_phase_stands_now(greeting):
     assert greeting.seen(SessionStarted)[0].reason == said["next"]["why"]
     assert [event.items for event in greeting.seen(Committed)] == [(), ("3.1", "3.2")]
     assert names(greeting) == ["PLAN.md", "world.txt"]
+
+
+NOTE_AND_BLOCK = """amend, input: {phase: "2", change: "ask whom to greet", why: "nobody said"}}]
+      - tools: [{name: block, input: {reason: lunch}"""
+
+
+def test_what_sessions_did_to_the_plan_is_done_again_on_an_edited_one(greeting):
+    """Notes are there; a claimed item that was reworded is open, and the next session is told so with its text."""
+    assert greeting.run(HALF % NOTE_AND_BLOCK, all_=False).exit_code == ExitCode.STOPPED
+    greeting.edit("## Alpha", f"{ZETA}## Alpha\nAfter: none")
+    greeting.edit("- [ ] Say it — world.txt", "- [ ] Say it loudly — world.txt")
+
+    greeting.run(LUNCH, phase="3", all_=False)
+
+    told = str(greeting.server.requests)
+    assert "item 3.1 was claimed as `Say it — world.txt`, and was reworded since: it is open" in told
+    assert "[ ] 3.1 Say it loudly" in told
+    assert "ask whom to greet" in told
+    assert any("reworded since: it is open" in event.text for event in greeting.seen(Noticed))
 
 
 def test_a_phase_that_comes_after_the_new_one_waits_with_its_work(greeting):

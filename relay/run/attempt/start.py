@@ -27,7 +27,7 @@ from relay.run.attempt.preload import Preload, read_preload, reads_first
 from relay.run.commit.candidate import PendingPlan
 from relay.run.commit.gates import GateTask, run_phase_gate
 from relay.run.commit.hooks import require_hooks
-from relay.run.commit.plan_commit import find_plan, read_ledger
+from relay.run.commit.plan_commit import read_ledger
 from relay.run.commit.readiness import (
     find_note,
     get_commands,
@@ -68,7 +68,7 @@ from relay.store.history import (
     was_made_here,
 )
 from relay.store.outdated import OUTDATED
-from relay.store.plan_versions import find_phases
+from relay.store.plan_versions import find_phases, replay_attempt
 from relay.store.snapshot import TreeSnapshot, write_snapshot_tree
 from relay.store.staleness import find_stale, find_stale_claims
 from relay.store.steering_files import find_strange
@@ -76,6 +76,7 @@ from relay.store.trailers import (
     BASELINE,
     CLAIMED,
     DISCARDED,
+    LEFT,
     LEFTOVER,
     LEG,
     NO_PROGRESS,
@@ -311,7 +312,8 @@ def continue_phase(ctx: RunContext, plan: Plan, attempt: OpenAttempt, *, reason:
 def read_pending(files: PlanFiles, plan: Plan, attempt: OpenAttempt) -> PendingPlan:
     """Return plan and ledger with the changes of an open attempt's sessions; `plan` is HEAD's."""
     tip = attempt.last_wip.commit if attempt.last_wip else files.repo.head()
-    return PendingPlan(head=plan, plan=find_plan(files, tip) or plan, ledger=read_ledger(files, tip))
+    replayed = replay_attempt(files.repo, attempt, files.plan_path, plan)
+    return PendingPlan(head=plan, plan=replayed.plan, ledger=read_ledger(files, tip))
 
 
 def get_attempt_phase(pending: PendingPlan, attempt: OpenAttempt) -> Phase:
@@ -534,12 +536,14 @@ def _describe_environment(branch: str, sandbox: Sandbox, settings: Settings) -> 
 
 def _describe_discarded(attempt: OpenAttempt) -> str:
     paths = [parse_path(value) for key, value in attempt.wip_trailers if key == DISCARDED]
-    if not paths:
-        return ""
-    return (
-        f"Since then somebody took work of this phase out of the work tree: {list_paths(paths)}. Nothing that was "
-        "ticked counts any more: look at the files, and tick again what holds."
-    )
+    left = [value for key, value in attempt.wip_trailers if key == LEFT]
+    words = [f"Since then a person edited the plan. {list_some(left, MAX_LEFTOVERS, joint='; ')}."] if left else []
+    if paths:
+        words.append(
+            f"Since then somebody took work of this phase out of the work tree: {list_paths(paths)}. Nothing that was "
+            "ticked counts any more: look at the files, and tick again what holds."
+        )
+    return "\n\n".join(words)
 
 
 def _describe_interruption(session_id: str, claimed: tuple[str, ...]) -> str:

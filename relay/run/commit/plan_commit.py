@@ -3,7 +3,7 @@
 These are a new plan before the first phase, and people's own edits between sessions.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from typing import Protocol
 
@@ -22,11 +22,12 @@ from relay.git.repository import Repo
 from relay.git.status import read_status
 from relay.git.trees import FILE
 from relay.ledger.model import Entry, Ledger, merge_entries, parse_ledger
-from relay.plan.lineage import find_lineage
-from relay.plan.model import Phase, Plan
-from relay.plan.parse import find_plan_in, parse_plan
+from relay.plan.lineage import check_ticks_kept, find_lineage
+from relay.plan.meaning import is_reformatted
+from relay.plan.model import Plan
+from relay.plan.operations import Tick, describe_reworded, read_operations
+from relay.plan.parse import parse_plan
 from relay.plan.text import decode_text, encode_text, require_utf8
-from relay.plan.transitions import has_same_words
 from relay.run.commit.gates import open_hooks
 from relay.run.commit.hooks import explain_hook
 from relay.session.events import Committed, Noticed, Observe
@@ -37,7 +38,7 @@ from relay.store.attempts import keep_snapshot
 from relay.store.commit import CommitRequest, commit_paths
 from relay.store.history import find_removed, find_text
 from relay.store.plan_state import PlanSource, make_refusal
-from relay.store.plan_versions import EditKind, find_edit, put_ticks
+from relay.store.plan_versions import EditKind, find_edit, replay_commit
 from relay.store.refs import get_branch
 from relay.store.snapshot import write_snapshot_tree
 from relay.store.spend import PlanningRecord, drop_plan_usage, read_plan_usage
@@ -70,6 +71,8 @@ class FileCommit:
     """The session that wrote the file; empty for a person."""
     spent: Spent = Spent()
     """The cost of writing it."""
+    doubts: tuple[str, ...] = ()
+    """Sentences that speak against ticks in it."""
 
 
 class Committer(Protocol):
@@ -104,6 +107,7 @@ def commit_file(ctx: Committer, file: FileCommit, *, on_commit: Callable[[], Non
             (trailers.PLAN, render_path(ctx.plan_path)),
             (trailers.STATUS, file.status),
             *(((trailers.SESSION, file.session_id),) if file.session_id else ()),
+            *((trailers.DOUBT, words) for words in file.doubts),
             (trailers.SANDBOX, ctx.workspace.sandbox.mechanism),
             *trailers.render_hooks(ctx.settings.hooks),
             *trailers.render_spent(file.spent),
@@ -178,74 +182,69 @@ def ensure_plan_committed(ctx: RunContext) -> Plan:
             words = f"plan — {shown.title}" if shown.title else "plan"
             return _commit(ctx, shown, disk=disk, status="planned", words=words)
         case EditKind.AMENDED:
-            return _commit(ctx, edit.plan, disk=disk, status="amended", words="plan amended")
+            said = describe_reworded(edit.before or shown, edit.plan, edit.plan.done_ids)
+            for words in said:
+                ctx.observe(Noticed(text=words, warning=True))
+            return _commit(ctx, edit.plan, disk=disk, status="amended", words="plan amended", doubts=said)
         case EditKind.REFUSED:
             raise make_refusal(ctx.plan_path, edit.violations)
     return edit.plan
 
 
-def tick_edited_plan(files: PlanFiles, commit: str, items: tuple[str, ...]) -> None:
-    """Add the ticks of a commit to the plan's file if the user edited it while the session worked.
+def change_edited_plan(files: PlanFiles, commit: str) -> tuple[str, ...]:
+    """Do what a commit did to the plan in the plan's file too, if the user edited it while the session worked.
 
     This happens before the attempt closes: from then on, an open box in the file was opened by the user.
 
     Args:
         commit: HEAD, whose plan is in the file unless the user edited it.
-        items: Ids of the items that the commit ticked.
+
+    Returns:
+        A sentence for each tick, item and note that found no place there.
     """
     if (found := _find_edited(files, commit)) is None:
-        return
-    committed, shown = found
-    ticked = put_ticks(committed, shown, items)
-    if ticked.text != shown.text:
-        replace_file(files.repo.root, files.plan_path, encode_text(ticked.text), FILE)
+        return ()
+    replayed = replay_commit(files.repo, files.plan_path, commit, found[1])
+    if replayed.plan.text != found[1].text:
+        replace_file(files.repo.root, files.plan_path, encode_text(replayed.plan.text), FILE)
+    return replayed.left
 
 
-def put_ticks_aside(ctx: RunContext) -> None:
-    """Take back what a person did to ticks in the plan's file while a session worked, and report where it is kept.
+def take_edit(ctx: RunContext, begun: str | None) -> None:
+    """Settle what a person did to ticks, and to the items of a session, in the plan's file while it worked.
 
-    A box that was ticked by hand is opened. A phase whose ticked item was reworded stands as it was committed: the
-    session did what the old words say. Otherwise relay would refuse the next phase because of them, in the middle of
-    the night. Edits that are refused for another reason stay; the next look at the file reports them.
+    A box that was ticked by hand is opened. Where an item that the session has done is gone from the file, or another
+    stands in its place, the file stays as it is and is committed so. Otherwise relay would refuse the next phase
+    because of them, in the middle of the night. Edits that are refused for another reason stay; the next look at the
+    file reports them.
+
+    Args:
+        begun: The commit from which the session began.
     """
     if (found := _find_edited(ctx.files, ctx.repo.head())) is None:
         return
     before, shown = found
     lineage = find_lineage(before, shown)
-    by_hand = shown.done_ids - {lineage.items[item] for item in before.done_ids if item in lineage.items}
-    kept, back, words = shown.untick(by_hand), dict[str, str](), list[str]()
-    if by_hand:
-        words.append(
-            f"{list_some(sorted(by_hand))} was ticked by hand while a session worked; only relay ticks, so it is open "
-            "again"
-        )
-    for phase in before.phases:
-        reworded = [item.id for item in phase.items if item.done and item.id not in lineage.items]
-        if reworded and phase.id in lineage.phases:
-            back[lineage.phases[phase.id]] = before.text[phase.start : phase.end]
-            words.append(
-                f"{list_some(reworded)} was reworded while a session did it; the commit has the old words, so phase "
-                f"{phase.id} stands in the plan as it was committed. Add what the new words ask for as an item"
-            )
-    pieces = (back.get(phase.id if phase else "", kept.text[start:end]) for phase, start, end in _cut(kept))
-    kept = find_plan_in("".join(pieces)) or kept
-    kinds = [find_edit(ctx.repo, ctx.plan_path, plan).kind is EditKind.REFUSED for plan in (shown, kept)]
-    if kinds != [True, False]:
+    heirs = {**lineage.reworded, **lineage.items}
+    by_hand = shown.done_ids - {heirs[item] for item in before.done_ids if item in heirs}
+    kept, start = shown.untick(by_hand), find_plan(ctx.files, begun)
+    done = [one for one in read_operations(start, before) if isinstance(one, Tick)] if start else []
+    gone = [one for one in done if one.item_id not in heirs]
+    if not (by_hand or gone) or find_edit(ctx.repo, ctx.plan_path, shown).kind is not EditKind.REFUSED:
         return
-    ref, _ = keep_snapshot(ctx.repo, write_snapshot_tree(ctx.repo), "relay: the plan as a person left it")
-    replace_file(ctx.repo.root, ctx.plan_path, encode_text(kept.text), FILE)
-    text = f"{'. '.join(words)}. The file as it was: git show {ref}:{ctx.plan_path}"
-    ctx.observe(Noticed(text=text, warning=True))
-
-
-def _cut(plan: Plan) -> Iterator[tuple[Phase | None, int, int]]:
-    """Yield the phases of a plan, and the text before and after each, with their offsets."""
-    at = 0
-    for phase in plan.phases:
-        yield None, at, phase.start
-        yield phase, phase.start, phase.end
-        at = phase.end
-    yield None, at, len(plan.text)
+    rest = before.untick([one.item_id for one in gone])
+    if check_ticks_kept(rest, kept):
+        return
+    if by_hand:
+        ref, _ = keep_snapshot(ctx.repo, write_snapshot_tree(ctx.repo), "relay: the plan as a person left it")
+        words = f"{list_some(sorted(by_hand))} was ticked by hand while a session worked; only relay ticks"
+        text = f"{words}, so it is open again. The file as it was: git show {ref}:{ctx.plan_path}"
+        ctx.observe(Noticed(text=text, warning=True))
+        replace_file(ctx.repo.root, ctx.plan_path, encode_text(kept.text), FILE)
+    if gone:
+        told = [f"item {one.item_id} is done, and is in the plan no more as `{one.text}`" for one in gone]
+        told += describe_reworded(before, kept, kept.done_ids)
+        _commit(ctx, kept, disk=encode_text(kept.text), status="amended", words="plan amended", doubts=tuple(told))
 
 
 def _find_edited(files: PlanFiles, commit: str | None) -> tuple[Plan, Plan] | None:
@@ -298,7 +297,9 @@ def _find_planning(files: PlanFiles) -> PlanningRecord | None:
     return record if record and record.plan_path == files.plan_path else None
 
 
-def _commit(ctx: RunContext, plan: Plan, *, disk: bytes, status: str, words: str) -> Plan:
+def _commit(  # two private callers
+    ctx: RunContext, plan: Plan, *, disk: bytes, status: str, words: str, doubts: tuple[str, ...] = ()
+) -> Plan:
     """Commit the plan and return it as committed: a hook may have formatted it."""
     planning = _find_planning(ctx.files)
     file = FileCommit(
@@ -311,6 +312,7 @@ def _commit(ctx: RunContext, plan: Plan, *, disk: bytes, status: str, words: str
         is_same=lambda data: _is_same(plan, data),
         session_id=planning.session_id if planning else "",
         spent=planning.spend if planning else Spent(),
+        doubts=doubts,
     )
     data = commit_file(ctx, file, on_commit=lambda: drop_plan_usage(ctx.repo, planning) if planning else None)
     return plan if data == file.data else _parse(ctx.plan_path, data)
@@ -318,7 +320,7 @@ def _commit(ctx: RunContext, plan: Plan, *, disk: bytes, status: str, words: str
 
 def _is_same(plan: Plan, data: bytes) -> bool:
     try:
-        return has_same_words(plan, parse_plan(require_utf8(data)))
+        return is_reformatted(plan, parse_plan(require_utf8(data)))
     except PlanError:
         return False
 

@@ -26,8 +26,8 @@ from relay.git.status import ChangeKind, PathChange, check_state
 from relay.ledger.belief import judge
 from relay.plan.edit import list_notes
 from relay.plan.model import Item, Phase
+from relay.plan.operations import check_change, describe_reworded
 from relay.plan.parse import parse_plan
-from relay.plan.transitions import check_transition
 from relay.run.commit.candidate import Candidate, PendingPlan, PhaseCommit, Refused
 from relay.run.commit.changed_checks import describe_changed_checks
 from relay.run.commit.disclosures import describe_autoruns, find_disclosures, render_refusal
@@ -54,10 +54,11 @@ from relay.run.commit.omissions import (
 )
 from relay.run.commit.plan_commit import (
     SUBJECT_CHARS,
+    change_edited_plan,
+    find_plan,
     list_other_subjects,
     read_ledger,
     render_subject,
-    tick_edited_plan,
 )
 from relay.run.commit.readiness import check_marks, find_merged, list_own, render_merge
 from relay.run.commit.review import review_work
@@ -174,6 +175,9 @@ def _commit_checked(ctx: RunContext, candidate: Candidate, work: _Work) -> Phase
         own = [change for change in work.changes if change.path in work.owned]
         changed = describe_changed_checks(ctx.repo, candidate.phase, ctx.plan_path, own, candidate.commands)
         doubts = replace(doubts, others=(*doubts.others, *filter(None, (changed,))))
+    elif done := find_plan(ctx.files, candidate.attempt.merges):
+        reworded = describe_reworded(done, candidate.pending.plan, candidate.pending.claimed_ids)
+        doubts = replace(doubts, others=(*doubts.others, *reworded))
     if refusal := (
         check_marks(ctx.repo, candidate.attempt, work.after.tree)
         or _check_plan(candidate)
@@ -287,13 +291,9 @@ def _check_plan(candidate: Candidate) -> Refused | None:
     """Refuse illegal changes of the plan, whoever made them; checks the text of the future file."""
     pending, phase_id = candidate.pending, candidate.phase.id
     drafted = parse_plan(pending.plan.text)
-    still_open = tuple(phase.id for phase in pending.head.phases if not phase.done)
     phase = drafted.find_phase(phase_id)
     in_phase = {item.id for item in phase.items} if phase else set[str]()
-    # Two steps: an item that the session added is not in HEAD's plan, so no tick of it could be allowed there.
-    amended = drafted.untick(drafted.done_ids - pending.head.done_ids)
-    violations = check_transition(pending.head, amended, may_tick=(), amendable=still_open)
-    violations = violations or check_transition(amended, drafted, may_tick=in_phase & set(pending.claimed_ids))
+    violations = check_change(pending.head, drafted, may_tick=in_phase & set(pending.claimed_ids))
     if not violations:
         return None
     words = "; ".join(f"line {violation.line}: {violation.message}" for violation in violations)
@@ -417,7 +417,7 @@ def _explain(outcome: CommitOutcome) -> Refused:
 
 def _finish(ctx: RunContext, candidate: Candidate, outcome: CommitOutcome) -> None:
     # After the commit: if relay is killed before the attempt closes, the next run finds the commit and does the rest.
-    tick_edited_plan(ctx.files, outcome.commit or "", candidate.pending.claimed_ids)
+    lost = change_edited_plan(ctx.files, outcome.commit or "")
     close_attempt(ctx.repo, candidate.attempt)
     ctx.meter.record()
     ctx.observe(
@@ -430,7 +430,11 @@ def _finish(ctx: RunContext, candidate: Candidate, outcome: CommitOutcome) -> No
             files=count_lines(ctx.repo, outcome.commit or ctx.repo.zero_id),
         )
     )
-    for words in (*outcome.left, *describe_autoruns(ctx.repo, candidate.attempt.base_head, outcome.commit or "")):
+    for words in (
+        *outcome.left,
+        *lost,
+        *describe_autoruns(ctx.repo, candidate.attempt.base_head, outcome.commit or ""),
+    ):
         ctx.observe(Noticed(text=words, warning=True))
     if outcome.is_plain:
         ctx.observe(
