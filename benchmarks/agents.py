@@ -33,8 +33,6 @@ from typing import Any
 from processes import git, make_environ, make_repository
 
 from relay.base.jsonrpc import Answered, Question, Wire
-from relay.rehearsal.script import parse_script
-from relay.rehearsal.server import serve
 from relay.runners.agents.acp import has_mode, make_initialize, make_prompt
 from relay.runners.agents.gateway import HeldRequest, Route, open_gateway
 from relay.runners.agents.profiles import PROFILES, Profile, fill, get_installed, make_home
@@ -43,6 +41,8 @@ from relay.sandbox.supervisor import find_descendants
 from relay.session.prices import cost_usd, find_price
 from relay.session.usage import Usage
 from rigs.agents.real import AGENTS, LIMITS, Agent, install
+from tests.endpoint.script import parse_script
+from tests.endpoint.server import serve
 
 HERE = Path(__file__).resolve().parent
 MODEL = "claude-opus-5-5"

@@ -25,8 +25,6 @@ from processes import git, make_repository
 from relay.base.interrupts import Interrupts
 from relay.config import load_settings
 from relay.git.repository import open_repo
-from relay.rehearsal.script import parse_script
-from relay.rehearsal.server import serve
 from relay.run.loop import run
 from relay.run.selection import Selection
 from relay.session.events import Event, Noticed, ResponseReceived, SessionStarted
@@ -35,6 +33,8 @@ from relay.session.usage import Usage
 from relay.session.values import SessionKind
 from relay.setup.context import RunRequest
 from relay.setup.open import open_run
+from tests.endpoint.script import parse_script
+from tests.endpoint.server import serve
 
 STRATEGIES = ("reset", "none", "compact", "edit")
 COLOURS = {"reset": "#0b7a75", "none": "#b23a48", "compact": "#7a5195", "edit": "#d98e04"}

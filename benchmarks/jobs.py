@@ -21,8 +21,8 @@ from processes import git, make_environ, make_repository, run_process
 
 from relay.plan.parse import parse_plan
 from relay.plan.waves import find_waves
-from relay.rehearsal.script import parse_script
-from relay.rehearsal.server import serve
+from tests.endpoint.script import parse_script
+from tests.endpoint.server import serve
 
 HERE = Path(__file__).resolve().parent
 AFTER = {1: "none", 2: "none", 3: "none", 4: "1", 5: "2", 6: "3", 7: "4, 5", 8: "6"}

@@ -104,8 +104,8 @@ def play_own(place: Path) -> list[Path]:
     from peers import RELAY, make_files, make_script
     from processes import make_environ, make_repository
 
-    from relay.rehearsal.script import parse_script
-    from relay.rehearsal.server import serve
+    from tests.endpoint.script import parse_script
+    from tests.endpoint.server import serve
 
     demo, job = place / "demo", place / "job"
     program = [sys.executable, "-P", "-m", "relay"]

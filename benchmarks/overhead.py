@@ -28,8 +28,6 @@ from processes import Cost, make_environ, make_repository, run_process
 
 from relay.git.repository import open_repo
 from relay.prompts.texts import render_planner_system, render_runner_system
-from relay.rehearsal.script import parse_script
-from relay.rehearsal.server import serve
 from relay.sandbox.policy import Level, Limits, Mechanism, Policy
 from relay.sandbox.run import open_sandbox
 from relay.session.usage import Spent, estimate_tokens
@@ -37,6 +35,8 @@ from relay.session.values import ToolSpec
 from relay.store.attempts import AttemptStart, OpenAttempt, open_attempt
 from relay.store.checkpoints import WipRecord, save_wip
 from relay.tools.toolbox import PLANNER_SPECS, RUNNER_SPECS
+from tests.endpoint.script import parse_script
+from tests.endpoint.server import serve
 
 HERE = Path(__file__).resolve().parent
 PHASE_CALLS = 2

@@ -27,11 +27,11 @@ from typing import Any
 from agents import PHASES, PROMPTS, make_client_environ, run_metered
 from processes import git, make_environ, make_repository
 
-from relay.rehearsal.script import parse_script
-from relay.rehearsal.server import serve
 from relay.session.prices import PRICES_SEEN, Price, cost_usd, find_price
 from relay.session.usage import Usage
 from rigs.agents.real import AGENTS, Agent, install
+from tests.endpoint.script import parse_script
+from tests.endpoint.server import serve
 
 HERE = Path(__file__).resolve().parent
 RELAY = Agent("relay", (), "bash", "")

@@ -25,8 +25,6 @@ from processes import make_repository
 from relay.base.interrupts import Interrupts
 from relay.config import ModelSettings, Settings
 from relay.git.repository import open_repo
-from relay.rehearsal.script import parse_script
-from relay.rehearsal.server import Rehearsal, serve
 from relay.runners.agents.session import AgentSession
 from relay.runners.base import Callbacks, SessionSpec, Surroundings
 from relay.runners.registry import list_runners
@@ -38,6 +36,8 @@ from relay.session.values import SessionKind, ToolResult, ToolSpec
 from relay.setup.context import RunRequest
 from relay.setup.workspace import open_own_workspace
 from rigs.agents.real import AGENTS, Agent, install
+from tests.endpoint.script import parse_script
+from tests.endpoint.server import Endpoint, serve
 
 TEXT, PLANTED, SPAN = "a-text-of-phase-one", "INSTRUCTIONS-LEFT-BY-PHASE-ONE", "86399"
 PLAN = "# A plan\n\n## Phase 1 — One\n- [{}] Do it — a.txt\n"
@@ -150,7 +150,7 @@ class Further(AgentSession):
         return {"agentCapabilities": capabilities} if method == "initialize" else super()._ask(method, params)
 
 
-def hold_second(session: Further, root: Path, server: Rehearsal, seen: Seen) -> None:
+def hold_second(session: Further, root: Path, server: Endpoint, seen: Seen) -> None:
     """Begin another session in the process of the first, and note what it finds."""
     session.thaw()
     seen.memory_mb = sum(map(measure_memory, find_descendants(os.getpid())))

@@ -22,8 +22,8 @@ from typing import Any
 
 from processes import Cost, git, make_environ, make_repository, run_process
 
-from relay.rehearsal.script import parse_script
-from relay.rehearsal.server import serve
+from tests.endpoint.script import parse_script
+from tests.endpoint.server import serve
 
 HERE = Path(__file__).resolve().parent
 PHASES = 3

@@ -4,7 +4,7 @@ import subprocess
 from decimal import Decimal
 from pathlib import Path
 
-from relay.rehearsal.server import Rehearsal
+from tests.endpoint.server import Endpoint
 
 LIST_USD = {
     "claude-opus-5-5": ("4", "20", "5", "8", "0.20"),
@@ -14,7 +14,7 @@ LIST_USD = {
 """For a million tokens of input, output, writes for 5 minutes and for an hour, and reads, on the pricing page."""
 
 
-def read_bill(server: Rehearsal, model: str = "") -> Decimal:
+def read_bill(server: Endpoint, model: str = "") -> Decimal:
     """Return the USD of all that a server did, or of the requests to one model; a refusal costs nothing."""
     millionths = Decimal(0)
     for one in server.requests:
@@ -39,7 +39,7 @@ def read_costs(root: Path, rev: str = "HEAD") -> list[Decimal]:
     return [Decimal(line.removesuffix(" USD")) for line in shown.split("\n") if line]
 
 
-def assert_paid(root: Path, server: Rehearsal, rev: str = "HEAD", model: str = "") -> None:
+def assert_paid(root: Path, server: Endpoint, rev: str = "HEAD", model: str = "") -> None:
     """Check that commits say what a server billed, no cent more or less; each rounds to a millionth of a dollar."""
     costs, billed = read_costs(root, rev), read_bill(server, model)
     assert billed > 0

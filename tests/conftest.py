@@ -31,8 +31,6 @@ from relay.config import load_settings
 from relay.git.repository import open_repo
 from relay.plan.model import Phase
 from relay.plan.parse import parse_plan
-from relay.rehearsal.script import parse_script
-from relay.rehearsal.server import Rehearsal, serve
 from relay.run.loop import run
 from relay.run.planning.planner import PlanTask, plan_feature
 from relay.run.selection import Selection
@@ -44,6 +42,8 @@ from relay.setup.context import RunContext, RunRequest
 from relay.setup.open import open_run
 from relay.store.history import RelayCommit, read_relay_commits
 from tests.copied import find_loose_head, refresh_index
+from tests.endpoint.script import parse_script
+from tests.endpoint.server import Endpoint, serve
 from tests.scripted import ScriptedRunner
 from tests.sdks import needs_sdk
 from tests.warm import run_relay
@@ -254,7 +254,7 @@ class Stage:
     events: list[Event] = field(default_factory=list)
     waits: list[float] = field(default_factory=list)
     interrupts: Interrupts = field(default_factory=Interrupts)
-    server: Rehearsal | None = None
+    server: Endpoint | None = None
     on_tool: Callable[[], None] | None = None
     """Called when a tool has finished."""
     on_gate: Callable[[], None] | None = None

@@ -4,8 +4,8 @@ import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from relay.rehearsal.script import parse_script
-from relay.rehearsal.server import Rehearsal, serve
+from tests.endpoint.script import parse_script
+from tests.endpoint.server import Endpoint, serve
 
 HELLO = """
 sessions:
@@ -26,7 +26,7 @@ def run_commands(*commands: str) -> str:
 
 
 @contextmanager
-def serving(script: str, *, key: str = "k") -> Iterator[tuple[Rehearsal, dict[str, str]]]:
+def serving(script: str, *, key: str = "k") -> Iterator[tuple[Endpoint, dict[str, str]]]:
     """Serve a script; yield the server and the variables that lead to it."""
     with serve(parse_script(script)) as server:
         yield server, {"ANTHROPIC_BASE_URL": server.base_url, "ANTHROPIC_API_KEY": key, "NO_PROXY": "*"}

@@ -7,30 +7,26 @@ Source: platform.claude.com build-with-claude/streaming, 2026-08-22.
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import field, replace
 from typing import Any
 
 from relay.base.values import dataclass
-from relay.rehearsal.prompt import (
-    BLOCK_TOKENS,
-    BYTES_PER_TOKEN,
-    CacheUse,
-    ContentBlock,
-    Signature,
-    canonical,
-    count_block,
-    count_text,
-    digest,
-    digest_text,
-    extend_binding,
-)
-from relay.rehearsal.turns import Call, FaultName, FaultSpec, Part, Raw, Say, ServerDialect, Think, Turn
-from relay.rehearsal.wire import ModelCard, dump
+from relay.rehearsal.turns import Call, Part, Say, Think, Turn
+from relay.rehearsal.wire import Body, count_block, count_text, dump, encode
 
-IMPLICIT_THINKING_TOKENS = 32
-"""Tokens of a thinking block if the script gives none."""
 
-_CUTS = {FaultName.MAX_TOKENS: "max_tokens", FaultName.WINDOW_EXCEEDED: "model_context_window_exceeded"}
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PromptUse:
+    """How the tokens of one prompt divide; the four classes add up to the prompt."""
+
+    input_tokens: int
+    read_tokens: int = 0
+    write_5m_tokens: int = 0
+    write_1h_tokens: int = 0
+
+    @property
+    def tokens(self) -> int:
+        """Tokens of the whole prompt."""
+        return self.input_tokens + self.read_tokens + self.write_5m_tokens + self.write_1h_tokens
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,7 +36,7 @@ class AnswerBlock:
     body: Mapping[str, Any]
     """As it stands in the finished message."""
     raw_input: str = ""
-    """A tool's input as it is streamed; it may be cut, or not JSON at all."""
+    """A tool's input as it is streamed."""
     tokens: int
 
     @property
@@ -65,94 +61,42 @@ class PlayedAnswer:
     model: str
     blocks: tuple[AnswerBlock, ...]
     stop_reason: str
-    stop_sequence: str | None = None
-    stop_details: Mapping[str, Any] | None = None
-    use: CacheUse
+    use: PromptUse
     output_tokens: int
-    thinking_tokens: int = 0
-    report: str = ""
-    """How usage is reported: ``zero``, ``missing``, ``uncached``, ``falling``, or as in `ServerDialect`."""
-    answering_model: str = ""
-    """The model that the answer names; empty for `model`."""
-    dropped: tuple[Mapping[str, str], ...] = ()
-    """Thinking blocks of the request that were dropped, as ``input_transformations`` reports them."""
-    edits: tuple[Mapping[str, Any], ...] = ()
-    """What context editing did to the request."""
-    padding: Mapping[str, int] = field(default_factory=dict)
-    """Tokens that the next prompt counts on top of the estimate, by binding-chain key."""
+
+    @property
+    def thinking_tokens(self) -> int:
+        """The part of the output that was thought."""
+        return sum(block.tokens for block in self.blocks if block.body.get("type") == "thinking")
 
     def render_message(self) -> dict[str, Any]:
         """Write the body of a response without streaming."""
-        return self._render(
-            content=[dict(block.body) for block in self.blocks],
-            ending=self._ending,
-            usage=self._render_usage(self.output_tokens, final=True),
-        )
+        return self._render([dict(block.body) for block in self.blocks], self.render_ending(), final=True)
 
     def render_start(self) -> dict[str, Any]:
         """Write the message of ``message_start``: no content yet, input usage complete."""
-        ending = {"stop_reason": None, "stop_sequence": None, "stop_details": None}
-        usage = self._render_usage(min(1, self.output_tokens), falls=False)
-        return self._render(content=[], ending=ending, usage=usage)
+        return self._render([], {"stop_reason": None, "stop_sequence": None, "stop_details": None}, final=False)
 
     def render_end(self) -> dict[str, Any]:
         """Write ``message_delta``."""
-        usage = self._render_usage(self.output_tokens, final=True)
-        event: dict[str, Any] = {"type": "message_delta", "delta": self._ending}
-        if usage is not None:
-            event["usage"] = {k: v for k, v in usage.items() if k not in {"cache_creation", "service_tier"}}
-        return event | self._editing
+        usage = self.render_usage(self.output_tokens, final=True) or {}
+        shown = {k: v for k, v in usage.items() if k not in {"cache_creation", "service_tier"}}
+        return {"type": "message_delta", "delta": self.render_ending()} | ({"usage": shown} if shown else {})
 
-    def render_bill(self) -> Mapping[str, Any]:
-        """Write the real usage of the message, whatever is reported."""
-        return self._render_full(self.output_tokens, final=True)
+    def render_ending(self) -> dict[str, Any]:
+        """Write why the message ended."""
+        return {"stop_reason": self.stop_reason, "stop_sequence": None, "stop_details": None}
 
-    @property
-    def _ending(self) -> dict[str, Any]:
-        ending: dict[str, Any] = {
-            "stop_reason": self.stop_reason,
-            "stop_sequence": self.stop_sequence,
-            "stop_details": self.stop_details,
-        }
-        return ending | ({"input_transformations": list(self.dropped)} if self.dropped else {})
+    def render_head(self) -> dict[str, Any]:
+        """Write what a message begins with."""
+        return {"id": self.id, "type": "message", "role": "assistant", "model": self.model}
 
-    @property
-    def _editing(self) -> dict[str, Any]:
-        return {"context_management": {"applied_edits": list(self.edits)}} if self.edits else {}
-
-    def _render(self, *, content: list[Any], ending: dict[str, Any], usage: Any) -> dict[str, Any]:
-        head = {"id": self.id, "type": "message", "role": "assistant", "model": self.answering_model or self.model}
-        message = {**head, "content": content, **ending, **(self._editing if ending.get("stop_reason") else {})}
-        return message if usage is None else message | {"usage": usage}
-
-    def _render_usage(self, output: int, *, final: bool = False, falls: bool = True) -> dict[str, Any] | None:
+    def render_usage(self, output: int, *, final: bool) -> dict[str, Any] | None:
         """Write the reported usage; None for nothing."""
-        usage = self._render_full(output, final=final)
-        match self.report:
-            case "missing":
-                return None
-            case "uncached":
-                return {"input_tokens": max(1, usage["input_tokens"]), "output_tokens": usage["output_tokens"]}
-            case "late" if not final:
-                return {"input_tokens": 0, "output_tokens": 0}
-            case "bare" | "late" | "reads" | "flat":
-                return self._render_foreign(output)
-            case "zero" | "falling" if falls or self.report == "zero":
-                return {name: 0 for name, value in usage.items() if isinstance(value, int)}
-            case _:
-                return usage
+        return self.render_bill(output, final=final)
 
-    def _render_foreign(self, output: int) -> dict[str, Any]:
-        """Write usage without division by the cache, or with reads only, as some endpoints do."""
-        use = self.use
-        read = use.read_tokens if self.report == "reads" else 0
-        whole = use.input_tokens + use.write_5m_tokens + use.write_1h_tokens + use.read_tokens
-        usage = {"input_tokens": whole - read, "output_tokens": output}
-        if self.report == "flat":
-            usage |= {"cache_creation_input_tokens": 0, "cache_read_input_tokens": 0}
-        return usage | ({"cache_read_input_tokens": read} if read else {})
-
-    def _render_full(self, output: int, *, final: bool) -> dict[str, Any]:
+    def render_bill(self, output: int, *, final: bool) -> dict[str, Any]:
+        """Write the real usage of the message, whatever is reported."""
         use = self.use
         usage: dict[str, Any] = {
             "input_tokens": use.input_tokens,
@@ -169,220 +113,81 @@ class PlayedAnswer:
             usage["output_tokens_details"] = {"thinking_tokens": self.thinking_tokens}
         return usage
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Performance:
-    """Everything an answer depends on."""
-
-    message_id: str
-    call_prefix: str
-    """Prefix of tool call ids, before a number."""
-    turn: Turn
-    n: int
-    """Which repetition of the turn this is, from 1."""
-    fault: FaultSpec | None
-    body: Mapping[str, Any]
-    card: ModelCard
-    bound: str
-    """Binding chain of the whole request."""
-    use: CacheUse
-    prompt_tokens: int
-    thinks_always: bool
-    dialect: ServerDialect
-    dropped: tuple[Mapping[str, str], ...] = ()
-    edits: tuple[Mapping[str, Any], ...] = ()
+    def _render(self, content: list[Any], ending: dict[str, Any], *, final: bool) -> dict[str, Any]:
+        usage = self.render_usage(self.output_tokens if final else min(1, self.output_tokens), final=final)
+        message = {**self.render_head(), "content": content, **ending}
+        return message if usage is None else message | {"usage": usage}
 
 
-def build_answer(show: Performance) -> PlayedAnswer:
-    """Perform a turn for one request."""
-    parts, stop = _choose(show)
-    blocks = tuple(_build_blocks(show, parts))
-    stop = stop or ("tool_use" if any(b.body.get("type") == "tool_use" for b in blocks) else "end_turn")
-    kind = show.fault.kind if show.fault else None
-    if kind in _CUTS and blocks:
-        blocks = (*blocks[:-1], _cut_block(blocks[-1], _half(blocks[-1], show.fault)))
-    elif kind is FaultName.BAD_JSON:
-        blocks = tuple(replace(b, raw_input=_spoil(b.raw_input)) for b in blocks)
-    output = sum(block.tokens for block in blocks)
-    padding: dict[str, int] = {}
-    scripted = show.turn.usage.output_tokens
-    if scripted is not None:
-        padding = _pad(show.bound, blocks, scripted - output)
-        output = scripted
-    elif output > (budget := _find_budget(show))[0]:
-        blocks, output, stop = tuple(_fit(blocks, budget[0])), *budget
-    details = show.turn.stop_details or _default_details(stop, show.fault)
-    return PlayedAnswer(
-        id=show.message_id,
-        model=show.card.id,
-        blocks=blocks,
-        stop_reason=stop,
-        stop_sequence=show.turn.stop_sequence,
-        stop_details=details,
-        use=show.use,
-        output_tokens=output,
-        thinking_tokens=sum(b.tokens for b in blocks if b.body.get("type") == "thinking"),
-        report=show.fault.options.get("report", "zero")
-        if show.fault and kind is FaultName.USAGE
-        else show.dialect.report,
-        answering_model=show.fault.options.get("model", "") if show.fault and kind is FaultName.OTHER_MODEL else "",
-        dropped=show.dropped,
-        edits=show.edits,
-        padding=padding,
-    )
+class Performer:
+    """Performs a turn for one request.
+
+    Args:
+        call_prefix: Prefix of tool call ids, before a number.
+        n: Which repetition of the turn this is, from 1.
+        body: The request, in the Messages API's form.
+    """
+
+    def __init__(self, turn: Turn, n: int, call_prefix: str, body: Body) -> None:
+        self.turn = turn
+        self.body = body
+        self._n = n
+        self._call_prefix = call_prefix
+        self._calls = 0
+
+    def build_answer(self, message_id: str, model: str, use: PromptUse) -> PlayedAnswer:
+        """Build the message."""
+        blocks = tuple(self.build_blocks(self.turn.parts))
+        output = self.turn.usage.output_tokens
+        return PlayedAnswer(
+            id=message_id,
+            model=model,
+            blocks=blocks,
+            stop_reason=self.turn.stop or find_stop(blocks),
+            use=use,
+            output_tokens=sum(block.tokens for block in blocks) if output is None else output,
+        )
+
+    def build_blocks(self, parts: tuple[Part, ...]) -> Iterator[AnswerBlock]:
+        """Turn parts into blocks; a request may switch thinking off."""
+        thinks = (self.body.get("thinking") or {}).get("type") != "disabled"
+        return (self.build_block(part) for part in parts if thinks or not isinstance(part, Think))
+
+    def build_block(self, part: Part) -> AnswerBlock:
+        """Turn a part into a block."""
+        match part:
+            case Say():
+                text = self.number(part.text)
+                return AnswerBlock(body={"type": "text", "text": text}, tokens=count_text(text))
+            case Think():
+                return self.build_thinking(part)
+            case Call():
+                inputs = self.number(dict(part.input))
+                body = {"type": "tool_use", "id": f"{self._call_prefix}{self._calls}"}
+                body |= {"name": part.name, "input": inputs}
+                self._calls += 1
+                return AnswerBlock(body=body, raw_input=dump(inputs), tokens=count_block(body))
+
+    def build_thinking(self, part: Think) -> AnswerBlock:
+        """Build a thinking block; its signature is opaque to clients."""
+        is_shown = (self.body.get("thinking") or {}).get("display") == "summarized"
+        body = {"type": "thinking", "thinking": self.number(part.text) if is_shown else "", "signature": "rehearsed"}
+        return AnswerBlock(body=body, tokens=count_text(part.text))
+
+    def number(self, value: Any) -> Any:
+        """Replace ``${n}`` by the repetition's number, only in a turn that repeats."""
+        if self.turn.repeat == 1:
+            return value
+        if isinstance(value, str):
+            return value.replace("${n}", str(self._n))
+        if isinstance(value, Mapping):
+            return {name: self.number(item) for name, item in value.items()}
+        return [self.number(item) for item in value] if isinstance(value, list) else value
 
 
-def digest_content(blocks: list[ContentBlock]) -> str:
-    """Identify an assistant turn by its content, without thinking."""
-    return digest([canonical(block) for block in blocks if block.get("type") != "thinking"])
-
-
-def _choose(show: Performance) -> tuple[tuple[Part, ...], str]:
-    """Choose the parts of the answer and its stop reason; empty for the natural one."""
-    turn, fault = show.turn, show.fault
-    match fault.kind if fault else None:
-        case FaultName.EMPTY:
-            return (), "end_turn"
-        case FaultName.REFUSAL:
-            return (), "refusal"
-        case FaultName.PAUSE_TURN:
-            parts = tuple(part for part in turn.parts if isinstance(part, Say | Think))
-            return parts or (Say(text="Paused."),), "pause_turn"
-        case FaultName.UNKNOWN_STOP if fault:
-            return turn.parts, fault.options.get("reason", "moonrise")
-        case FaultName.UNKNOWN_BLOCK if fault:
-            body = {"type": fault.options.get("type", "hologram"), "data": "not known to this client"}
-            return (Raw(body=body), *turn.parts), turn.stop
-        case FaultName.MAX_TOKENS | FaultName.WINDOW_EXCEEDED as kind:
-            return turn.parts, _CUTS[kind]
-        case _:
-            return turn.parts, turn.stop
-
-
-def _build_blocks(show: Performance, parts: tuple[Part, ...]) -> Iterator[AnswerBlock]:
-    """Turn parts into blocks; thinking is signed for its position."""
-    config = show.body.get("thinking") or {}
-    if not _thinks(config, show.card):
-        parts = tuple(part for part in parts if not isinstance(part, Think))
-    elif parts and _must_think(show, config, parts):
-        parts = (Think(text="", tokens=IMPLICIT_THINKING_TOKENS), *parts)
-    bound, calls = show.bound, 0
-    for part in parts:
-        block = _build_block(show, part, bound, calls)
-        calls += isinstance(part, Call)
-        for _, after in extend_binding(bound, [block.body]):
-            bound = after
-        yield block
-
-
-def _thinks(config: Mapping[str, Any], card: ModelCard) -> bool:
-    off = config.get("type") == "disabled"
-    only_on_request = "adaptive" not in card.thinking
-    return not off and not (only_on_request and config.get("type") != "enabled")
-
-
-def _must_think(show: Performance, config: Mapping[str, Any], parts: tuple[Part, ...]) -> bool:
-    if any(isinstance(part, Think) for part in parts) or config.get("type") == "between_tools":
-        return False
-    return show.thinks_always and show.card.binds_thinking
-
-
-def _build_block(show: Performance, part: Part, bound: str, calls: int) -> AnswerBlock:
-    match part:
-        case Say():
-            text = _number(part.text, show)
-            return AnswerBlock(body={"type": "text", "text": text}, tokens=count_text(text))
-        case Think():
-            return _build_thinking(show, part, bound)
-        case Call():
-            inputs = _number(dict(part.input), show)
-            body = {"type": "tool_use", "id": f"{show.call_prefix}{calls}", "name": part.name, "input": inputs}
-            return AnswerBlock(body=body, raw_input=dump(inputs), tokens=count_block(body))
-        case Raw():
-            return AnswerBlock(body=part.body, tokens=count_block(part.body))
-
-
-def _build_thinking(show: Performance, part: Think, bound: str) -> AnswerBlock:
-    config = show.body.get("thinking") or {}
-    shown = config.get("display") or ("summarized" if "enabled" in show.card.thinking else "omitted")
-    text = _number(part.text, show)
-    tokens = part.tokens if part.tokens is not None else count_text(text)
-    text = text if shown != "omitted" or config.get("type") == "between_tools" else ""
-    signature = Signature(model=show.card.id, prefix=bound, tokens=tokens, text=digest_text(text)).encode()
-    body = {"type": "thinking", "thinking": text, "signature": signature if show.dialect.signs else ""}
-    return AnswerBlock(body=body, tokens=tokens)
-
-
-def _number(value: Any, show: Performance) -> Any:
-    """Replace ``${n}`` by the repetition's number, only in a turn that repeats."""
-    if show.turn.repeat == 1:
-        return value
-    if isinstance(value, str):
-        return value.replace("${n}", str(show.n))
-    if isinstance(value, Mapping):
-        return {name: _number(item, show) for name, item in value.items()}
-    return [_number(item, show) for item in value] if isinstance(value, list) else value
-
-
-def _find_budget(show: Performance) -> tuple[int, str]:
-    """Return how many tokens the answer may have, and the stop reason at that limit."""
-    left = show.card.window_tokens - show.prompt_tokens
-    limit = int(show.body.get("max_tokens", 0))
-    return (limit, "max_tokens") if limit <= left else (left, "model_context_window_exceeded")
-
-
-def _fit(blocks: tuple[AnswerBlock, ...], budget: int) -> Iterator[AnswerBlock]:
-    """Keep the blocks that fit into a budget of tokens; cut the last one."""
-    for block in blocks:
-        if block.tokens <= budget:
-            budget -= block.tokens
-            yield block
-            continue
-        chars = int((budget - BLOCK_TOKENS) * BYTES_PER_TOKEN)
-        if chars > 0 and block.body.get("type") in {"text", "tool_use"}:
-            yield _cut_block(block, chars)
-        return
-
-
-def _half(block: AnswerBlock, fault: FaultSpec | None) -> int:
-    whole = len(block.raw_input or str(block.body.get("text", "")))
-    chars = fault.options.get("after_chars", whole // 2) if fault else whole
-    return min(int(chars), whole)
-
-
-def _cut_block(block: AnswerBlock, chars: int) -> AnswerBlock:
-    """Keep the first characters of a block's text or of its input's JSON."""
-    if block.body.get("type") == "text":
-        text = str(block.body["text"])[:chars]
-        return replace(block, body={**block.body, "text": text}, tokens=count_text(text))
-    if block.body.get("type") != "tool_use":
-        return block
-    raw, kept = block.raw_input[:chars], dict[str, Any]()
-    for name, value in block.body["input"].items():
-        longer = {**kept, name: value}
-        if len(dump(longer)) - 1 > len(raw):
-            break
-        kept = longer
-    tokens = count_text(str(block.body["name"]) + raw)
-    return replace(block, body={**block.body, "input": kept}, raw_input=raw, tokens=tokens)
-
-
-def _spoil(raw: str) -> str:
-    """Break valid JSON."""
-    return raw and raw[:-1] + ',,"}'
-
-
-def _pad(bound: str, blocks: tuple[AnswerBlock, ...], extra: int) -> dict[str, int]:
-    """Return the additional tokens of the next prompt for an answer with a scripted size."""
-    keys = [after for _, after in extend_binding(bound, [block.body for block in blocks])]
-    return {keys[-1]: extra} if keys else {}
-
-
-def _default_details(stop: str, fault: FaultSpec | None) -> Mapping[str, Any] | None:
-    if stop != "refusal":
-        return None
-    options = fault.options if fault else {}
-    return {"type": "refusal", "category": options.get("category"), "explanation": options.get("explanation")}
+def find_stop(blocks: tuple[AnswerBlock, ...]) -> str:
+    """Return the natural stop reason of an answer."""
+    return "tool_use" if any(block.body.get("type") == "tool_use" for block in blocks) else "end_turn"
 
 
 MAX_PIECES = 48
@@ -394,7 +199,7 @@ PING = b'event: ping\ndata: {"type": "ping"}\n\n'
 
 def render_event(data: Mapping[str, Any]) -> bytes:
     """Write one server-sent event; its name is the data's ``type``."""
-    return f"event: {data['type']}\ndata: {dump(data)}\n\n".encode(errors="surrogatepass")
+    return encode(f"event: {data['type']}\ndata: {dump(data)}\n\n")
 
 
 def render_events(answer: PlayedAnswer) -> list[bytes]:

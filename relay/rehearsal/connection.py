@@ -12,9 +12,9 @@ import socketserver
 import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any, Protocol
+from typing import Any
 
 from relay.base.errors import ConfigError
 from relay.rehearsal.wire import ApiError
@@ -35,11 +35,8 @@ _LOOK_S = 3600.0
 _HOST = "127.0.0.1"
 
 
-class App(Protocol):
-    """Answers requests."""
-
-    def answer(self, connection: "Connection") -> None:
-        """Answer one request, from any thread; an `OSError` ends the connection."""
+Answer = Callable[["Connection"], None]
+"""Answers one request, from any thread; an `OSError` ends the connection."""
 
 
 class Connection(BaseHTTPRequestHandler):
@@ -54,7 +51,7 @@ class Connection(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         """Answer a request."""
         try:
-            self.server.app.answer(self)
+            self.server.answer(self)
         except OSError:
             self.close_connection = True
 
@@ -128,11 +125,11 @@ class Server(ThreadingHTTPServer):
 
     request_queue_size = 128
 
-    def __init__(self, app: App, port: int, handler: type[Connection] = Connection) -> None:
-        self.app = app
+    def __init__(self, answer: Answer, port: int) -> None:
+        self.answer = answer
         self._open: dict[socket.socket, threading.Thread] = {}
         self._guard = threading.Lock()
-        super().__init__((_HOST, port), handler)
+        super().__init__((_HOST, port), Connection)
 
     def server_bind(self) -> None:
         """Bind, without looking up the name of the address as `HTTPServer` does."""
@@ -180,14 +177,14 @@ class Server(ThreadingHTTPServer):
 
 
 @contextlib.contextmanager
-def host_app(app: App, *, port: int = 0) -> Iterator[str]:
-    """Serve an application on loopback until the block ends; yields its address, without ``/v1``.
+def host_app(answer: Answer, *, port: int = 0) -> Iterator[str]:
+    """Answer requests on loopback until the block ends; yields its address, without ``/v1``.
 
     Raises:
         ConfigError: The address cannot be used.
     """
     try:
-        server = Server(app, port)  # everyone who can connect may play
+        server = Server(answer, port)  # everyone who can connect may play
     except OSError as error:
         raise ConfigError(f"the rehearsal server cannot listen on {_HOST}:{port}: {error}") from error
     accepting = threading.Thread(target=server.serve_forever, args=(_LOOK_S,), name="relay-rehearsal", daemon=True)

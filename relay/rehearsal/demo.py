@@ -25,8 +25,7 @@ from relay.git.identity import find_identity
 from relay.git.repository import Repo, open_repo
 from relay.prompts.package_data import get_shipped
 from relay.rehearsal.script import load_script
-from relay.rehearsal.server import Rehearsal, serve
-from relay.rehearsal.turns import FaultName
+from relay.rehearsal.server import Player, serve
 from relay.sandbox.policy import Level, Policy
 from relay.sandbox.run import open_sandbox
 from relay.store.history import RelayCommit, read_relay_commits
@@ -54,7 +53,7 @@ class _Stage:
     root: Path
     environ: Mapping[str, str]
     """Environment of the commands: the user's, with another endpoint and key, and without settings."""
-    rehearsal: Rehearsal
+    player: Player
     say: Printer
     flags: tuple[str, ...]
     """Flags of every command that opens a sandbox."""
@@ -88,16 +87,16 @@ def run_demo(*, keep: Path | None, say: Printer, environ: Mapping[str, str]) -> 
     root = _make_root(keep)
     say(_INTRODUCTION)
     repo = _make_repository(examples / "project", root, say, environ)
-    with serve(script) as rehearsal:
+    with serve(script) as player:
         stage = _Stage(
             root=root,
-            environ=_make_environment(environ, rehearsal.base_url),
-            rehearsal=rehearsal,
+            environ=_make_environment(environ, player.base_url),
+            player=player,
             say=say,
             flags=_choose_flags(repo, environ, say),
         )
         failed = _play(stage)
-        problems = (*rehearsal.errors, *(() if failed else rehearsal.unplayed))
+        problems = (*player.errors, *(() if failed else player.unplayed))
     if failed or problems:
         return _report_failure(root, say, failed, problems)
     _show_result(repo, say)
@@ -198,7 +197,7 @@ def _play(stage: _Stage) -> _Ended | None:
     killed = _run_until_silent(stage, "run")
     if killed is not None:
         return killed
-    stage.say("\nrelay was killed (SIGKILL) in the middle of an answer, with no time to save")
+    stage.say("\nrelay was killed (SIGKILL) while it waited for the model, with no time to save")
     stage.say("anything. Run it again.")
     ended = _run(stage, "run")
     return ended if ended.code else None
@@ -218,7 +217,7 @@ def _run_until_silent(stage: _Stage, *words: str) -> _Ended | None:
     deadline = time.monotonic() + _PATIENCE_S
     with _started(stage, words) as command:
         while command.poll() is None and time.monotonic() < deadline:
-            if any(request.fault == FaultName.STALL for request in stage.rehearsal.requests):
+            if stage.player.state.held:
                 time.sleep(_SILENCE_S)
                 command.kill()
                 return None

@@ -14,9 +14,8 @@ from typing import Any
 from urllib.parse import unquote
 
 from relay.base.values import dataclass
-from relay.rehearsal.answer import AnswerBlock, PlayedAnswer, cut_text
-from relay.rehearsal.prompt import CacheUse, list_blocks
-from relay.rehearsal.wire import ApiError, Body, dump, find_error_type
+from relay.rehearsal.answer import AnswerBlock, PlayedAnswer, PromptUse, cut_text
+from relay.rehearsal.wire import ApiError, Body, dump, encode, find_error_type, list_blocks
 
 Rendered = tuple[str, Mapping[str, Any]]
 """An event's name, empty for none, and its data."""
@@ -36,8 +35,6 @@ class OtherApi:
     events: Callable[[PlayedAnswer, Body], Iterator[Rendered]]
     """An answer as a stream."""
     error: Callable[[ApiError], Mapping[str, Any]]
-    error_event: Callable[[str, str], Mapping[str, Any]]
-    """An error's type and message → the event in mid-stream."""
     ending: bytes = b""
     """The end of a stream."""
 
@@ -69,7 +66,7 @@ def render_stream(api: OtherApi, answer: PlayedAnswer, body: Body) -> list[bytes
 def render_part(name: str, data: Mapping[str, Any]) -> bytes:
     """Write one server-sent event."""
     head = f"event: {name}\n" if name else ""
-    return f"{head}data: {dump(data)}\n\n".encode(errors="surrogatepass")
+    return encode(f"{head}data: {dump(data)}\n\n")
 
 
 def _join(messages: list[tuple[str, dict[str, Any]]]) -> list[dict[str, Any]]:
@@ -215,7 +212,6 @@ CHAT = OtherApi(
     message=_chat_message,
     events=_chat_events,
     error=render_openai_error,
-    error_event=lambda kind, words: {"error": {"message": words, "type": kind, "code": None, "param": None}},
     ending=b"data: [DONE]\n\n",
 )
 
@@ -305,7 +301,6 @@ GEMINI = OtherApi(
     message=_gemini_message,
     events=_gemini_events,
     error=_gemini_error,
-    error_event=lambda _, words: {"error": {"code": 503, "message": words, "status": "UNAVAILABLE"}},
 )
 
 
@@ -463,10 +458,7 @@ RESPONSES = OtherApi(
     message=_message,
     events=_events,
     error=render_openai_error,
-    error_event=lambda kind, words: {
-        "type": "error", "sequence_number": 0, "code": kind, "message": words, "param": None
-    },
-)  # fmt: skip
+)
 
 
 _BY_PATH: Mapping[str, OtherApi] = {"/v1/responses": RESPONSES, "/v1/chat/completions": CHAT}
@@ -494,10 +486,10 @@ def find_other_api(method: str, path: str) -> OtherRoute | None:
     return OtherRoute(api=GEMINI, model=unquote(found["model"]), streams=found["stream"] != "g") if found else None
 
 
-def count_writes_as_input(use: CacheUse) -> CacheUse:
+def count_writes_as_input(use: PromptUse) -> PromptUse:
     """Divide a prompt as an API does whose cache writes count as plain input."""
     written = use.write_5m_tokens + use.write_1h_tokens
-    return CacheUse(input_tokens=use.input_tokens + written, read_tokens=use.read_tokens)
+    return PromptUse(input_tokens=use.input_tokens + written, read_tokens=use.read_tokens)
 
 
 def map_error(error: ApiError) -> ApiError:

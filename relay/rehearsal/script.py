@@ -1,99 +1,19 @@
-r"""Reading a rehearsal script.
+r"""Reading a rehearsal script: a YAML file that says what the model answers.
 
-A script is YAML. Everything but ``sessions`` is optional::
+`FORMAT` has every key. What it cannot say:
 
-    model:                      # or models: [ … ]; known ids keep their limits unless changed here
-      id: claude-opus-5-5
-      window: 1000000           # max_input_tokens
-      max_tokens: 128000
-      min_cache_tokens: 512
-    thinking: always            # always: models with preserved thinking begin every answer with a thinking
-                                # block, as they do in reality; scripted: only where a turn has `thinking`
-    pace: {first_s: 0.2, event_s: 0.01}     # real time, for demonstrations; default 0
-    faults:                     # faults of the other endpoints
-      - {on: models, fault: {kind: overloaded, times: 2}}       # on: models or count_tokens
+**Which turn is played.** A conversation without an assistant turn is new: it gets the first unplayed session whose
+``when`` holds, else the first unplayed session without ``when``, else one with ``repeat``. A conversation that has an
+assistant turn goes on where that turn was: found by its tool call ids, else by the messages before it, else by its
+content; so conversations interleave, and clients may rewrite what is older. The same request again is a retry and gets
+the same turn; but an opening request whose conversation has gone on since is a new conversation.
 
-    dialect: ollama             # how it differs from the API: anthropic (the default), ollama, lmstudio, llamacpp,
-                                # vllm, sglang, vercel, litellm, fireworks
-    refuses: [display]          # fields that this endpoint answers with a 400, as some gateways do: display, thinking,
-                                # cache_control (of the request), marks (of its blocks), ttl (of these), system_messages
-
-    sessions:                   # played in this order as new conversations begin
-      - name: planner
-        when: {system_contains: "planner"}      # optional: chosen by content instead of by order
-        repeat: true            # plays for every conversation that comes to it (side requests)
-        aside: true             # its one turn answers any request that `when` fits, in whatever conversation, and
-                                # moves none of them on (a client that asks for a summary)
-        then: next              # when its turns are used up and the conversation goes on: go on with the
-                                # next session (default: stop, a 400 with readable words)
-        turns:
-          - text: I will look around first.
-            tools:
-              - {name: read, input: {path: app.py}}
-          - expect: {last_result_contains: "def main"}
-            thinking: What the model thought, shown only to clients that ask for summaries.
-            tools:
-              - {name: write, input: {path: x.py, content: !file files/x.py}}
-          - fault: {kind: status, status: 529, times: 2}
-            text: Done.
-
-**Turns.** ``thinking``, ``text`` (one or a list) and ``tools`` become content blocks in this order; ``blocks``
-is the list form when the order matters: ``{text: …}``, ``{thinking: …, tokens: N}``, ``{tool: {name, input}}``,
-``{raw: {type: …}}``. Further keys: ``expect``, ``fault`` (one or a list), ``stop`` (any stop reason),
-``stop_sequence``, ``stop_details``, ``delay_s``, ``repeat`` (a number, or ``forever`` for the last turn; then
-``${n}`` in any text stands for 1, 2, 3 …), ``usage: {output_tokens, thinking_tokens, input_padding_tokens}``.
-A prompt grows by what an answer claimed to be, so these add up over a conversation.
-
-**Bodies from files.** ``!file path`` is the text of a file beside the script; ``content_file: path`` in a
-tool's input is the same for ``content``.
-
-**Conditions** (``when``, ``expect``): ``S_contains`` and ``S_lacks`` with a text or a list, where S is ``model``,
-``system``, ``first_message``, ``last_message`` (all that came after the last assistant turn) or ``last_result``
-(the tool results in it); ``last_result_is_error: true|false``; ``tools_include: [names]``. A failed ``expect`` is
-answered with a 400 and recorded in `Rehearsal.errors`.
-
-**Which turn is played.** A conversation without an assistant turn is new: it gets the first unplayed session
-whose ``when`` holds, else the first unplayed session without ``when``, else one with ``repeat``. A conversation
-that has an assistant turn goes on where that turn was: found by its tool call ids, else by the messages before
-it, else by its content; so conversations interleave, and clients may rewrite what is older. The same request
-again is a retry and gets the same turn; but an opening request whose conversation has gone on since is a new
-conversation.
-
-**Faults** play ``times`` times (default 1; ``always``) before the turn's answer comes; a list plays in order.
-``kind`` and its own keys:
-
-    status           status (500), type, message, error_code, retry_after, headers, body: json|html|empty, after_work
-    rate_limit       retry_after (none), resets_in_s (60), limit: requests|tokens|input-tokens|output-tokens
-    spend_limit      message
-    overloaded       message, retry_after
-    overflow         -
-    drop             how: rst|fin                           connection ends before the response
-    cut              how: rst|fin|end, after_events (3) or after_bytes; `end` is clean, without message_stop
-    error_event      after_events (3), type (overloaded_error), message
-    stall            after_events (3), seconds (for ever), ping_s (no pings), before_headers: true
-    garbage          after_events (3), data
-    max_tokens       after_chars: what is left of the last block (half of it)
-    window_exceeded  the same with model_context_window_exceeded
-    bad_json         -                                      a tool's input that does not parse
-    refusal          category, explanation
-    unknown_stop     reason
-    unknown_block    type
-    empty            -                                      end_turn without content
-    pause_turn       -
-    usage            report: zero|missing|uncached|falling
-    no_stream        -                                      the finished message as JSON
-    other_model      model                                  the one that the answer names
-
-With ``after_work: true`` the answer was made, and is billed. What is billed is always what was used, whatever is
-reported of it.
-
-An answer longer than the request's ``max_tokens``, or than what is left of the window, is cut and stops with
-``max_tokens`` or ``model_context_window_exceeded`` by itself (not where ``output_tokens`` is given).
+**Bodies from files.** ``!file path`` is the text of a file beside the script; ``content_file: path`` in a tool's input
+is the same for ``content``.
 """
 
 import difflib
 import json
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -103,19 +23,11 @@ import yaml
 
 from relay.base.documents import YamlFault, YamlLimits, YamlTextError, compose, get_line
 from relay.base.errors import ConfigError
-from relay.base.values import dataclass
-from relay.rehearsal.checks import REFUSABLE
 from relay.rehearsal.turns import (
-    BEFORE,
-    DIALECTS,
     SUBJECTS,
     Call,
     Conditions,
-    EndpointFault,
-    FaultName,
-    FaultSpec,
     Part,
-    Raw,
     Say,
     Script,
     ScriptSession,
@@ -123,7 +35,7 @@ from relay.rehearsal.turns import (
     Turn,
     TurnUsage,
 )
-from relay.rehearsal.wire import CATALOG, ModelCard, find_card
+from relay.rehearsal.wire import CATALOG, ModelCard
 
 MAX_SCRIPT_BYTES = 8 * 1024 * 1024
 MAX_DEPTH = 60
@@ -135,16 +47,63 @@ _STR, _NULL, _FILE = "tag:yaml.org,2002:str", "tag:yaml.org,2002:null", "!file"
 _TIME = "tag:yaml.org,2002:timestamp"
 _NAMES = {_NULL: "nothing", "tag:yaml.org,2002:map": "a mapping", "tag:yaml.org,2002:seq": "a list"}
 
+Fields = dict[str, yaml.Node]
+"""A mapping's values by key."""
 
-@dataclass(slots=True, kw_only=True)
+CONDITIONS = {
+    **{f"{subject}_contains": f"a text or a list: all of it occurs in {words}" for subject, words in SUBJECTS.items()},
+    **{f"{subject}_lacks": "the opposite" for subject in SUBJECTS},
+    "last_result_is_error": "true or false: whether a result was an error",
+    "tools_include": "names of tools that the request offers",
+}
+
+FORMAT: Mapping[str, Mapping[str, str]] = {
+    "the script": {
+        "sessions": "the conversations, each with its turns (the only key that must be there)",
+        "model": "a model's id, or its id with limits; the models that relay knows are there without",
+        "models": "a list of the same",
+        "pace": "real time, so that a person can follow",
+    },
+    "model": {"id": "its name", "window": "tokens of its context", "max_tokens": "tokens of its longest answer"},
+    "pace": {"first_s": "seconds before an answer", "event_s": "seconds between its parts"},
+    "a session": {
+        "turns": "the answers, in order",
+        "name": "a name for messages",
+        "when": "conditions on the first request; without them sessions are played in order",
+        "repeat": "true: every conversation that fits plays it",
+        "then": "next: a conversation that goes on after the last turn plays the next session (default: stop)",
+    },
+    "a turn": {
+        "text": "a text, or a list of them",
+        "tools": "calls, each {name: …, input: {…}}",
+        "thinking": "what the model thought before",
+        "stop": "another stop reason than end_turn or tool_use, such as refusal",
+        "expect": "conditions on the request; a failed one is answered with an error, and named at the end",
+        "repeat": "a number: for how many answers it stands, or `forever` for the last turn; ${n} is the number",
+        "delay_s": "seconds of silence before the answer",
+        "usage": "sizes, to fill the context without megabytes of text",
+    },
+    "usage": {
+        "output_tokens": "tokens of the answer",
+        "input_padding_tokens": "tokens that the prompt has more, from this request on",
+    },
+    "when or expect": CONDITIONS,
+}
+"""The keys of each mapping of a script, and their meaning."""
+
+
 class NodeReader:
-    """Turns YAML nodes of one script into checked values. Mutable: counts the values."""
+    """Turns YAML nodes of one script into checked values. Mutable: counts the values.
 
-    source: str
-    """Name of the script, for messages."""
-    base: Path | None = None
-    """Directory of files named by ``!file``; None forbids them."""
-    budget: int = MAX_NODES
+    Args:
+        source: Name of the script, for messages.
+        base: Directory of files named by ``!file``; None forbids them.
+    """
+
+    def __init__(self, source: str, base: Path | None = None) -> None:
+        self.source = source
+        self.base = base
+        self.budget = MAX_NODES
 
     def compose(self, text: str) -> yaml.Node:
         """Parse a script's text.
@@ -166,12 +125,12 @@ class NodeReader:
         """Build the error for a node."""
         return ConfigError(f"{self.source}:{get_line(node)}: {message}")
 
-    def mapping(self, node: yaml.Node, what: str, allowed: Iterable[str] | None = None) -> dict[str, yaml.Node]:
+    def mapping(self, node: yaml.Node, what: str, allowed: Iterable[str] | None = None) -> "Fields":
         """Read a mapping with text keys; `allowed` None takes any key."""
         self._spend(node)
         if not isinstance(node, yaml.MappingNode):
             raise self.error(node, f"{what} should be a mapping, found {_describe(node)}")
-        found: dict[str, yaml.Node] = {}
+        found: Fields = {}
         for key, value in node.value:
             name = str(key.value) if isinstance(key, yaml.ScalarNode) else ""
             if not name:
@@ -273,11 +232,6 @@ class NodeReader:
             raise self.error(node, f"more than {MAX_NODES} values")
 
 
-def pick(fields: Mapping[str, yaml.Node], name: str, read: Any, default: Any) -> Any:
-    """Read an optional key: `read` gets its node and its name."""
-    return read(fields[name], name) if name in fields else default
-
-
 def _describe(node: yaml.Node) -> str:
     if node.tag in _NAMES:
         return _NAMES[node.tag]
@@ -289,16 +243,143 @@ def _suggest(word: str, known: tuple[str, ...]) -> str:
     return f" (did you mean {str(close[0])!r}?)" if close else ""
 
 
-_TOP = ("model", "models", "thinking", "pace", "faults", "dialect", "refuses", "sessions")
-_MODEL = ("id", "window", "max_tokens", "min_cache_tokens")
-_SESSION = ("name", "when", "repeat", "aside", "then", "turns")
-_CONTENT = ("thinking", "text", "tools", "blocks")
-_TURN = (*_CONTENT, "expect", "fault", "stop", "stop_sequence", "stop_details", "usage", "delay_s", "repeat")
-_USAGE = ("output_tokens", "thinking_tokens", "input_padding_tokens")
-_ANSWERS_ALONE = frozenset(
-    {FaultName.EMPTY, FaultName.REFUSAL, FaultName.UNKNOWN_STOP, FaultName.UNKNOWN_BLOCK, FaultName.PAUSE_TURN}
-)
-"""Faults that make an answer of their own, so that the turn needs no content."""
+class ScriptReader(NodeReader):
+    """Reads one script; the tests' endpoint has a subclass that knows more keys."""
+
+    format: Mapping[str, Mapping[str, str]] = FORMAT
+    catalog: tuple[ModelCard, ...] = CATALOG
+
+    def fields(self, node: yaml.Node, what: str) -> Fields:
+        """Read a mapping of `format`."""
+        return self.mapping(node, what, self.format[what])
+
+    def script(self, root: yaml.Node) -> Script:
+        """Read the whole script."""
+        fields = self.fields(root, "the script")
+        if "sessions" not in fields:
+            raise self.error(root, "the script has no sessions")
+        pace = self.fields(fields["pace"], "pace") if "pace" in fields else {}
+        nodes = [fields["model"]] if "model" in fields else []
+        own = tuple(map(self.card, (*nodes, *pick(fields, "models", self.items, ()))))
+        sessions = self.items(fields["sessions"], "sessions")
+        return Script(
+            source=self.source,
+            cards=own + tuple(card for card in self.catalog if card.id not in {mine.id for mine in own}),
+            sessions=tuple(self.session(node, number) for number, node in enumerate(sessions, 1)),
+            first_byte_s=pick(pace, "first_s", self.seconds, 0.0),
+            event_s=pick(pace, "event_s", self.seconds, 0.0),
+        )
+
+    def card(self, node: yaml.Node) -> ModelCard:
+        """Read a model: its id, or a mapping."""
+        fields: Fields = {"id": node} if isinstance(node, yaml.ScalarNode) else self.fields(node, "model")
+        if "id" not in fields:
+            raise self.error(node, "model has no id")
+        model = self.text(fields["id"], "model")
+        return self.limit_card(self.find_card(model), fields)
+
+    def find_card(self, model: str) -> ModelCard:
+        """Find a known model, or make one."""
+        return next((card for card in self.catalog if card.id == model), ModelCard(id=model))
+
+    def limit_card(self, card: ModelCard, fields: Fields) -> ModelCard:
+        """Give a model its limits."""
+        return replace(
+            card,
+            window_tokens=pick(fields, "window", self.integer, card.window_tokens),
+            output_tokens=pick(fields, "max_tokens", self.integer, card.output_tokens),
+        )
+
+    def session(self, node: yaml.Node, number: int) -> ScriptSession:
+        """Read a session."""
+        fields = self.fields(node, "a session")
+        turns = self.items(fields["turns"], "turns") if "turns" in fields else []
+        if not turns:
+            raise self.error(fields.get("turns", node), "the session has no turns")
+        return ScriptSession(
+            name=pick(fields, "name", self.text, f"session {number}"),
+            line=get_line(node),
+            when=pick(fields, "when", self.conditions, Conditions()),
+            repeat=pick(fields, "repeat", self.flag, default=False),
+            then_next=pick(fields, "then", lambda n, what: self.choice(n, what, ("next", "stop")), "stop") == "next",
+            turns=tuple(self.turn(item, last=item is turns[-1]) for item in turns),
+        )
+
+    def turn(self, node: yaml.Node, *, last: bool) -> Turn:
+        """Read a turn; `last` of its session."""
+        fields = self.fields(node, "a turn")
+        usage = self.fields(fields["usage"], "usage") if "usage" in fields else {}
+        turn = Turn(
+            line=get_line(node),
+            parts=tuple(self._parts(fields)),
+            expect=pick(fields, "expect", self.conditions, Conditions()),
+            stop=pick(fields, "stop", self.text, ""),
+            usage=TurnUsage(
+                output_tokens=pick(usage, "output_tokens", self.integer, None),
+                input_padding_tokens=pick(usage, "input_padding_tokens", self.integer, 0),
+            ),
+            delay_s=pick(fields, "delay_s", self.seconds, 0.0),
+            repeat=self._repeat(fields["repeat"], last=last) if "repeat" in fields else 1,
+        )
+        if not (turn.parts or turn.stop or self.answers_alone(fields)):
+            raise self.error(node, "the turn answers nothing; it needs one of: text, tools, thinking, stop")
+        return turn
+
+    def answers_alone(self, fields: Fields) -> bool:  # noqa: ARG002  # for the subclass
+        """Return whether a turn answers without content."""
+        return False
+
+    def _repeat(self, node: yaml.Node, *, last: bool) -> int | None:
+        if node.value != "forever":
+            return self.integer(node, "repeat", low=1)
+        if not last:
+            raise self.error(node, "only the last turn of a session can repeat forever")
+        return None
+
+    def _parts(self, fields: Fields) -> Iterator[Part]:
+        if "thinking" in fields:
+            yield Think(text=self.text(fields["thinking"], "thinking"))
+        for text in pick(fields, "text", self.texts, ()):
+            if not text:
+                raise self.error(fields["text"], "text is empty")
+            yield Say(text=text)
+        for item in pick(fields, "tools", self.items, ()):
+            yield self._call(item)
+
+    def _call(self, node: yaml.Node) -> Call:
+        fields = self.mapping(node, "a tool call", ("name", "input"))
+        if "name" not in fields:
+            raise self.error(node, "a tool call has no name")
+        inputs = self.mapping(fields["input"], "input") if "input" in fields else {}
+        return Call(line=get_line(node), name=self.text(fields["name"], "name"), input=dict(self._inputs(inputs)))
+
+    def _inputs(self, fields: Fields) -> Iterator[tuple[str, Any]]:
+        """Read a tool's input; ``content_file`` becomes ``content``."""
+        for name, node in fields.items():
+            if name == "content_file":
+                yield "content", self.file(node, self.text(node, name))
+            else:
+                yield name, self.value(node)
+
+    def conditions(self, node: yaml.Node, what: str) -> Conditions:
+        """Read a ``when`` or an ``expect``."""
+        fields = self.mapping(node, what, self.format["when or expect"])
+
+        def read(verb: str) -> dict[str, tuple[str, ...]]:
+            found = {subject: f"{subject}_{verb}" for subject in SUBJECTS}
+            return {subject: self.texts(fields[key], key) for subject, key in found.items() if key in fields}
+
+        return Conditions(
+            contains=read("contains"),
+            lacks=read("lacks"),
+            last_result_is_error=pick(fields, "last_result_is_error", self.flag, None),
+            tools=pick(fields, "tools_include", self.texts, ()),
+        )
+
+
+def pick(fields: Fields, name: str, read: Any, default: Any) -> Any:
+    """Read an optional key: `read` gets its node and its name."""
+    return read(fields[name], name) if name in fields else default
 
 
 def load_script(path: Path) -> Script:
@@ -329,271 +410,5 @@ def parse_script(text: str, *, source: str = "script.yaml", base: Path | None = 
     Raises:
         ConfigError: Not a script; the message begins with ``source:line:``.
     """
-    reader = NodeReader(source=source, base=base)
-    root = reader.compose(text)
-    fields = reader.mapping(root, "the script", _TOP)
-    if "sessions" not in fields:
-        raise reader.error(root, "the script has no sessions")
-    pace = reader.mapping(fields["pace"], "pace", ("first_s", "event_s")) if "pace" in fields else {}
-    modes = ("always", "scripted")
-    mode = pick(fields, "thinking", lambda node, what: reader.choice(node, what, modes), "always")
-    sessions = reader.items(fields["sessions"], "sessions")
-    dialect = DIALECTS[
-        pick(fields, "dialect", lambda node, what: reader.choice(node, what, tuple(DIALECTS)), "anthropic")
-    ]
-    refuses = tuple(reader.choice(node, "refuses", REFUSABLE) for node in pick(fields, "refuses", reader.items, ()))
-    return Script(
-        source=source,
-        cards=_parse_cards(reader, fields),
-        sessions=tuple(_parse_session(reader, node, number) for number, node in enumerate(sessions, 1)),
-        endpoint_faults=_parse_endpoint_faults(reader, fields["faults"]) if "faults" in fields else (),
-        dialect=dialect,
-        refuses=(*dialect.refuses, *refuses),
-        thinks_always=mode == "always",
-        first_byte_s=pick(pace, "first_s", reader.seconds, 0.0),
-        event_s=pick(pace, "event_s", reader.seconds, 0.0),
-    )
-
-
-def _parse_cards(reader: NodeReader, fields: dict[str, yaml.Node]) -> tuple[ModelCard, ...]:
-    nodes = [fields["model"]] if "model" in fields else []
-    nodes += reader.items(fields["models"], "models") if "models" in fields else []
-    own = tuple(_parse_card(reader, node) for node in nodes)
-    return own + tuple(card for card in CATALOG if card.id not in {mine.id for mine in own})
-
-
-def _parse_card(reader: NodeReader, node: yaml.Node) -> ModelCard:
-    if isinstance(node, yaml.ScalarNode):
-        model, fields = reader.text(node, "model"), {}
-    else:
-        fields = reader.mapping(node, "model", _MODEL)
-        if "id" not in fields:
-            raise reader.error(node, "model has no id")
-        model = reader.text(fields["id"], "id")
-    card = find_card(model) or ModelCard(id=model, name=model, system_messages=True)
-    return replace(
-        card,
-        window_tokens=pick(fields, "window", reader.integer, card.window_tokens),
-        output_tokens=pick(fields, "max_tokens", reader.integer, card.output_tokens),
-        min_cache_tokens=pick(fields, "min_cache_tokens", reader.integer, card.min_cache_tokens),
-    )
-
-
-def _parse_endpoint_faults(reader: NodeReader, node: yaml.Node) -> tuple[EndpointFault, ...]:
-    found = []
-    for item in reader.items(node, "faults"):
-        fields = reader.mapping(item, "an entry of faults", ("on", "fault"))
-        if len(fields) < 2:  # noqa: PLR2004  # both keys
-            raise reader.error(item, "an entry of faults has the keys on and fault")
-        on = reader.choice(fields["on"], "on", ("models", "count_tokens"))
-        faults = parse_faults(reader, fields["fault"])
-        if any(fault.kind not in {*BEFORE, FaultName.STALL} for fault in faults):
-            raise reader.error(fields["fault"], f"on {on}, a fault is one of: {', '.join(sorted(BEFORE))}, stall")
-        found += [EndpointFault(on=on, fault=fault) for fault in faults]
-    return tuple(found)
-
-
-def _parse_session(reader: NodeReader, node: yaml.Node, number: int) -> ScriptSession:
-    fields = reader.mapping(node, "a session", _SESSION)
-    if "turns" not in fields:
-        raise reader.error(node, "the session has no turns")
-    turns = reader.items(fields["turns"], "turns")
-    parsed = tuple(_parse_turn(reader, item, last=item is turns[-1]) for item in turns)
-    if not parsed:
-        raise reader.error(fields["turns"], "the session has no turns")
-    then = pick(fields, "then", lambda n, what: reader.choice(n, what, ("next", "stop")), "stop")
-    aside = pick(fields, "aside", reader.flag, default=False)
-    if aside and ("when" not in fields or len(parsed) != 1):
-        raise reader.error(node, "an aside has a when and one turn")
-    return ScriptSession(
-        name=pick(fields, "name", reader.text, f"session {number}"),
-        line=get_line(node),
-        when=parse_conditions(reader, fields["when"], "when") if "when" in fields else Conditions(),
-        repeat=pick(fields, "repeat", reader.flag, default=False),
-        aside=aside,
-        then_next=then == "next",
-        turns=parsed,
-    )
-
-
-def _parse_turn(reader: NodeReader, node: yaml.Node, *, last: bool) -> Turn:
-    fields = reader.mapping(node, "a turn", _TURN)
-    usage = reader.mapping(fields["usage"], "usage", _USAGE) if "usage" in fields else {}
-    turn = Turn(
-        line=get_line(node),
-        parts=_parse_parts(reader, fields, usage),
-        expect=parse_conditions(reader, fields["expect"], "expect") if "expect" in fields else Conditions(),
-        faults=parse_faults(reader, fields["fault"]) if "fault" in fields else (),
-        stop=pick(fields, "stop", reader.text, ""),
-        stop_sequence=pick(fields, "stop_sequence", reader.text, None),
-        stop_details=reader.value(fields["stop_details"]) if "stop_details" in fields else None,
-        usage=TurnUsage(
-            output_tokens=pick(usage, "output_tokens", reader.integer, None),
-            input_padding_tokens=pick(usage, "input_padding_tokens", reader.integer, 0),
-        ),
-        delay_s=pick(fields, "delay_s", reader.seconds, 0.0),
-        repeat=pick(fields, "repeat", lambda n, what: _parse_repeat(reader, n, what, last=last), 1),
-    )
-    fault_suffices = any(fault.times is None or fault.kind in _ANSWERS_ALONE for fault in turn.faults)
-    if not (turn.parts or turn.stop or fault_suffices):
-        raise reader.error(node, f"the turn answers nothing; it needs one of: {', '.join((*_CONTENT, 'stop'))}")
-    return turn
-
-
-def _parse_repeat(reader: NodeReader, node: yaml.Node, what: str, *, last: bool) -> int | None:
-    if node.value != "forever":
-        return reader.integer(node, what, low=1)
-    if not last:
-        raise reader.error(node, "only the last turn of a session can repeat forever")
-    return None
-
-
-def _parse_parts(reader: NodeReader, fields: dict[str, yaml.Node], usage: dict[str, yaml.Node]) -> tuple[Part, ...]:
-    tokens = pick(usage, "thinking_tokens", reader.integer, None)
-    parts: list[Part] = []
-    if "thinking" in fields or tokens is not None:
-        parts.append(Think(text=pick(fields, "thinking", reader.text, ""), tokens=tokens))
-    parts += [Say(text=text) for text in pick(fields, "text", reader.texts, ())]
-    parts += [_parse_call(reader, item) for item in pick(fields, "tools", reader.items, ())]
-    parts += [_parse_block(reader, item) for item in pick(fields, "blocks", reader.items, ())]
-    if any(isinstance(part, Say) and not part.text for part in parts):
-        raise reader.error(fields.get("text", fields.get("blocks", next(iter(fields.values())))), "text is empty")
-    return tuple(parts)
-
-
-def _parse_block(reader: NodeReader, node: yaml.Node) -> Part:
-    fields = reader.mapping(node, "a block", ("text", "thinking", "tokens", "tool", "raw"))
-    if "text" in fields:
-        return Say(text=reader.text(fields["text"], "text"))
-    if "tool" in fields:
-        return _parse_call(reader, fields["tool"])
-    if "thinking" in fields:
-        tokens = pick(fields, "tokens", reader.integer, None)
-        return Think(text=reader.text(fields["thinking"], "thinking"), tokens=tokens)
-    body = reader.value(fields["raw"]) if "raw" in fields else None
-    if not isinstance(body, dict) or not isinstance(body.get("type"), str):
-        raise reader.error(node, "a block is one of text, thinking, tool, or raw with a type")
-    return Raw(body=body)
-
-
-def _parse_call(reader: NodeReader, node: yaml.Node) -> Call:
-    fields = reader.mapping(node, "a tool call", ("name", "input"))
-    if "name" not in fields:
-        raise reader.error(node, "a tool call has no name")
-    inputs = reader.mapping(fields["input"], "input") if "input" in fields else {}
-    return Call(name=reader.text(fields["name"], "name"), input=dict(_parse_inputs(reader, inputs)))
-
-
-def _parse_inputs(reader: NodeReader, fields: dict[str, yaml.Node]) -> list[tuple[str, Any]]:
-    """Read a tool's input; ``content_file`` becomes ``content``."""
-    found: list[tuple[str, Any]] = []
-    for name, node in fields.items():
-        if name == "content_file":
-            found.append(("content", reader.file(node, reader.text(node, name))))
-        else:
-            found.append((name, reader.value(node)))
-    return found
-
-
-def parse_conditions(reader: NodeReader, node: yaml.Node, what: str) -> Conditions:
-    """Read a ``when`` or an ``expect``."""
-    pairs = [f"{subject}_{verb}" for subject in SUBJECTS for verb in ("contains", "lacks")]
-    fields = reader.mapping(node, what, (*pairs, "last_result_is_error", "tools_include"))
-    read = {s: fields[f"{s}_contains"] for s in SUBJECTS if f"{s}_contains" in fields}
-    lacks = {s: fields[f"{s}_lacks"] for s in SUBJECTS if f"{s}_lacks" in fields}
-    return Conditions(
-        contains={s: reader.texts(n, f"{s}_contains") for s, n in read.items()},
-        lacks={s: reader.texts(n, f"{s}_lacks") for s, n in lacks.items()},
-        last_result_is_error=pick(fields, "last_result_is_error", reader.flag, None),
-        tools=pick(fields, "tools_include", reader.texts, ()),
-    )
-
-
-_KEYS: Mapping[FaultName, tuple[str, ...]] = {
-    FaultName.STATUS: ("status", "type", "message", "error_code", "retry_after", "headers", "body", "after_work"),
-    FaultName.RATE_LIMIT: ("retry_after", "resets_in_s", "limit", "message"),
-    FaultName.SPEND_LIMIT: ("message",),
-    FaultName.OVERLOADED: ("message", "retry_after"),
-    FaultName.DROP: ("how",),
-    FaultName.CUT: ("after_events", "after_bytes", "how"),
-    FaultName.ERROR_EVENT: ("after_events", "type", "message"),
-    FaultName.STALL: ("after_events", "seconds", "ping_s", "before_headers"),
-    FaultName.GARBAGE: ("after_events", "data"),
-    FaultName.MAX_TOKENS: ("after_chars",),
-    FaultName.WINDOW_EXCEEDED: ("after_chars",),
-    FaultName.REFUSAL: ("category", "explanation"),
-    FaultName.UNKNOWN_STOP: ("reason",),
-    FaultName.UNKNOWN_BLOCK: ("type",),
-    FaultName.USAGE: ("report",),
-    FaultName.OTHER_MODEL: ("model",),
-}
-
-_CHOICES: Mapping[str, tuple[str, ...]] = {
-    "how": ("rst", "fin", "end"),
-    "body": ("json", "html", "empty"),
-    "limit": ("requests", "tokens", "input-tokens", "output-tokens"),
-    "report": ("zero", "missing", "uncached", "falling"),
-}
-_COUNTS = frozenset({"status", "after_events", "after_bytes", "after_chars"})
-_SECONDS = frozenset({"seconds", "ping_s", "resets_in_s"})
-_HEADER_NAME = re.compile(r"[A-Za-z0-9_-]+")
-_HTTP_ERRORS = range(300, 600)
-_FLAGS = frozenset({"before_headers", "after_work"})
-
-
-def parse_faults(reader: NodeReader, node: yaml.Node) -> tuple[FaultSpec, ...]:
-    """Read one fault, or a list of faults that play in order."""
-    nodes = node.value if isinstance(node, yaml.SequenceNode) else [node]
-    return tuple(_parse_fault(reader, item) for item in nodes)
-
-
-def _parse_fault(reader: NodeReader, node: yaml.Node) -> FaultSpec:
-    if isinstance(node, yaml.ScalarNode):
-        return FaultSpec(kind=FaultName(reader.choice(node, "fault", FaultName)), line=get_line(node))
-    fields = reader.mapping(node, "fault")
-    if "kind" not in fields:
-        raise reader.error(node, "fault has no kind")
-    kind = FaultName(reader.choice(fields["kind"], "kind", FaultName))
-    own = _KEYS.get(kind, ())
-    reader.mapping(node, f"fault {kind}", ("kind", "times", *own))
-    options = {name: _parse_option(reader, fields[name], name) for name in own if name in fields}
-    if options.get("status", 400) not in _HTTP_ERRORS:
-        raise reader.error(fields["status"], f"status should be 300–599, found {options['status']}")
-    if kind is FaultName.DROP and options.get("how") == "end":
-        raise reader.error(fields["how"], "a drop is rst or fin: nothing was sent that could end cleanly")
-    times = pick(fields, "times", lambda n, what: _parse_times(reader, n, what), 1)
-    return FaultSpec(kind=kind, line=get_line(node), times=times, options=options)
-
-
-def _parse_times(reader: NodeReader, node: yaml.Node, what: str) -> int | None:
-    return None if node.value == "always" else reader.integer(node, what, low=1)
-
-
-def _parse_option(reader: NodeReader, node: yaml.Node, name: str) -> Any:
-    if name in _CHOICES:
-        return reader.choice(node, name, _CHOICES[name])
-    if name in _COUNTS:
-        return reader.integer(node, name)
-    if name in _SECONDS:
-        return reader.seconds(node, name)
-    if name in _FLAGS:
-        return reader.flag(node, name)
-    if name == "retry_after":
-        return _parse_header(reader, node)
-    if name == "headers":
-        return dict(_parse_headers(reader, node))
-    return reader.text(node, name)
-
-
-def _parse_headers(reader: NodeReader, node: yaml.Node) -> Iterator[tuple[str, str]]:
-    for name, value in reader.mapping(node, "headers").items():
-        if not _HEADER_NAME.fullmatch(name):
-            raise reader.error(value, f"a header name has letters, digits and dashes, found {name!r}")
-        yield name.lower(), _parse_header(reader, value)
-
-
-def _parse_header(reader: NodeReader, node: yaml.Node) -> str:
-    value = str(reader.value(node))
-    if not value.isprintable() or not value.isascii():
-        raise reader.error(node, f"a header value is printable ASCII, found {value!r}")
-    return value
+    reader = ScriptReader(source, base)
+    return reader.script(reader.compose(text))

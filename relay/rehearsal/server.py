@@ -1,41 +1,23 @@
-"""The rehearsal server, from a script."""
+"""The rehearsal server: a script, played on loopback."""
 
 import contextlib
 import signal
-import threading
-import time
 from collections.abc import Callable, Iterator
 
 from relay.base.values import dataclass
 from relay.rehearsal.connection import Connection, host_app
 from relay.rehearsal.exchange import Exchange
-from relay.rehearsal.stage import Recorded, ServerState
+from relay.rehearsal.stage import PlayerState, Stage
 from relay.rehearsal.turns import Script
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RehearsalApp:
-    """Answers HTTP requests from one state."""
-
-    state: ServerState
-
-    def answer(self, connection: Connection) -> None:
-        """Answer one request."""
-        Exchange(state=self.state, connection=connection, number=self.state.count()).run()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rehearsal:
+class Player:
     """A running server, and what happened on it."""
 
     base_url: str
     """For ``ANTHROPIC_BASE_URL``; without ``/v1``."""
-    state: ServerState
-
-    @property
-    def requests(self) -> list[Recorded]:
-        """Every request so far, in the order in which responses began."""
-        return self.state.requests
+    state: PlayerState
 
     @property
     def errors(self) -> list[str]:
@@ -49,38 +31,30 @@ class Rehearsal:
 
 
 @contextlib.contextmanager
-def serve(
-    script: Script,
-    *,
-    port: int = 0,
-    clock: Callable[[], float] = time.monotonic,
-    keeps_bodies: bool = True,
-) -> Iterator[Rehearsal]:
-    """Serve a script until the block ends.
-
-    Args:
-        port: 0 takes a free one.
-        clock: Seconds for the lifetime of prompt cache entries.
-        keeps_bodies: Whether `Rehearsal.requests` holds the bodies of requests.
+def serve(script: Script, *, port: int = 0) -> Iterator[Player]:
+    """Play a script until the block ends; `port` 0 takes a free one.
 
     Raises:
         ConfigError: The address cannot be used.
     """
-    state = ServerState(script, clock, keeps_bodies=keeps_bodies)
-    with host_app(RehearsalApp(state=state), port=port) as base_url:
-        yield Rehearsal(base_url=base_url, state=state)
+    state = PlayerState(script, Stage(script.source, script.sessions))
+
+    def answer(connection: Connection) -> None:
+        Exchange(state, connection).run()
+
+    with host_app(answer, port=port) as base_url:
+        yield Player(base_url=base_url, state=state)
 
 
-def run_forever(script: Script, *, port: int = 0, announce: Callable[[Rehearsal], None]) -> None:
-    """Serve a script until Ctrl-C or SIGTERM, also as a shell's background job, which ignores Ctrl-C.
+def run_forever(script: Script, *, port: int = 0, announce: Callable[[Player], None]) -> None:
+    """Play a script until Ctrl-C or SIGTERM, also as a shell's background job, which ignores Ctrl-C.
 
     Args:
         port: 0 takes a free one.
         announce: Called once with the running server, to show its address.
     """
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, signal.default_int_handler)
-    running = serve(script, port=port, keeps_bodies=False)
-    with running as rehearsal, contextlib.suppress(KeyboardInterrupt):
-        announce(rehearsal)
-        threading.Event().wait()
+    ends = {signal.SIGINT, signal.SIGTERM}
+    signal.pthread_sigmask(signal.SIG_BLOCK, ends)  # or a handler runs just before a wait, which then goes on
+    with serve(script, port=port) as player:
+        announce(player)
+        signal.sigwait(ends)

@@ -1,12 +1,120 @@
-"""The models that the rehearsal knows, relay's own table; models and errors as the APIs write them."""
+"""The Messages API's forms: content blocks and their size in tokens, models, errors, JSON.
 
+A block costs ``ceil(utf8 bytes / 3.5) + 3`` tokens; the bytes are those of its text, of a tool's name, description and
+schema, of a call's name and JSON input, or of a result's content. An inline image or document costs 2,000 tokens.
+"""
+
+import hashlib
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import field
 from typing import Any
 
 from relay.base.values import dataclass
-from relay.session.prices import list_limits, load_models
+from relay.session.prices import list_limits
+
+Body = Mapping[str, Any]
+"""A request's fields."""
+ContentBlock = Mapping[str, Any]
+
+_ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
+
+
+def dump(value: Any) -> str:
+    """Write compact JSON with the key order kept."""
+    return _ENCODER.encode(value)
+
+
+def encode(text: str) -> bytes:
+    """Write text of a model, which may hold half of a surrogate pair."""
+    return text.encode(errors="surrogatepass")
+
+
+def digest(*parts: Any) -> str:
+    """Hash JSON values in order."""
+    return hashlib.sha256(encode(dump(parts))).hexdigest()
+
+
+BYTES_PER_TOKEN = 3.5
+BLOCK_TOKENS = 3
+INLINE_TOKENS = 2000
+
+
+def list_blocks(content: Any) -> list[ContentBlock]:
+    """Read ``content`` as blocks: a string is one text block, an empty one no block."""
+    if isinstance(content, str):
+        return [{"type": "text", "text": content}] if content else []
+    return [part for part in content if isinstance(part, Mapping)] if isinstance(content, list) else []
+
+
+def canonical(block: ContentBlock) -> dict[str, Any]:
+    """Remove what does not change a block's meaning: null fields, cache marks, the order of its own fields."""
+    kept = {name: block[name] for name in sorted(block) if name != "cache_control" and block[name] is not None}
+    if kept.get("type") == "tool_result":
+        kept["content"] = [canonical(part) for part in list_blocks(block.get("content"))]
+    return kept
+
+
+def count_text(text: str) -> int:
+    """Count the tokens of a text block."""
+    return math.ceil(len(encode(text)) / BYTES_PER_TOKEN) + BLOCK_TOKENS
+
+
+def count_block(block: ContentBlock, words: str = "") -> int:
+    """Count the tokens of any block or tool definition; `words` is its canonical JSON if known."""
+    match block.get("type"):
+        case "text":
+            return count_text(str(block.get("text", "")))
+        case "thinking":
+            return count_text(str(block.get("thinking", "")))
+        case "tool_use":
+            return count_text(str(block.get("name", "")) + dump(block.get("input", {})))
+        case "tool_result":
+            return BLOCK_TOKENS + sum(count_block(part) for part in list_blocks(block.get("content")))
+        case "image" | "document":
+            return INLINE_TOKENS
+        case _:
+            return count_text(words or dump(canonical(block)))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelCard:
+    """One model as the Models API sees it."""
+
+    id: str
+    window_tokens: int = 1_000_000
+    output_tokens: int = 128_000
+
+
+CATALOG: tuple[ModelCard, ...] = tuple(
+    ModelCard(id=model, window_tokens=limits.window_tokens, output_tokens=limits.max_output_tokens)
+    for model, limits in list_limits().items()
+)
+
+
+def render_model_info(card: ModelCard) -> Mapping[str, Any]:
+    """Write a model as ``GET /v1/models/{id}`` does; no release date is known."""
+    return {
+        "type": "model",
+        "id": card.id,
+        "display_name": f"{card.id} (rehearsed)",
+        "created_at": "1970-01-01T00:00:00Z",
+        "max_input_tokens": card.window_tokens,
+        "max_tokens": card.output_tokens,
+    }
+
+
+def render_model_name(card: ModelCard) -> Mapping[str, Any]:
+    """Write a model as OpenAI's API and its imitations do."""
+    return {"id": card.id, "object": "model", "created": 0, "owned_by": "library"}
+
+
+def render_google_model(card: ModelCard) -> Mapping[str, Any]:
+    """Write a model as Google's API does."""
+    limits = {"inputTokenLimit": card.window_tokens, "outputTokenLimit": card.output_tokens}
+    return {"name": f"models/{card.id}", "displayName": f"{card.id} (rehearsed)"} | limits
+
 
 ERROR_TYPES: Mapping[int, str] = {
     400: "invalid_request_error",
@@ -22,9 +130,6 @@ ERROR_TYPES: Mapping[int, str] = {
     529: "overloaded_error",
 }
 """HTTP status → ``error.type``. Source: platform.claude.com api/errors, 2026-08-21."""
-Body = Mapping[str, Any]
-"""A request's fields."""
-_ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,96 +161,3 @@ def render_error(error: ApiError, request_id: str) -> Mapping[str, Any]:
     if error.error_code:
         inner["details"] = {"error_code": error.error_code}
     return {"type": "error", "error": inner, "request_id": request_id}
-
-
-def dump(value: Any) -> str:
-    """Write compact JSON with the key order kept."""
-    return _ENCODER.encode(value)
-
-
-EFFORTS = ("low", "medium", "high", "xhigh", "max")
-_EPOCH = "1970-01-01T00:00:00Z"
-"""The release date of every model: none is known."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ModelCard:
-    """One model as the Models API and the request checks see it."""
-
-    id: str
-    name: str
-    window_tokens: int = 1_000_000
-    output_tokens: int = 128_000
-    min_cache_tokens: int = 1024
-    """Shorter prefixes are silently not cached."""
-    thinking: frozenset[str] = frozenset({"adaptive", "disabled"})
-    """Accepted values of ``thinking.type``."""
-    efforts: tuple[str, ...] = EFFORTS
-    default_effort: str = "high"
-    binds_thinking: bool = False
-    """Whether thinking blocks are only accepted behind the exact prefix they were produced for."""
-    forced_tools: bool = True
-    """Whether ``tool_choice`` any/tool is accepted."""
-    prefill: bool = False
-    """Whether a final assistant message is accepted."""
-    system_messages: bool = False
-    """Whether ``system`` messages in mid-conversation are accepted."""
-    aliases: tuple[str, ...] = ()
-
-
-def _make_card(model: str, own: Mapping[str, Any]) -> ModelCard:
-    limits = list_limits()[model]
-    snapshot = own.get("snapshot", model)
-    _, family, *version = model.split("-")
-    return ModelCard(
-        id=snapshot,
-        name=f"Claude {family.title()} {'.'.join(version)}",
-        window_tokens=limits.window_tokens,
-        output_tokens=limits.max_output_tokens,
-        min_cache_tokens=limits.min_cacheable_tokens,
-        thinking=frozenset(own.get("thinking", ("adaptive", "disabled"))),
-        efforts=tuple(own.get("efforts", EFFORTS)),
-        default_effort=limits.default_effort or "high",
-        system_messages=limits.system_messages,
-        aliases=(model,) if snapshot != model else (),
-        **{name: own[name] for name in ("binds_thinking", "forced_tools", "prefill") if name in own},
-    )
-
-
-CATALOG: tuple[ModelCard, ...] = tuple(
-    _make_card(model, table.get("rehearsal", {})) for model, table in load_models().items()
-)
-
-
-def find_card(model: str, cards: tuple[ModelCard, ...] = CATALOG) -> ModelCard | None:
-    """Find a model by its id or an alias; None if unknown."""
-    return next((card for card in cards if model == card.id or model in card.aliases), None)
-
-
-def render_model_info(card: ModelCard) -> Mapping[str, Any]:
-    """Write a model as ``GET /v1/models/{id}`` does."""
-    return {
-        "type": "model",
-        "id": card.id,
-        "display_name": f"{card.name} (rehearsed)",
-        "created_at": _EPOCH,
-        "max_input_tokens": card.window_tokens,
-        "max_tokens": card.output_tokens,
-    }
-
-
-def render_model_name(card: ModelCard) -> Mapping[str, Any]:
-    """Write a model as OpenAI's API and its imitations do."""
-    return {"id": card.id, "object": "model", "created": 0, "owned_by": "library"}
-
-
-def render_google_model(card: ModelCard) -> Mapping[str, Any]:
-    """Write a model as Google's API does."""
-    limits = {"inputTokenLimit": card.window_tokens, "outputTokenLimit": card.output_tokens}
-    return {"name": f"models/{card.id}", "displayName": f"{card.name} (rehearsed)"} | limits
-
-
-def list_models(cards: tuple[ModelCard, ...]) -> Mapping[str, Any]:
-    """Write all models as one page of ``GET /v1/models``."""
-    data = [render_model_info(card) for card in cards]
-    return {"data": data, "has_more": False, "first_id": data[0]["id"], "last_id": data[-1]["id"]}

@@ -107,4 +107,3 @@ _KINDS: tuple[tuple[bytes, str, _Measure], ...] = (
     (b"\xff\xd8\xff", "image/jpeg", _measure_jpeg),
     (b"RIFF", "image/webp", _measure_webp),
 )
-PICTURE_TYPES = tuple(kind for _, kind, _ in _KINDS)

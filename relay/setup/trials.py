@@ -45,7 +45,7 @@ from relay.setup.session import find_price_now
 from relay.setup.workspace import open_own_workspace
 
 if TYPE_CHECKING:
-    from relay.rehearsal.server import Rehearsal
+    from relay.rehearsal.server import Player
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -424,7 +424,7 @@ def _advance(kind: RunnerKind, request: RunRequest, spec: SessionSpec, seen: _Se
         interrupts.close()
 
 
-def _judge_agent(who: str, outcome: SessionOutcome, seen: _Seen, server: "Rehearsal") -> Iterator[Finding]:
+def _judge_agent(who: str, outcome: SessionOutcome, seen: _Seen, server: "Player") -> Iterator[Finding]:
     if not seen.asked:
         yield _find("session", State.MISSING, outcome.detail or "it sent no request to its model")
         return
@@ -438,7 +438,7 @@ def _judge_agent(who: str, outcome: SessionOutcome, seen: _Seen, server: "Rehear
         words = "relay's tools are not in its first request; the agent may have the model search for them"
         yield _find("tools", State.WARNING, words)
     counted = sum((answer.usage for answer in seen.answers if answer.usage), start=Usage()).context_tokens
-    logged = [request.usage for request in server.requests if request.usage]
+    logged = server.state.bills
     names = ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens", "output_tokens")
     total = sum(int(usage.get(name) or 0) for usage in logged for name in names)
     prompt = max((answer.usage.prompt_tokens for answer in seen.answers if answer.usage), default=0)

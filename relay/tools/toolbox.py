@@ -213,18 +213,20 @@ _ENTRIES = {"string": str, "object": dict}
 
 def check_input(spec: ToolSpec, given: Mapping[str, Any]) -> str | None:
     """Return the faults of an input and the allowed form; None if there are none."""
-    faults = _check_object(spec.input_schema, given)
+    faults = find_faults(spec.input_schema, given)
     if not faults:
         return None
-    return f"{spec.name}: {'; '.join(faults)}. Nothing was done. Allowed: {_list_allowed(spec.input_schema)}."
+    return f"{spec.name}: {'; '.join(faults)}. Nothing was done. Allowed: {list_allowed(spec.input_schema)}."
 
 
-def _list_allowed(schema: Mapping[str, Any]) -> str:
+def list_allowed(schema: Mapping[str, Any]) -> str:
+    """Return the keys of an input with their types; a ``?`` marks those that may be left out."""
     required, properties = schema["required"], schema["properties"]
     return ", ".join(f"{name}{'' if name in required else '?'}: {_words(properties[name])}" for name in properties)
 
 
-def _check_object(schema: Mapping[str, Any], given: Mapping[str, Any]) -> list[str]:
+def find_faults(schema: Mapping[str, Any], given: Mapping[str, Any]) -> list[str]:
+    """Return what is wrong with an input."""
     properties: Mapping[str, Any] = schema["properties"]
     faults = [f'"{name}" is missing' for name in schema["required"] if name not in given]
     faults += [f'"{name}" is not known' for name in given if name not in properties]
@@ -251,7 +253,7 @@ def _check_value(schema: Mapping[str, Any], value: Any) -> str | None:
         ):
             return next((fault for entry in value if (fault := _check_value(schema["items"], entry))), None)
         case "object" if isinstance(value, dict):
-            return "; ".join(_check_object(schema, value)) or None
+            return "; ".join(find_faults(schema, value)) or None
         case _:
             return f"must be {_words(schema)}"
 
@@ -268,11 +270,11 @@ def _words(schema: Mapping[str, Any]) -> str:
     kinds = {"string": "a string", "integer": "an integer", "boolean": "true or false"}
     match schema["type"]:
         case "array" if schema["items"]["type"] == "object":
-            return f"a list of {{{_list_allowed(schema['items'])}}}"
+            return f"a list of {{{list_allowed(schema['items'])}}}"
         case "array":
             return "a list of strings"
         case "object":
-            return f"{{{_list_allowed(schema)}}}"
+            return f"{{{list_allowed(schema)}}}"
         case kind:
             return kinds[kind]
 

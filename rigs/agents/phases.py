@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import Any
 
 from relay.git.message import parse_message
-from relay.rehearsal.script import parse_script
-from relay.rehearsal.server import serve
 from relay.store.trailers import parse_usage
 from rigs.agents.real import AGENTS, KEY, TITLE, Agent, Trial, install
+from tests.endpoint.script import parse_script
+from tests.endpoint.server import serve
 
 WORDS = ("one", "two", "three")
 ITEMS = "Verify: `grep -q {word} {word}.txt`\n- [ ] Say {word} — {word}.txt\n\n"

@@ -22,9 +22,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from relay.rehearsal.script import parse_script
-from relay.rehearsal.server import Rehearsal, serve
 from relay.runners.agents.profiles import PROFILES
+from tests.endpoint.script import parse_script
+from tests.endpoint.server import Endpoint, serve
 
 NODE = "22.23.3"
 PLAN = "# Greetings\n\n## Phase 1 — Hello\nVerify: `grep -q hello hello.txt`\n- [ ] Say hello — hello.txt\n"
@@ -121,7 +121,7 @@ class Trial:
             ["git", *args], cwd=self.root, env=self.env, check=True, capture_output=True, text=True
         ).stdout
 
-    def start(self, server: Rehearsal, *args: str, command: str = "run") -> "subprocess.Popen[str]":
+    def start(self, server: Endpoint, *args: str, command: str = "run") -> "subprocess.Popen[str]":
         base = "GOOGLE_GEMINI" if self.agent.family == "GEMINI" else self.agent.family
         self.env[f"{base}_BASE_URL"] = server.base_url + ("/v1" if self.agent.family == "OPENAI" else "")
         program = [sys.executable, "-P", "-m", "relay", command, "--runner", self.agent.name, *args]
@@ -129,7 +129,7 @@ class Trial:
             program, cwd=self.root, env=self.env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
         )
 
-    def run(self, server: Rehearsal, *args: str, command: str = "run") -> tuple[int, str]:
+    def run(self, server: Endpoint, *args: str, command: str = "run") -> tuple[int, str]:
         process = self.start(server, *args, command=command)
         self.said, _ = process.communicate(timeout=300)
         return process.returncode, self.said
@@ -152,7 +152,7 @@ class Trial:
             f"- {{{when}, turns: [{', '.join(turns)}]}}\n" for turns in sessions
         )
 
-    def is_done(self, server: Rehearsal) -> bool:
+    def is_done(self, server: Endpoint) -> bool:
         """Say whether there is a commit by this agent whose tokens are those of the server's log."""
         message = self.git("log", "-1", "--format=%B")
         message = re.sub(r"\n +", " ", message)  # folded trailers

@@ -20,10 +20,10 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from relay.rehearsal.script import parse_script
-from relay.rehearsal.server import serve
 from relay.sandbox.openings import carry
 from rigs.agents.real import AGENTS, END, HELLO, Trial, install
+from tests.endpoint.script import parse_script
+from tests.endpoint.server import serve
 
 HOST = "api.anthropic.com"
 ADDRESS = "160.79.104.10"

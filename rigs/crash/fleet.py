@@ -23,11 +23,11 @@ from pathlib import Path
 from relay.base.errors import RelayError
 from relay.fleet.queue import Queue
 from relay.fleet.takes import Ticket
-from relay.rehearsal.script import parse_script
-from relay.rehearsal.server import Rehearsal, serve
 from relay.runners.messages.answers import parse_api_usage
 from relay.session.prices import cost_usd
 from rigs.crash.rig import PRICE
+from tests.endpoint.script import parse_script
+from tests.endpoint.server import Endpoint, serve
 
 PHASES = 4
 CAP_USD = 20.0
@@ -69,7 +69,7 @@ class Fleet:
         seed: Of the dice.
     """
 
-    def __init__(self, top: Path, server: Rehearsal, seed: int) -> None:
+    def __init__(self, top: Path, server: Endpoint, seed: int) -> None:
         self.top, self.away, self.dice = top, top / "away.git", random.Random(seed)
         self.server = server
         home = {"HOME": str(top), "GIT_CONFIG_NOSYSTEM": "1"}

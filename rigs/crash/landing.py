@@ -18,13 +18,13 @@ from pathlib import Path
 
 from relay.base.errors import ExitCode
 from relay.git.repository import open_repo
-from relay.rehearsal.script import parse_script
-from relay.rehearsal.server import Rehearsal, serve
 from relay.store.worktree_notes import note_checked
 from rigs.crash.invariants import find_lost, find_ticked, find_versions
 from rigs.crash.scenario import git, make_environ
 from rigs.crash.tracer import Ended, Fault, Start, Starter, open_starter
 from tests.copied import FSCK
+from tests.endpoint.script import parse_script
+from tests.endpoint.server import Endpoint, serve
 
 PLAN = """\
 # Side by side
@@ -74,7 +74,7 @@ class LandingRig:
     place: Path
     home: Path
     starter: Starter
-    server: Rehearsal
+    server: Endpoint
     cut: Callable[[], Path | None]
     on_disk: bool
     boot_id: Path | None = None

@@ -13,13 +13,13 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
-from relay.rehearsal.script import parse_script
-from relay.rehearsal.server import Rehearsal, serve
 from relay.runners.messages.answers import parse_api_usage
 from relay.session.prices import cost_usd, find_price
 from rigs.crash.invariants import Final, Kept, check_all, check_spent, find_versions, hash_blob, read_final, read_kept
 from rigs.crash.scenario import copy_repository, git, make_environ, make_repository, make_script
 from rigs.crash.tracer import Ended, Fault, Start, Starter, open_starter
+from tests.endpoint.script import parse_script
+from tests.endpoint.server import Endpoint, serve
 
 _PRICE = find_price("claude-opus-5-5", at=datetime.now(UTC).date())
 assert _PRICE
@@ -71,7 +71,7 @@ class Rig:
     home: Path
     """On another one where possible: temporary files and output."""
     starter: Starter
-    server: Rehearsal
+    server: Endpoint
     sandbox: str
     cut: Callable[[], Path | None] = lambda: None
     """Called after each kill; returns the file with the boot id of the machine from then on."""

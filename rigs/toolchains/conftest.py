@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from relay.rehearsal.script import parse_script
-from relay.rehearsal.server import serve
+from tests.endpoint.script import parse_script
+from tests.endpoint.server import serve
 
 _WITHOUT = ("RELAY_", "ANTHROPIC_", "GIT_", "XDG_", "VIRTUAL_ENV", "PYTHON")
 

@@ -9,12 +9,12 @@ from types import MappingProxyType
 import pytest
 
 from relay.config import Settings
-from relay.rehearsal.script import parse_script
-from relay.rehearsal.server import serve
 from relay.runners.agents.profiles import Profile
 from relay.runners.base import RunnerKind
 from relay.runners.registry import make_kind
 from relay.session.values import SessionKind
+from tests.endpoint.script import parse_script
+from tests.endpoint.server import serve
 
 
 @dataclass

@@ -15,8 +15,6 @@ from typing import Any
 import httpx2
 import pytest
 
-from relay.rehearsal.script import parse_script
-from relay.rehearsal.server import serve
 from relay.runners.agents.gateway import (
     MAX_BODY_BYTES,
     HeldRequest,
@@ -33,6 +31,8 @@ from relay.runners.messages.endpoint import BEDROCK, FRAMES, GEMINI, OPENAI, Way
 from relay.runners.messages.reading import most_answer_bytes
 from relay.session.usage import Usage
 from tests.clouds import render_frames
+from tests.endpoint.script import parse_script
+from tests.endpoint.server import serve
 
 MARK = b"mark-1"
 KEY = "sk-real-key-of-the-user"

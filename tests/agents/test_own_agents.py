@@ -7,9 +7,9 @@ import subprocess
 import pytest
 
 from relay.base.errors import ExitCode
-from relay.rehearsal.script import parse_script
-from relay.rehearsal.server import serve
 from tests.agents.test_phases import PLAN, SCRIPT
+from tests.endpoint.script import parse_script
+from tests.endpoint.server import serve
 from tests.waiting import wait_until
 
 NAMES = ("one", "two", "three")

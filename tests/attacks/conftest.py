@@ -26,10 +26,10 @@ from typing import Any
 
 import pytest
 
-from relay.rehearsal.script import parse_script
-from relay.rehearsal.server import serve
 from relay.sandbox.bwrap import find_bwrap
 from tests.effort import THOROUGH
+from tests.endpoint.script import parse_script
+from tests.endpoint.server import serve
 from tests.warm import run_bytes
 
 ROOT = Path(__file__).parents[2]

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from relay.rehearsal.script import parse_script
-from relay.rehearsal.server import serve
 from tests.attacks.conftest import KEY
+from tests.endpoint.script import parse_script
+from tests.endpoint.server import serve
 from tests.terminal import answer_at_terminal
 
 SAID, REVIEWED = "# Said by the user to the sessions before you", "# Confirmed by review"

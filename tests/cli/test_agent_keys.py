@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from relay.rehearsal.script import parse_script
-from relay.rehearsal.server import serve
 from tests.agents import fake_agent
 from tests.bills import assert_paid
 from tests.cli.test_credentials import CLOUDS, KEYS, PLAN, run_on_cloud
 from tests.clouds import RESOURCE_KEY
+from tests.endpoint.script import parse_script
+from tests.endpoint.server import serve
 
 AGENT = """
 [agents.fake]

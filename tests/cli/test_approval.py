@@ -7,10 +7,10 @@ import pytest
 from relay.base.errors import ExitCode, PlanError
 from relay.cli.run import run_approved
 from relay.plan.parse import parse_plan
-from relay.rehearsal.script import parse_script
-from relay.rehearsal.server import serve
 from relay.session.usage import Spent
 from relay.setup.context import RunEnd
+from tests.endpoint.script import parse_script
+from tests.endpoint.server import serve
 from tests.news.listener import listen
 from tests.terminal import answer_at_terminal
 

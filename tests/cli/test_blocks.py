@@ -4,6 +4,7 @@ A page is one story: its blocks run in their order, in one project, with one reh
 there before, what a person does between two blocks, and how commands end that are to end otherwise than with 0.
 """
 
+import base64
 import json
 import re
 import shlex
@@ -99,6 +100,10 @@ def find_example(page: str, kind: str) -> str:
     return (ROOT / page).read_text(encoding="utf-8").partition(f"```{kind}\n")[2].partition("```")[0]
 
 
+def encode(text: str) -> str:
+    return base64.b64encode(text.encode()).decode()
+
+
 SMALLER = """\
 ## Small world
 Verify: `grep -q world world.txt`
@@ -110,6 +115,7 @@ Verify: `grep -q moon moon.txt`
 """
 AWAY = "git init -q --bare ../origin.git; git remote add origin ../origin.git; git push -q origin main"
 FORGE = r"""case "$*" in "pr view"*number*) echo "{\"number\":7,\"state\":\"OPEN\",\"headRefName\":\"$3\"}" ;; esac"""
+SCRIPT = find_example("docs/how-to/rehearse.md", "yaml")
 STORIES = {
     "README.md": Story(plan=""),
     "docs/tutorial.md": Story(plan="", sessions=({"turns": [act("submit_plan", markdown=PLAN)]}, HELLO, WORLD)),
@@ -151,8 +157,8 @@ STORIES = {
         codes={"relay gate --hooks": (ExitCode.STOPPED,)},  # nothing says hello yet
     ),
     "docs/how-to/rehearse.md": Story(
-        plan=find_example("docs/how-to/rehearse.md", "markdown"),
-        sessions=tuple(yaml.safe_load(find_example("docs/how-to/rehearse.md", "yaml"))["sessions"]),
+        before=f"git rm -q PLAN.md; git commit -q -m start; echo {encode(SCRIPT)} | base64 -d > ../rehearsal.yaml",
+        sessions=tuple(yaml.safe_load(SCRIPT)["sessions"]),
     ),
     "docs/how-to/request.md": Story(
         # A forge that has a request and says nothing else.

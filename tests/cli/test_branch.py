@@ -2,9 +2,9 @@
 
 import pytest
 
-from relay.rehearsal.script import parse_script
-from relay.rehearsal.server import serve
 from relay.store.branches import name_branch
+from tests.endpoint.script import parse_script
+from tests.endpoint.server import serve
 
 PLAN = "# Add keys & *such*\n\n## Phase 1 — Hello\nVerify: `grep -q hello hello.txt`\n- [ ] Say hello — hello.txt\n"
 SCRIPT = """\

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from relay.rehearsal.script import parse_script
-from relay.rehearsal.server import serve
 from tests.agents import fake_agent
 from tests.cli.test_agent_keys import HEALTHY
 from tests.cli.test_credentials import PLAN
+from tests.endpoint.script import parse_script
+from tests.endpoint.server import serve
 
 SETTINGS = """\
 runner = "mine"

@@ -10,9 +10,9 @@ import yaml
 
 from relay.base.errors import ExitCode
 from relay.cli.init import WORKFLOWS
-from relay.rehearsal.script import parse_script
-from relay.rehearsal.server import serve
 from tests.effort import take_turns
+from tests.endpoint.script import parse_script
+from tests.endpoint.server import serve
 
 TEMPLATES = Path(__file__).parents[2] / "templates/ci"
 PLAN = "# Words\n\n## Phase 1 — One\nVerify: `grep -q one one.txt`\n- [ ] Say one — one.txt\n"

@@ -10,8 +10,6 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from relay.rehearsal.script import parse_script
-from relay.rehearsal.server import serve
 from tests.bills import assert_paid
 from tests.clouds import (
     RESOURCE_KEY,
@@ -22,6 +20,8 @@ from tests.clouds import (
     name_key,
     serve_clouds,
 )
+from tests.endpoint.script import parse_script
+from tests.endpoint.server import serve
 
 PLAN = "# Greetings\n\n## Phase 1 — Hello\nVerify: `grep -q hello hello.txt`\n- [ ] Say hello — hello.txt\n"
 SCRIPT = """\

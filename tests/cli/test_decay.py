@@ -6,10 +6,10 @@ import pytest
 
 from relay.base.errors import ExitCode
 from relay.base.interrupts import Urgency
-from relay.rehearsal.script import parse_script
-from relay.rehearsal.server import serve
 from relay.session.events import Noticed, ResponseReceived, ToolFinished
 from relay.session.usage import estimate_tokens
+from tests.endpoint.script import parse_script
+from tests.endpoint.server import serve
 from tests.terminal import answer_at_terminal
 
 LINE = 60_000

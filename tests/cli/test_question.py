@@ -3,9 +3,9 @@
 import pytest
 
 from relay.base.errors import ExitCode
-from relay.rehearsal.script import parse_script
-from relay.rehearsal.server import serve
 from tests.effort import take_each
+from tests.endpoint.script import parse_script
+from tests.endpoint.server import serve
 from tests.planning.test_questions import WHERE, ask, plan_by
 from tests.terminal import answer_at_terminal
 

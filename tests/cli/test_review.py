@@ -5,8 +5,8 @@ import json
 import pytest
 
 from relay.base.errors import ExitCode
-from relay.rehearsal.script import parse_script
-from relay.rehearsal.server import serve
+from tests.endpoint.script import parse_script
+from tests.endpoint.server import serve
 from tests.scripts import HELLO
 
 FINDING = {

@@ -14,9 +14,6 @@ import pytest
 from relay.base.interrupts import Interrupts
 from relay.config.model import NOTHING_SET, ModelSettings
 from relay.prompts.texts import render_runner_system, render_soft_notice
-from relay.rehearsal.script import parse_script
-from relay.rehearsal.server import Rehearsal, serve
-from relay.rehearsal.stage import Recorded
 from relay.runners.base import Callbacks, SessionSpec
 from relay.runners.messages.api import open_api
 from relay.runners.messages.connection import ApiConnection, make_dialect
@@ -26,13 +23,16 @@ from relay.session.gauge import parse_reset_at
 from relay.session.prices import find_price
 from relay.session.values import SessionOutcome, ToolCall, ToolResult
 from relay.tools.toolbox import RUNNER_SPECS
+from tests.endpoint.script import parse_script
+from tests.endpoint.server import Endpoint, serve
+from tests.endpoint.state import Recorded
 
 
 @dataclass
 class Talk:
     """A session, the server behind it and what was seen."""
 
-    server: Rehearsal
+    server: Endpoint
     runner: ApiRunner
     spec: SessionSpec
     session: Conversation

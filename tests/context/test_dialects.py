@@ -3,11 +3,11 @@
 import pytest
 
 from relay.config.model import Compat, ModelSettings
-from relay.rehearsal.turns import DIALECTS
 from relay.runners.messages.connection import EndpointDialect, Fault, FaultKind, RequestPart, make_dialect
 from relay.session.events import Noticed, ResponseReceived
 from relay.session.prices import UserPrice
 from relay.session.values import SessionEnd
+from tests.endpoint.faults import DIALECTS
 
 OWN = ModelSettings(window_tokens=200_000, max_output_tokens=16_000)
 PRICE = UserPrice(input=0.6, output=2.2).make_price("glm-4.6")

@@ -28,7 +28,7 @@ def used(request):
 @pytest.mark.parametrize("parallel", [1, 6])
 def test_every_token_is_counted_once(talk, turns, parallel):
     """Parallel calls, cache reads and writes, thinking: the fill is what the endpoint reported."""
-    session = talk([{"turns": turns(4, parallel=parallel, usage={"thinking_tokens": 700})}], result=3_000)
+    session = talk([{"turns": turns(4, parallel=parallel, thinking="x" * 2_439)}], result=3_000)
 
     session.advance()
 

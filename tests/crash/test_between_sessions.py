@@ -14,8 +14,6 @@ from relay.base.errors import RelayError
 from relay.base.interrupts import Interrupts
 from relay.config import load_settings
 from relay.git.repository import open_repo
-from relay.rehearsal.script import parse_script
-from relay.rehearsal.server import serve
 from relay.run.loop import run
 from relay.run.selection import Selection
 from relay.session.values import SessionKind
@@ -24,6 +22,8 @@ from relay.setup.open import open_run
 from rigs.crash.invariants import find_lost, find_ticked, find_versions, read_trailers
 from rigs.crash.scenario import git, make_environ
 from tests.copied import FSCK
+from tests.endpoint.script import parse_script
+from tests.endpoint.server import serve
 
 PLAN = """\
 # Three words

@@ -276,7 +276,7 @@ def test_a_red_gate_three_times_over_is_stuck(stage):
 
 def test_what_a_cut_answer_cost_survives_a_stop(stage):
     """SIGTERM in mid-answer: no time for the work tree, but the spend is in git."""
-    stalling = {"blocks": [{"text": "Writing."}, {"tool": {"name": "bash", "input": {"command": "exit 1"}}}]}
+    stalling = {"text": "Writing.", "tools": [{"name": "bash", "input": {"command": "exit 1"}}]}
     turns = [bash("echo once >> log.txt"), {**stalling, "fault": {"kind": "stall", "after_events": 6}}]
     stage.calm()
     with stage.interrupts.installed(), stop_once(lambda: stage.seen(TextShown)):

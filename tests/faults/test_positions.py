@@ -17,7 +17,6 @@ import pytest
 
 from relay.base.errors import ExitCode
 from relay.git.repository import open_repo
-from relay.rehearsal.turns import FaultName
 from relay.run.planning.planner import PlanTask
 from relay.runners.messages.answers import parse_api_usage
 from relay.session.events import Noticed, ResponseReceived, RetryScheduled, SessionEnded, ToolFinished
@@ -30,6 +29,7 @@ from relay.store.trailers import WAIT_UNTIL
 from tests.conftest import Stage, keep_first
 from tests.copied import FSCK, find_loose_head, refresh_index
 from tests.effort import THOROUGH
+from tests.endpoint.faults import FaultName
 from tests.message_rules import check_messages
 
 PLAN = """\

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from relay.rehearsal.script import parse_script
-from relay.rehearsal.server import serve
+from tests.endpoint.script import parse_script
+from tests.endpoint.server import serve
 from tests.fleet.test_jobs import PLAN, commit_plan, done_beside, is_whole, repair, run, start, tool, write_phase
 
 

@@ -8,9 +8,9 @@ import pytest
 from relay.fleet.queue import Queue
 from relay.fleet.takes import Bid, Ticket
 from relay.git.repository import open_repo
-from relay.rehearsal.script import parse_script
-from relay.rehearsal.server import serve
 from relay.store.plan_state import read_plan_cost
+from tests.endpoint.script import parse_script
+from tests.endpoint.server import serve
 from tests.fleet.plan_of_three import PLAN, SCRIPT, WORDS
 
 

@@ -13,11 +13,11 @@ import pytest
 from relay.base.errors import ExitCode
 from relay.git.repository import open_repo
 from relay.plan.parse import parse_plan
-from relay.rehearsal.script import parse_script
-from relay.rehearsal.server import serve
 from relay.store.worktree_notes import note_checked
 from tests.cli.documents import read_document
 from tests.copied import FSCK
+from tests.endpoint.script import parse_script
+from tests.endpoint.server import serve
 from tests.scripted import ScriptedRunner
 from tests.waiting import wait_until
 from tests.warm import find_relay

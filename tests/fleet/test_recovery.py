@@ -13,8 +13,8 @@ import pytest
 
 from relay.fleet.queue import Queue
 from relay.fleet.takes import TakeState
-from relay.rehearsal.script import parse_script
-from relay.rehearsal.server import serve
+from tests.endpoint.script import parse_script
+from tests.endpoint.server import serve
 from tests.fleet.conftest import make_fresh
 from tests.fleet.field import HANGS, ROUND_USD, count_answers, read_billed
 from tests.fleet.plan_of_three import SCRIPT, WORDS, write_session

@@ -14,9 +14,9 @@ import subprocess
 import pytest
 
 from relay.fleet.takes import TakeState
-from relay.rehearsal.script import parse_script
-from relay.rehearsal.server import serve
 from tests.copied import FSCK
+from tests.endpoint.script import parse_script
+from tests.endpoint.server import serve
 from tests.fleet.field import Field
 from tests.waiting import wait_until
 

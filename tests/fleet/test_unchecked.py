@@ -9,14 +9,14 @@ from relay.fleet.takes import TakeState
 from relay.fleet.worktrees import ensure_job
 from relay.gate.model import CommandCheck, GateResult, Outcome, render_baseline
 from relay.git.repository import open_repo
-from relay.rehearsal.script import parse_script
-from relay.rehearsal.server import serve
 from relay.session.events import GateFinished
 from relay.session.usage import Spent
 from relay.store import trailers
 from relay.store.attempts import AttemptStart, open_attempt
 from relay.store.checkpoints import WipRecord, save_wip
 from tests.effort import take_turns
+from tests.endpoint.script import parse_script
+from tests.endpoint.server import serve
 from tests.fleet.field import RED, Field
 from tests.fleet.plan_of_three import PLAN, SCRIPT, write_session
 

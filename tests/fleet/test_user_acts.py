@@ -14,10 +14,10 @@ import pytest
 
 from relay.base.errors import ExitCode
 from relay.plan.parse import parse_plan
-from relay.rehearsal.script import parse_script
-from relay.rehearsal.server import serve
 from tests.copied import FSCK
 from tests.effort import take_turns
+from tests.endpoint.script import parse_script
+from tests.endpoint.server import serve
 from tests.waiting import wait_until
 
 PLAN = """\

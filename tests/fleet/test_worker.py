@@ -18,11 +18,11 @@ from relay.fleet.worker import Worker
 from relay.fleet.workplace import Workplace
 from relay.git.remote import Remote
 from relay.git.repository import open_repo
-from relay.rehearsal.script import parse_script
-from relay.rehearsal.server import serve
 from relay.session.usage import Spent
 from relay.store.plan_state import read_plan_cost
 from relay.store.spend import Whose, keep_spent
+from tests.endpoint.script import parse_script
+from tests.endpoint.server import serve
 from tests.fleet.field import HANGS, RED, ROUND_USD, count_answers, read_billed
 from tests.fleet.plan_of_three import PLAN, SCRIPT, WORDS, write_session
 from tests.waiting import wait_until

@@ -11,9 +11,9 @@ from functools import partial
 import pytest
 
 from relay.base.errors import ExitCode
-from relay.rehearsal.script import parse_script
-from relay.rehearsal.server import serve
 from tests.cli.documents import read_document
+from tests.endpoint.script import parse_script
+from tests.endpoint.server import serve
 from tests.waiting import wait_until
 
 PLAN = (

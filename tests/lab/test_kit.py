@@ -7,7 +7,7 @@ import pytest
 
 from relay.plan.check import check_plan
 from relay.plan.parse import parse_plan
-from relay.rehearsal.script import parse_script
+from tests.endpoint.script import parse_script
 
 ROOT = Path(__file__).parents[2] / "examples/compare"
 

@@ -12,8 +12,6 @@ from relay.base.interrupts import Urgency
 from relay.git.repository import open_repo
 from relay.ledger.belief import ClaimStatus, judge
 from relay.ledger.model import Kind, parse_ledger
-from relay.rehearsal.script import parse_script
-from relay.rehearsal.server import serve
 from relay.run.explore import MANY_PATHS, MAX_ANSWER_TOKENS, MAX_TURNS, MOST
 from relay.run.planning.planner import PlanTask
 from relay.session.events import (
@@ -27,6 +25,8 @@ from relay.session.events import (
 )
 from relay.session.usage import Usage, estimate_tokens
 from relay.store.staleness import find_stale_claims
+from tests.endpoint.script import parse_script
+from tests.endpoint.server import serve
 from tests.resume.test_signals import Running
 from tests.resume.test_spend import count_billed, read_recorded
 from tests.tapes import find_tapes, read_notes, read_tape
@@ -398,7 +398,7 @@ def test_asked_to_stop_it_stops_like_a_command(app, urgency):
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
 def test_killed_in_the_middle_its_money_is_booked_and_nobody_resumes_it(app, number):
-    stalled = {"blocks": [{"text": "I look around. " * 40}], "fault": {"kind": "stall", "after_events": 2}}
+    stalled = {"text": "I look around. " * 40, "fault": {"kind": "stall", "after_events": 2}}
     with serve(parse_script(play([LOOK, stalled]))) as server:
         running = Running(app.root, server.base_url, program=app.find_program())
         running.wait_for(lambda: sum(r.path == "/v1/messages" for r in server.requests) == 3)

@@ -9,10 +9,10 @@ import pytest
 from relay.base.errors import ExitCode
 from relay.git.notes import find_holder, lock_worktree
 from relay.git.repository import open_repo
-from relay.rehearsal.script import parse_script
-from relay.rehearsal.server import serve
 from relay.session.events import SessionStarted, WordsHeard
 from relay.store.worktree_notes import leave_words, read_words
+from tests.endpoint.script import parse_script
+from tests.endpoint.server import serve
 
 HAND_OVER = """
 sessions:

@@ -5,11 +5,11 @@ import pytest
 from relay.base.errors import ExitCode, PlanError
 from relay.insight.telemetry.log import list_logs
 from relay.plan.parse import parse_plan
-from relay.rehearsal.script import parse_script
-from relay.rehearsal.server import serve
 from relay.run.planning.planner import PlanTask
 from relay.run.planning.submission import RejectedPlan, judge_appended
 from relay.session.events import SessionEnded
+from tests.endpoint.script import parse_script
+from tests.endpoint.server import serve
 
 PLAN = "# Greetings\n\n## Phase 1 — Hello\nVerify: `test -f hello.txt`\n- [x] Say hello — hello.txt\n"
 NEW = "## Phase 2 — Bye\\nVerify: `test -f bye.txt`\\n- [ ] Say bye — bye.txt"

@@ -9,21 +9,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from relay.base.errors import ConfigError
-from relay.rehearsal.script import MAX_SCRIPT_BYTES, load_script, parse_script
-from relay.rehearsal.turns import Call, FaultName, Raw, Say, Think
+from relay.rehearsal.script import FORMAT, MAX_SCRIPT_BYTES, load_script, parse_script
+from relay.rehearsal.turns import Call, Say, Think
 
 WHOLE = """
 model: {id: claude-opus-5-5, window: 50000, max_tokens: 4000}
-models: [my-model, {id: claude-haiku-4-5, min_cache_tokens: 10}]
-thinking: scripted
+models: [my-model, {id: claude-haiku-4-5, window: 10}]
 pace: {first_s: 0.5, event_s: 0.01}
-faults:
-  - {on: models, fault: {kind: overloaded, times: 2}}
 sessions:
   - name: planner
     when: {system_contains: [plan, tools], last_message_lacks: stop}
     repeat: true
-    then: next
     turns:
       - text: [One., Two.]
         thinking: Hm.
@@ -36,39 +32,30 @@ sessions:
                     return "ja"
               count: 3
               deep: [1, 2.5, true, null, {a: 2026-11-20}]
-        usage: {output_tokens: 100, thinking_tokens: 40, input_padding_tokens: 7}
+        usage: {output_tokens: 100, input_padding_tokens: 7}
         delay_s: 0.25
-      - fault: [overloaded, {kind: cut, how: rst, after_events: 2, times: always}]
-        stop: stop_sequence
-        stop_sequence: END
-      - blocks:
-          - {text: a}
-          - {tool: {name: bash, input: {command: ls}}}
-          - {thinking: b, tokens: 5}
-          - {raw: {type: hologram, x: 1}}
-        stop_details: {type: refusal, category: null}
-        repeat: forever
+      - {stop: refusal, repeat: forever}
 """
 
 
 def test_a_whole_script_is_read() -> None:
     """Every key arrives where it belongs."""
     script = parse_script(WHOLE)
-    assert [card.id for card in script.cards][:3] == ["claude-opus-5-5", "my-model", "claude-haiku-4-5-20251001"]
-    assert (script.cards[0].window_tokens, script.cards[0].min_cache_tokens) == (50_000, 512)
-    assert script.cards[2].min_cache_tokens == 10
+    assert [card.id for card in script.cards][:3] == ["claude-opus-5-5", "my-model", "claude-haiku-4-5"]
+    assert (script.cards[0].window_tokens, script.cards[0].output_tokens) == (50_000, 4_000)
+    assert script.cards[2].window_tokens == 10
     assert len({card.id for card in script.cards}) == len(script.cards)
-    assert (script.thinks_always, script.first_byte_s, script.event_s) == (False, 0.5, 0.01)
-    assert script.endpoint_faults[0].fault.times == 2
+    assert (script.first_byte_s, script.event_s) == (0.5, 0.01)
     session = script.sessions[0]
-    assert (session.name, session.repeat, session.then_next, session.line) == ("planner", True, True, 9)
+    assert (session.name, session.repeat, session.line) == ("planner", True, 6)
     assert session.when.contains == {"system": ("plan", "tools")}
-    first, second, third = session.turns
+    first, second = session.turns
     assert first.parts == (
-        Think(text="Hm.", tokens=40),
+        Think(text="Hm."),
         Say(text="One."),
         Say(text="Two."),
         Call(
+            line=13,
             name="write",
             input={
                 "path": "a.py",
@@ -79,12 +66,12 @@ def test_a_whole_script_is_read() -> None:
         ),
     )
     assert (first.usage.output_tokens, first.usage.input_padding_tokens, first.delay_s) == (100, 7, 0.25)
-    assert [fault.kind for fault in second.faults] == [FaultName.OVERLOADED, FaultName.CUT]
-    assert [fault.times for fault in second.faults] == [1, None]
-    assert second.faults[1].options == {"how": "rst", "after_events": 2}
-    assert (second.stop, second.stop_sequence) == ("stop_sequence", "END")
-    assert third.parts[2:] == (Think(text="b", tokens=5), Raw(body={"type": "hologram", "x": 1}))
-    assert third.repeat is None
+    assert (second.stop, second.parts, second.repeat) == ("refusal", (), None)
+
+
+def test_every_key_is_described() -> None:
+    """`relay rehearse --check` lists them."""
+    assert all(words for keys in FORMAT.values() for words in keys.values())
 
 
 def test_bodies_come_from_files_beside_the_script(tmp_path: Path) -> None:
@@ -128,7 +115,7 @@ WRONG = {
     "empty": ("", "1: the script is empty"),
     "not yaml": ("sessions: [\n", "2: not YAML"),
     "a list": ("- a\n", "1: the script should be a mapping, found a list"),
-    "no sessions": ("thinking: always\n", "1: the script has no sessions"),
+    "no sessions": ("model: x\n", "1: the script has no sessions"),
     "unknown key": ("sesions: []\n", "1: the script has no key 'sesions' (did you mean 'sessions'?); allowed"),
     "key twice": (TURN + "text: a\n        text: b\n", "4: a turn has the key 'text' twice"),
     "no turns": ("sessions:\n  - name: x\n", "2: the session has no turns"),
@@ -138,26 +125,12 @@ WRONG = {
     "nothing as text": (TURN + "text:\n", "3: text should be text, found nothing"),
     "empty text": (TURN + "text: ''\n", "3: text is empty"),
     "empty turn": (TURN + "expect: {}\n", "3: the turn answers nothing"),
-    "fault and nothing": (TURN + "fault: overloaded\n", "3: the turn answers nothing"),
-    "unknown fault": (TURN + "fault: overload\n", "3: fault 'overload' is not known (did you mean 'overloaded'?)"),
-    "no kind": (TURN + "fault: {times: 2}\n", "3: fault has no kind"),
-    "foreign option": (TURN + "fault: {kind: empty, status: 5}\n", "3: fault empty has no key 'status'"),
-    "bad status": (TURN + "fault: {kind: status, status: 200, times: always}\n", "status should be 300–599"),
-    "bad times": (TURN + "text: a\n        fault: {kind: cut, times: 0}\n", "4: times should be a whole number"),
-    "bad how": (TURN + "fault: {kind: cut, how: hard}\n", "how 'hard' is not known; one of: rst, fin, end"),
-    "clean drop": (TURN + "text: a\n        fault: {kind: drop, how: end}\n", "4: a drop is rst or fin"),
-    "header injection": (
-        TURN + 'text: a\n        fault: {kind: status, headers: {x: "a\\r\\nb"}}\n',
-        "4: a header value is printable ASCII",
-    ),
-    "header name": (TURN + 'text: a\n        fault: {kind: status, headers: {"x y": a}}\n', "4: a header name"),
     "bool as number": (TURN + "text: a\n        usage: {output_tokens: true}\n", "4: output_tokens should be a"),
     "negative seconds": (TURN + "text: a\n        delay_s: -1\n", "4: delay_s should be seconds ≥ 0"),
     "octal": (TURN + "tools: [{name: a, input: {x: 0123}}]\n", "3: '0123' means another value in YAML"),
     "sexagesimal": (TURN + "tools: [{name: a, input: {x: 1:30}}]\n", "3: '1:30' means another value"),
     "no tool name": (TURN + "tools: [{input: {}}]\n", "3: a tool call has no name"),
     "input as list": (TURN + "tools: [{name: a, input: []}]\n", "3: input should be a mapping, found a list"),
-    "raw without type": (TURN + "blocks: [{raw: {x: 1}}]\n", "3: a block is one of text, thinking, tool, or raw"),
     "forever in the middle": (
         TURN + "text: a\n        repeat: forever\n      - text: b\n",
         "4: only the last turn of a session can repeat forever",
@@ -169,11 +142,6 @@ WRONG = {
     "file without base": (TURN + "text: !file a.txt\n", "3: files can only be named by a script that is itself"),
     "unknown tag": (TURN + "text: !!python/name:os.system a\n", "3: text should be text"),
     "model without id": ("model: {window: 5}\n" + TURN + "text: a\n", "1: model has no id"),
-    "endpoint": ("faults: [{on: files, fault: drop}]\n" + TURN + "text: a\n", "1: on 'files' is not known"),
-    "stream fault of an endpoint": (
-        "faults: [{on: models, fault: garbage}]\n" + TURN + "text: a\n",
-        "1: on models, a fault is one of",
-    ),
     "recursive": (TURN + "tools: [{name: a, input: {x: &x [*x]}}]\n", "nested more than 60 levels deep"),
 }
 
@@ -223,12 +191,3 @@ def test_any_yaml_is_read_or_refused(value: Any) -> None:
     for text in (yaml.safe_dump(value), yaml.safe_dump({"sessions": value}), TURN + f"text: {value!r}\n"):
         with contextlib.suppress(ConfigError):
             assert parse_script(text).sessions is not None
-
-
-def test_every_fault_of_the_documentation_exists() -> None:
-    """The table in the module's documentation names each kind once."""
-    import relay.rehearsal.script as module
-
-    table = (module.__doc__ or "").split("``kind`` and its own keys:")[1]
-    names = [line.split()[0] for line in table.splitlines() if line.startswith("    ") and line.strip()]
-    assert names == [kind.value for kind in sorted(FaultName, key=names.index)]

@@ -18,6 +18,7 @@ import pytest
 from relay.base.errors import ConfigError
 from relay.rehearsal.script import parse_script
 from relay.rehearsal.server import serve
+from tests.endpoint.table import answer
 from tests.waiting import wait_until
 
 HELLO = "sessions: [{repeat: true, turns: [{text: Hello., repeat: forever}]}]"
@@ -39,42 +40,33 @@ def open_request(url: str, **extra: Any) -> http.client.HTTPConnection:
 
 def test_it_stops_and_leaves_no_thread() -> None:
     """The port is free again afterwards."""
-    with serve(parse_script(HELLO)) as rehearsal:
-        with contextlib.closing(open_request(rehearsal.base_url)) as connection:
+    with serve(parse_script(HELLO)) as player:
+        with contextlib.closing(open_request(player.base_url)) as connection:
             assert connection.getresponse().status == 200
         assert count_threads() >= 1
-        port = int(rehearsal.base_url.rpartition(":")[2])
+        port = int(player.base_url.rpartition(":")[2])
     assert count_threads() == 0
     with socket.create_server(("127.0.0.1", port)):
         pass
 
 
 @pytest.mark.timeout(60)
-@pytest.mark.parametrize("fault", ["stall", "{kind: stall, ping_s: 0.01}", "{kind: stall, before_headers: true}"])
-def test_a_stall_does_not_hold_up_the_end(fault: str) -> None:
-    """A client that waits is cut off when the server stops."""
-    script = parse_script(f"sessions: [{{turns: [{{fault: {fault}, text: x}}]}}]")
-    with contextlib.ExitStack() as stack, serve(script) as rehearsal:
-        stack.enter_context(contextlib.closing(open_request(rehearsal.base_url)))
-        wait_until(lambda: rehearsal.state.stage.list_unplayed() == ())
-    assert count_threads() == 0
-
-
-@pytest.mark.timeout(60)
 def test_a_client_that_does_not_read_does_not_hold_up_the_end() -> None:
     """Its connection is taken away."""
     script = parse_script(f"sessions: [{{turns: [{{text: {'x' * 6_000_000}}}]}}]")
-    with contextlib.ExitStack() as stack, serve(script) as rehearsal:
-        request = open_request(rehearsal.base_url, model="claude-opus-5", max_tokens=128_000)
+    with contextlib.ExitStack() as stack, serve(script) as player:
+        request = open_request(player.base_url, model="claude-opus-5", max_tokens=128_000)
         stack.enter_context(contextlib.closing(request))
-        wait_until(lambda: bool(rehearsal.requests))
+        wait_until(lambda: bool(player.state.bills))
     assert count_threads() == 0
 
 
-def test_a_client_that_leaves_during_a_stall_is_noticed(play: Any) -> None:
+def test_a_client_that_leaves_during_a_delay_is_noticed(play: Any) -> None:
     """The server goes on to serve others."""
-    table = play("sessions: [{turns: [{fault: stall, text: x}]}, {turns: [{text: y}]}]")
-    open_request(table.rehearsal.base_url).close()
+    table = play("sessions: [{turns: [{delay_s: 60, text: x}]}, {turns: [{text: y}]}]")
+    with contextlib.closing(open_request(table.player.base_url)):
+        wait_until(lambda: table.player.state.held == 1)
+    wait_until(lambda: table.player.state.held == 0)
     assert table.ask([{"role": "user", "content": "Another."}]).content[-1].text == "y"
 
 
@@ -92,11 +84,11 @@ def test_many_clients_at_once(play: Any) -> None:
 
     with ThreadPoolExecutor(8) as pool:
         assert all(pool.map(ask, names))
-    assert table.rehearsal.errors == []
-    assert table.rehearsal.unplayed == ()
+    assert table.player.errors == []
+    assert table.player.unplayed == ()
 
 
-def test_the_state_survives_its_clients(play: Any, answer: Any) -> None:
+def test_the_state_survives_its_clients(play: Any) -> None:
     """Another process goes on with the conversation: the server knows it by its messages."""
     table = play("sessions: [{turns: [{tools: [{name: read, input: {path: a}}]}, {text: Still here.}]}]")
     first = table.ask(OPENING)
@@ -106,35 +98,23 @@ def test_the_state_survives_its_clients(play: Any, answer: Any) -> None:
         "h = {'x-api-key': 'k', 'anthropic-version': '2026-10-21'};"
         "print(u.urlopen(u.Request(url + '/v1/messages', body.encode(), h)).read().decode())"
     )
-    command = [sys.executable, "-c", program, table.rehearsal.base_url, json.dumps(body)]
+    command = [sys.executable, "-c", program, table.player.base_url, json.dumps(body)]
     reply = json.loads(subprocess.run(command, capture_output=True, check=True, timeout=60).stdout)
     assert reply["content"][-1]["text"] == "Still here."
 
 
-def test_the_cache_ages_by_the_given_clock(play: Any) -> None:
-    """No test has to wait five minutes."""
-    now = [0.0]
-    table = play(HELLO, clock=lambda: now[0])
-    long = [{"role": "user", "content": "x" * 4000}]
-    reads = []
-    for seconds in (0, 299, 598, 898):
-        now[0] = seconds
-        reads.append(table.ask(long, cache_control={"type": "ephemeral"}).usage.cache_read_input_tokens)
-    assert reads == [0, 1146, 1146, 0]
-
-
 def test_an_address_that_is_taken_is_said(play: Any) -> None:
     """The user must choose another port."""
-    port = int(play(HELLO).rehearsal.base_url.rpartition(":")[2])
+    port = int(play(HELLO).player.base_url.rpartition(":")[2])
     with pytest.raises(ConfigError, match=f"cannot listen on 127.0.0.1:{port}"), serve(parse_script(HELLO), port=port):
         pass
 
 
 @pytest.mark.parametrize("pace", ["first_s", "event_s"])
-def test_pace_holds_an_answer_back(pace: str) -> None:
+def test_pace_holds_an_sentback(pace: str) -> None:
     """For demonstrations: a pause before the first byte, or between events."""
     script = parse_script(f"pace: {{{pace}: 60}}\n{HELLO}")
-    with serve(script) as rehearsal, contextlib.closing(open_request(rehearsal.base_url)) as connection:
+    with serve(script) as player, contextlib.closing(open_request(player.base_url)) as connection:
         assert connection.sock is not None
         connection.sock.settimeout(0.3)
         with pytest.raises(TimeoutError):
@@ -159,7 +139,29 @@ def test_run_forever_ends_with_ctrl_c(tmp_path: Path) -> None:
     url = process.stdout.readline().decode().strip()
     with contextlib.closing(open_request(url)) as connection:
         assert connection.getresponse().status == 200
+    open_request(url).close()  # who leaves at once leaves no traceback
     process.send_signal(signal.SIGINT)
     rest, errors = process.communicate(timeout=60)
     assert (process.returncode, rest, errors) == (0, b"", b"")
     assert not list(tmp_path.iterdir())
+
+
+def test_a_connection_is_kept_and_what_does_not_fit_is_refused(play: Any) -> None:
+    """Two requests on one connection; a body without a length; an HTTP/1.0 client, which knows no chunks."""
+    port = int(play(HELLO).player.base_url.rpartition(":")[2])
+    with contextlib.closing(http.client.HTTPConnection("127.0.0.1", port, timeout=60)) as connection:
+        for stream in (True, False):
+            body = {"model": "claude-opus-5-5", "max_tokens": 99, "messages": OPENING, "stream": stream}
+            connection.request("POST", "/v1/messages", json.dumps(body))
+            sock = connection.sock
+            assert b"Hello." in connection.getresponse().read()
+            assert connection.sock is sock
+    with socket.create_connection(("127.0.0.1", port), timeout=60) as raw, raw.makefile("rb") as came:
+        raw.sendall(b"POST /v1/messages HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n")
+        assert came.readline().startswith(b"HTTP/1.1 411 ")
+    with socket.create_connection(("127.0.0.1", port), timeout=60) as raw, raw.makefile("rb") as came:
+        data = json.dumps({"model": "claude-opus-5-5", "messages": OPENING, "stream": True}).encode()
+        raw.sendall(b"POST /v1/messages HTTP/1.0\r\ncontent-length: %d\r\n\r\n%b" % (len(data), data))
+        head, _, sent = came.read().partition(b"\r\n\r\n")
+        assert b"chunked" not in head
+        assert sent.endswith(b"\n\n")

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from relay.base.errors import ConfigError
+from tests.endpoint.table import answer
 from tests.sdks import anthropic
 
 
@@ -36,7 +36,7 @@ def test_new_conversations_take_the_sessions_in_order_and_interleave(play: Any) 
     assert last_text(table.ask([user("two"), said("B1."), user("go on")])) == "B2."
     long = [user("one"), said("A1."), user("go on"), said("A2."), user("and on")]
     assert last_text(table.ask(long)) == "A3."
-    assert table.rehearsal.unplayed == ()
+    assert table.player.unplayed == ()
 
 
 def test_the_same_request_again_is_a_retry(play: Any) -> None:
@@ -46,7 +46,7 @@ def test_the_same_request_again_is_a_retry(play: Any) -> None:
         assert last_text(table.ask([user("one")])) == "A1."
     for _ in range(2):
         assert last_text(table.ask([user("one"), said("A1."), user("x")])) == "A2."
-    assert table.rehearsal.errors == []
+    assert table.player.errors == []
 
 
 def test_an_opening_request_is_new_once_its_conversation_went_on(play: Any) -> None:
@@ -58,7 +58,7 @@ def test_an_opening_request_is_new_once_its_conversation_went_on(play: Any) -> N
     assert last_text(table.ask([user("same"), said("B1."), user("y")])) == "B2."
 
 
-def test_conversations_are_known_by_call_ids_though_their_past_was_rewritten(play: Any, answer: Any) -> None:
+def test_conversations_are_known_by_call_ids_though_their_past_was_rewritten(play: Any) -> None:
     """Clients that prune or summarise older messages still go on where they were."""
     table = play(
         """
@@ -104,7 +104,7 @@ def test_a_missing_session_or_turn_is_said_in_words(play: Any) -> None:
         table.ask([user("one"), said("A."), user("more")])
     with pytest.raises(anthropic.BadRequestError, match="did not write"):
         table.ask([user("three"), said("Z."), user("more")])
-    assert len(table.rehearsal.errors) == 3
+    assert len(table.player.errors) == 3
 
 
 def test_a_failed_expectation_is_said_in_words(play: Any) -> None:
@@ -127,12 +127,12 @@ sessions:
         table.ask([user("one"), said("A."), user("now a secret")])
     for words in ("script.yaml:5", "lacks 'please'", "has 'secret'", "no tool 'tick'"):
         assert words in caught.value.message
-    assert len(table.rehearsal.errors) == 1
+    assert len(table.player.errors) == 1
     fine = table.ask([user("one"), said("A."), user("now please")], tools=tools)
     assert last_text(fine) == "B."
 
 
-def test_results_can_be_expected_to_be_errors(play: Any, answer: Any) -> None:
+def test_results_can_be_expected_to_be_errors(play: Any) -> None:
     """`last_result_is_error` looks at the results after the last answer."""
     table = play(
         """
@@ -150,7 +150,7 @@ sessions:
     assert last_text(table.ask(more)) == "I see."
 
 
-def test_turns_repeat_and_count(play: Any, answer: Any) -> None:
+def test_turns_repeat_and_count(play: Any) -> None:
     """A number, then for ever, with the repetition's number in any text."""
     table = play(
         """
@@ -171,6 +171,29 @@ sessions:
         messages += [said(f"Round {n}."), user("on")]
 
 
+@pytest.mark.parametrize("form", ["a new message", "the same message"])
+def test_after_an_empty_answer_the_client_asks_again(play: Any, form: str) -> None:
+    """There is no assistant turn to send back: the next turn comes all the same."""
+    table = play("sessions: [{turns: [{stop: end_turn}, {text: Sorry.}]}]")
+    assert table.ask([user("one")]).content == []
+    block = {"type": "text", "text": "one"}
+    again = {"type": "text", "text": "Please continue"}
+    one = [{"role": "user", "content": [block, again]}]
+    two = [user("one"), user("Please continue")]
+    assert last_text(table.ask(two if form == "a new message" else one)) == "Sorry."
+
+
+def test_what_was_not_played_is_listed(play: Any) -> None:
+    """Sessions that never began and turns that were never reached, with their lines."""
+    table = play(TWO + "  - {name: side, repeat: true, when: {system_contains: title}, turns: [{text: T.}]}\n")
+    table.ask([user("one")])
+    for words in "abc":
+        table.ask([user(words)], system="a title")
+    unplayed = table.player.unplayed
+    assert any("'second'" in words and "script.yaml:4" in words for words in unplayed)
+    assert len(unplayed) == 3
+
+
 def test_a_conversation_can_go_on_into_the_next_session(play: Any) -> None:
     """One script plays for clients that reset and for clients that never do."""
     script = """
@@ -186,84 +209,4 @@ sessions:
         texts.append(last_text(continuous.ask(messages)))
         messages += [said(texts[-1]), user("next phase")]
     assert texts == ["One.", "Two.", "Three."]
-    assert continuous.rehearsal.unplayed == ()
-
-
-@pytest.mark.parametrize("form", ["a new message", "the same message"])
-def test_after_an_empty_answer_the_client_asks_again(play: Any, form: str) -> None:
-    """There is no assistant turn to send back: the next turn comes all the same."""
-    table = play("sessions: [{turns: [{fault: {kind: empty, times: always}}, {text: Sorry.}]}]")
-    assert table.ask([user("one")]).content == []
-    block = {"type": "text", "text": "one"}
-    again = {"type": "text", "text": "Please continue"}
-    one = [{"role": "user", "content": [block, again]}]
-    two = [user("one"), user("Please continue")]
-    assert last_text(table.ask(two if form == "a new message" else one)) == "Sorry."
-
-
-def test_after_a_pause_the_answer_is_sent_back(play: Any, answer: Any) -> None:
-    """`pause_turn` is resumed with the next turn."""
-    table = play("sessions: [{turns: [{text: Wait., fault: pause_turn}, {text: Here.}, {text: End.}]}]")
-    paused = table.ask([user("one")])
-    assert paused.stop_reason == "pause_turn"
-    more = [user("one"), answer(paused)[0]]
-    here = table.ask(more)
-    assert last_text(here) == "Here."
-    assert last_text(table.ask([*more, answer(here)[0], user("go")])) == "End."
-
-
-def test_a_changed_request_after_a_fault_is_another_try(play: Any, answer: Any) -> None:
-    """A client that appends a hint after a cut answer, instead of sending the cut answer back."""
-    table = play(
-        """
-sessions:
-  - turns:
-      - {tools: [{name: read, input: {path: a}}]}
-      - {fault: max_tokens, text: "A long long long long answer."}
-"""
-    )
-    first = table.ask([user("one")])
-    messages = [user("one"), *answer(first)]
-    assert table.ask(messages).stop_reason == "max_tokens"
-    messages[-1]["content"].append({"type": "text", "text": "Write in parts."})
-    assert last_text(table.ask(messages)) == "A long long long long answer."
-
-
-def test_what_was_not_played_is_listed(play: Any) -> None:
-    """Sessions that never began and turns that were never reached, with their lines."""
-    table = play(TWO + "  - {name: side, repeat: true, when: {system_contains: title}, turns: [{text: T.}]}\n")
-    table.ask([user("one")])
-    for words in "abc":
-        table.ask([user(words)], system="a title")
-    unplayed = table.rehearsal.unplayed
-    assert any("'second'" in words and "script.yaml:4" in words for words in unplayed)
-    assert len(unplayed) == 3
-
-
-def test_an_aside_answers_without_moving_the_conversation_on(play: Any, answer: Any) -> None:
-    """A summary asked for in mid-conversation takes no turn of it, as often as it is asked for; its faults play."""
-    table = play(
-        """
-sessions:
-  - {name: work, turns: [{tools: [{name: read, input: {path: a}}]}, {text: Done.}]}
-  - name: summary
-    aside: true
-    when: {last_message_contains: summarise}
-    turns: [{text: A summary., fault: {kind: overloaded}}]
-"""
-    )
-    tools = [{"name": "read", "input_schema": {"type": "object"}}]
-    first = table.ask([user("go")], tools=tools)
-    history = [user("go"), *answer(first)]
-    with pytest.raises(anthropic.APIStatusError):
-        table.ask([*history, user("summarise this")], tools=tools)
-    for _ in range(2):
-        assert last_text(table.ask([*history, user("summarise this")], tools=tools)) == "A summary."
-    assert last_text(table.ask(history, tools=tools)) == "Done."
-    assert table.rehearsal.unplayed == ()
-
-
-def test_an_aside_needs_a_condition_and_one_turn(play: Any) -> None:
-    """Without a condition it would answer everything."""
-    with pytest.raises(ConfigError, match="an aside has a when and one turn"):
-        play("sessions: [{name: a, aside: true, turns: [{text: x}]}]")
+    assert continuous.player.unplayed == ()

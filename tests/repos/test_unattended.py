@@ -8,9 +8,9 @@ import sys
 import pytest
 
 from relay.base.errors import ExitCode
-from relay.rehearsal.script import parse_script
-from relay.rehearsal.server import serve
 from relay.session.events import Noticed
+from tests.endpoint.script import parse_script
+from tests.endpoint.server import serve
 from tests.scripts import HELLO
 
 LEAVES = """\

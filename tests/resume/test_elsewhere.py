@@ -7,9 +7,9 @@ import subprocess
 import pytest
 
 from relay.base.errors import ExitCode
-from relay.rehearsal.script import parse_script
-from relay.rehearsal.server import serve
 from relay.store.resume import ResumeCase
+from tests.endpoint.script import parse_script
+from tests.endpoint.server import serve
 from tests.resume.test_signals import Running
 from tests.scripts import HELLO
 

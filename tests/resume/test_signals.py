@@ -12,9 +12,9 @@ import pytest
 from relay.base.errors import ExitCode
 from relay.base.interrupts import Urgency
 from relay.cli.views.narrate import STOPPING
-from relay.rehearsal.script import parse_script
-from relay.rehearsal.server import serve
 from tests.effort import take_each
+from tests.endpoint.script import parse_script
+from tests.endpoint.server import serve
 from tests.waiting import wait_until
 
 

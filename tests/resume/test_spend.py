@@ -10,16 +10,16 @@ import pytest
 
 from relay.base.interrupts import Urgency
 from relay.cli.views.narrate import STOPPING
-from relay.rehearsal.script import parse_script
-from relay.rehearsal.server import serve
 from relay.runners.messages.answers import parse_api_usage
 from relay.session.prices import cost_usd, find_price
 from tests.effort import take_each, take_turns
+from tests.endpoint.script import parse_script
+from tests.endpoint.server import serve
 from tests.resume.test_signals import Running
 
 LOOKS = [{"tools": [{"name": "bash", "input": {"command": f"git grep word{n}"}}]} for n in range(7)]
 WAIT = {"tools": [{"name": "bash", "input": {"command": "touch started; sleep 300"}}]}
-STALLED = {"blocks": [{"text": "Now I write it all down. " * 40}], "fault": {"kind": "stall", "after_events": 2}}
+STALLED = {"text": "Now I write it all down. " * 40, "fault": {"kind": "stall", "after_events": 2}}
 WAYS = {
     "SIGTERM": (signal.SIGTERM,),
     "two Ctrl-C": (signal.SIGINT, signal.SIGINT),

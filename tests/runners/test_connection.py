@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 
 from relay.base.interrupts import Interrupts
-from relay.rehearsal.script import parse_script
-from relay.rehearsal.server import serve
 from relay.runners.messages.answers import Answer
 from relay.runners.messages.api import MessagesApi, open_api
+from tests.endpoint.script import parse_script
+from tests.endpoint.server import serve
 
 SCRIPT = json.dumps({"sessions": [{"repeat": True, "turns": [{"text": "Hello."}]}]})
 

@@ -8,12 +8,12 @@ import pytest
 
 from relay.base.errors import RunnerError
 from relay.config import ModelSettings, Settings
-from relay.rehearsal.script import parse_script
-from relay.rehearsal.server import serve
 from relay.runners.registry import list_runners
 from relay.session.prices import UserPrice
 from relay.setup.preconditions import State
 from relay.setup.trials import estimate_trial, try_model
+from tests.endpoint.script import parse_script
+from tests.endpoint.server import serve
 
 CALL = {"thinking": "hm", "tools": [{"name": "echo", "input": {"word": "relay"}}]}
 TURNS = [CALL, {"text": "Relay."}]

@@ -5,7 +5,8 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relay.rehearsal.prompt import CacheUse, Position, PromptCache, Ttl
+from relay.rehearsal.answer import PromptUse
+from tests.endpoint.prompt import Position, PromptCache, Ttl
 
 FIVE, HOUR = Ttl.FIVE_MINUTES, Ttl.ONE_HOUR
 
@@ -15,14 +16,14 @@ def build(text: str, marks: dict[int, Ttl], *, each: int = 100) -> tuple[Positio
     return tuple(Position(key=text[: i + 1], tokens=each * (i + 1), ttl=marks.get(i)) for i in range(len(text)))
 
 
-def run(cache: PromptCache, text: str, marks: dict[int, Ttl], *, now: float = 0.0, **extra: Any) -> CacheUse:
+def run(cache: PromptCache, text: str, marks: dict[int, Ttl], *, now: float = 0.0, **extra: Any) -> PromptUse:
     plan = cache.plan(extra.get("model", "m"), build(text, marks), minimum=extra.get("minimum", 100), now=now)
     cache.commit(plan)
     return plan.use
 
 
-def use(**tokens: int) -> CacheUse:
-    return CacheUse(**({"input_tokens": 0} | tokens))
+def use(**tokens: int) -> PromptUse:
+    return PromptUse(**({"input_tokens": 0} | tokens))
 
 
 def test_a_growing_conversation_reads_what_the_last_request_wrote() -> None:

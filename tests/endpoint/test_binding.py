@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from tests.endpoint.table import answer
 from tests.sdks import anthropic
 
 SCRIPT = """
@@ -20,7 +21,7 @@ BOUND = "Invalid signature in thinking block. The block is bound to a different 
 
 
 @pytest.fixture
-def history(play: Any, answer: Any) -> Any:
+def history(play: Any) -> Any:
     """A table, and a conversation of two answered turns."""
     table = play(SCRIPT)
     first = table.ask(OPENING, **FIELDS)
@@ -71,7 +72,7 @@ def test_a_removed_thinking_block_breaks_the_later_ones(history: Any) -> None:
         table.ask(messages, **FIELDS)
 
 
-def test_a_changed_block_is_refused_on_every_model(play: Any, answer: Any) -> None:
+def test_a_changed_block_is_refused_on_every_model(play: Any) -> None:
     """A thinking block's own text and signature must come back as they were."""
     for model in ("claude-opus-5-5", "claude-opus-5"):
         table = play(SCRIPT)
@@ -82,7 +83,7 @@ def test_a_changed_block_is_refused_on_every_model(play: Any, answer: Any) -> No
             table.ask(more, model=model)
 
 
-def test_older_models_do_not_look_at_the_prefix(play: Any, answer: Any) -> None:
+def test_older_models_do_not_look_at_the_prefix(play: Any) -> None:
     """Clearing old results is allowed where thinking is not bound."""
     table = play(SCRIPT)
     first = table.ask(OPENING, model="claude-opus-5", system="one")

@@ -13,27 +13,19 @@ import zlib
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 
-from relay.rehearsal.prompt import (
-    THINKING,
-    ContentBlock,
-    PromptBlock,
-    Signature,
-    Ttl,
-    digest_text,
-    is_markable,
-    list_blocks,
-    read_cache_mark,
-)
-from relay.rehearsal.wire import ApiError, Body, ModelCard, refuse
-from relay.session.pictures import PICTURE_TYPES, read_picture
+from relay.rehearsal.wire import ApiError, Body, ContentBlock, list_blocks, refuse
+from relay.session.pictures import read_picture
+from tests.endpoint.faults import StrictCard
+from tests.endpoint.prompt import THINKING, PromptBlock, Signature, Ttl, digest_text, is_markable, read_cache_mark
 
 _CALL_ID = re.compile(r"[a-zA-Z0-9_-]+")
 _ROLES = {"user", "assistant", "system"}
+_PICTURE_TYPES = {"image/png", "image/jpeg", "image/webp"}
 
 Messages = list[Mapping[str, Any]]
 
 
-def check_conversation(body: Mapping[str, Any], card: ModelCard, *, paused: bool) -> ApiError | None:
+def check_conversation(body: Mapping[str, Any], card: StrictCard, *, paused: bool) -> ApiError | None:
     """Check ``system`` and ``messages``; `paused`: the history has an answer that was a ``pause_turn``."""
     messages = body.get("messages")
     if not isinstance(messages, list) or not all(isinstance(message, Mapping) for message in messages):
@@ -47,7 +39,7 @@ def check_conversation(body: Mapping[str, Any], card: ModelCard, *, paused: bool
     return problems[0] if problems else None
 
 
-def _check_roles(messages: Messages, card: ModelCard, *, paused: bool) -> Iterator[ApiError]:
+def _check_roles(messages: Messages, card: StrictCard, *, paused: bool) -> Iterator[ApiError]:
     roles = [message.get("role") for message in messages]
     for index, role in enumerate(roles):
         if role not in _ROLES:
@@ -113,7 +105,7 @@ def _check_block(where: str, role: Any, block: ContentBlock) -> Iterator[ApiErro
 def _is_picture(block: ContentBlock) -> bool:
     """Return whether an ``image`` block holds a picture of its type; of a PNG, the header's checksum counts too."""
     source = block.get("source")
-    if not isinstance(source, Mapping) or source.get("media_type") not in PICTURE_TYPES:
+    if not isinstance(source, Mapping) or source.get("media_type") not in _PICTURE_TYPES:
         return True  # an address, a GIF
     try:
         data = base64.b64decode(source["data"], validate=True)
@@ -200,7 +192,7 @@ def check_version(version: str | None) -> ApiError | None:
     return None if version in _VERSIONS else refuse(f'anthropic-version: "{version}" is not a valid version')
 
 
-REFUSABLE = ("display", "thinking", "ttl", "cache_control", "marks", "system_messages", "refresh")
+REFUSABLE = ("display", "thinking", "ttl", "cache_control", "marks", "system_messages")
 """Fields that `check_refused` can refuse."""
 
 
@@ -216,7 +208,6 @@ def check_refused(body: Body, refuses: Collection[str]) -> ApiError | None:
         "marks": next(
             (f"{where}.cache_control" for where, block in _list_blocks(body) if "cache_control" in block), ""
         ),
-        "refresh": "" if body.get("max_tokens") else "max_tokens",
         "system_messages": next((f"messages.{n}.role" for n, role in roles if role == "system"), ""),
     }
     return next((refuse(f"{found[name]}: Extra inputs are not permitted") for name in refuses if found[name]), None)
@@ -228,7 +219,7 @@ def _has_ttl(block: Mapping[str, Any]) -> bool:
 
 
 def check_request(
-    body: Body, card: ModelCard, *, version: str, paused: bool = False, counting: bool = False
+    body: Body, card: StrictCard, *, version: str, paused: bool = False, counting: bool = False
 ) -> ApiError | None:
     """Check a request to ``/v1/messages`` or, with `counting`, to ``/v1/messages/count_tokens``.
 
@@ -252,7 +243,7 @@ def check_request(
 
 
 def check_signatures(
-    blocks: tuple[PromptBlock, ...], card: ModelCard, body: Body
+    blocks: tuple[PromptBlock, ...], card: StrictCard, body: Body
 ) -> tuple[ApiError | None, tuple[Mapping[str, str], ...]]:
     """Check that every thinking block stands where it was produced.
 
@@ -302,14 +293,12 @@ def _check_shapes(body: Body) -> ApiError | None:
     return None
 
 
-def _check_limit(body: Body, card: ModelCard) -> ApiError | None:
+def _check_limit(body: Body, card: StrictCard) -> ApiError | None:
     limit = body.get("max_tokens")
     if limit is None:
         return refuse("max_tokens: Field required")
-    if isinstance(limit, bool) or not isinstance(limit, int) or limit < 0:
-        return refuse("max_tokens: Input should be greater than or equal to 0")
-    if limit == 0 and body.get("stream"):
-        return refuse("max_tokens: 0 is not supported with stream")
+    if isinstance(limit, bool) or not isinstance(limit, int) or limit < 1:
+        return refuse("max_tokens: Input should be greater than or equal to 1")
     if limit > card.output_tokens:
         most = card.output_tokens
         return refuse(
@@ -323,7 +312,7 @@ def _check_sampling(body: Body) -> ApiError | None:
     return refuse(f"{sent[0]}: Extra inputs are not permitted") if sent else None
 
 
-def _check_tools(body: Body, card: ModelCard) -> ApiError | None:
+def _check_tools(body: Body, card: StrictCard) -> ApiError | None:
     names = [tool.get("name") for tool in list_blocks(body.get("tools"))]
     for index, name in enumerate(names):
         if not isinstance(name, str) or not _TOOL_NAME.fullmatch(name):
@@ -343,7 +332,7 @@ def _check_tools(body: Body, card: ModelCard) -> ApiError | None:
     return None
 
 
-def _check_thinking(body: Body, card: ModelCard) -> ApiError | None:
+def _check_thinking(body: Body, card: StrictCard) -> ApiError | None:
     kind = (body.get("thinking") or {}).get("type")
     if kind is not None and kind not in card.thinking:
         return refuse(f"thinking.type: '{kind}' is not supported on {card.id}")

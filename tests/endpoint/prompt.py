@@ -1,12 +1,7 @@
 """A request as the model sees it: blocks in the order tools, system, messages, counted and hashed.
 
-The estimator, which every count of the rehearsal uses:
-
-* a block costs ``ceil(utf8 bytes / 3.5) + 3`` tokens; the bytes are those of its text, of a tool's name,
-  description and schema, of a call's name and JSON input, or of a result's content;
-* an image or a document sent inline costs 2,000 tokens;
-* a thinking block costs what its signature says, whatever text is shown;
-* a script may add tokens to a block (`Padding`), so that a gauge fills without megabytes of text.
+Blocks cost what the player's estimate says (`relay.rehearsal.wire`), but a thinking block what its signature says,
+whatever text is shown; a script may add tokens to a block (`Padding`), so that a gauge fills without megabytes of text.
 
 Two chains of hashes run over the blocks. The *cache* chain also covers what the API renders into the prompt
 (thinking, effort and ``tool_choice`` before the messages, ``speed`` before the system prompt) and leaves out
@@ -35,14 +30,16 @@ import base64
 import hashlib
 import hmac
 import json
-import math
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, field
 from enum import StrEnum
 from typing import Any, Self
 
 from relay.base.values import dataclass
-from relay.rehearsal.wire import ModelCard, dump
+from relay.rehearsal.answer import PromptUse
+from relay.rehearsal.wire import ContentBlock, canonical, digest, dump, encode, list_blocks
+from relay.rehearsal.wire import count_block as count_shown
+from tests.endpoint.faults import StrictCard
 
 LOOKBACK_BLOCKS = 20
 
@@ -71,20 +68,10 @@ class Position:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CacheUse:
-    """How the tokens of one prompt divide; the four classes add up to the prompt."""
-
-    input_tokens: int
-    read_tokens: int = 0
-    write_5m_tokens: int = 0
-    write_1h_tokens: int = 0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class CachePlan:
     """What one request reads, and what it will write once its response begins."""
 
-    use: CacheUse
+    use: PromptUse
     model: str
     started: float
     """Clock reading at the start of the request."""
@@ -158,7 +145,7 @@ class PromptCache:
         return -1
 
 
-def _divide(positions: tuple[Position, ...], marked: list[int], hit: int) -> CacheUse:
+def _divide(positions: tuple[Position, ...], marked: list[int], hit: int) -> PromptUse:
     """Apply the billing positions A, B and C of the documentation."""
     total = positions[-1].tokens if positions else 0
     read = positions[hit].tokens if hit >= 0 else 0
@@ -166,7 +153,7 @@ def _divide(positions: tuple[Position, ...], marked: list[int], hit: int) -> Cac
     last = max((positions[i].tokens for i in marked), default=0)
     b = max(read, hour)
     c = max(b, last)
-    return CacheUse(input_tokens=total - c, read_tokens=read, write_1h_tokens=b - read, write_5m_tokens=c - b)
+    return PromptUse(input_tokens=total - c, read_tokens=read, write_1h_tokens=b - read, write_5m_tokens=c - b)
 
 
 _KEY = b"relay rehearsal"
@@ -205,19 +192,15 @@ class Signature:
 
 def digest_text(text: str) -> str:
     """Shorten a shown text to the digest in `Signature.text`."""
-    return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()[:16]
+    return hashlib.sha256(encode(text)).hexdigest()[:16]
 
 
 def _mac(payload: bytes) -> bytes:
     return hmac.digest(_KEY, payload, "sha256")[:_MAC_BYTES]
 
 
-BYTES_PER_TOKEN = 3.5
-BLOCK_TOKENS = 3
-INLINE_TOKENS = 2000
 THINKING = frozenset({"thinking", "redacted_thinking"})
 
-ContentBlock = Mapping[str, Any]
 Padding = Mapping[str, int]
 """Binding-chain key of a block → tokens on top of its estimate."""
 
@@ -239,57 +222,15 @@ class PromptBlock:
     """Tokens of this block alone, padding included; 0 if it was dropped."""
 
 
-def count_bytes(size: int) -> int:
-    """Turn a number of UTF-8 bytes into tokens."""
-    return math.ceil(size / BYTES_PER_TOKEN) + BLOCK_TOKENS
-
-
-def count_text(text: str) -> int:
-    """Count the tokens of a text block."""
-    return count_bytes(len(text.encode(errors="surrogatepass")))
-
-
 def count_block(block: ContentBlock, words: str = "") -> int:
     """Count the tokens of any block or tool definition; `words` is its canonical JSON if known."""
-    match block.get("type"):
-        case "text":
-            return count_text(str(block.get("text", "")))
-        case "thinking" | "redacted_thinking":
-            signature = Signature.decode(str(block.get("signature") or ""))
-            return signature.tokens if signature else count_text(str(block.get("thinking", "")))
-        case "tool_use":
-            return count_text(str(block.get("name", "")) + dump(block.get("input", {})))
-        case "tool_result":
-            return BLOCK_TOKENS + sum(count_block(part) for part in list_blocks(block.get("content")))
-        case "image" | "document":
-            return INLINE_TOKENS
-        case _:
-            return count_text(words or dump(canonical(block)))
-
-
-def list_blocks(content: Any) -> list[ContentBlock]:
-    """Read ``content`` as blocks: a string is one text block, an empty one no block."""
-    if isinstance(content, str):
-        return [{"type": "text", "text": content}] if content else []
-    return [part for part in content if isinstance(part, Mapping)] if isinstance(content, list) else []
-
-
-def canonical(block: ContentBlock) -> dict[str, Any]:
-    """Remove what does not change a block's meaning; see the module docstring."""
-    kept = {name: block[name] for name in sorted(block) if name != "cache_control" and block[name] is not None}
-    if kept.get("type") == "tool_result":
-        kept["content"] = [canonical(part) for part in list_blocks(block.get("content"))]
-    return kept
-
-
-def digest(*parts: Any) -> str:
-    """Hash JSON values in order."""
-    return hashlib.sha256(dump(parts).encode(errors="surrogatepass")).hexdigest()
+    signature = Signature.decode(str(block.get("signature") or "")) if block.get("type") in THINKING else None
+    return signature.tokens if signature else count_shown(block, words)
 
 
 def _extend(chain: str, role: str, words: str) -> str:
     """Continue a chain by a block, given as canonical JSON."""
-    return hashlib.sha256(f"{chain} {role} {words}".encode(errors="surrogatepass")).hexdigest()
+    return hashlib.sha256(encode(f"{chain} {role} {words}")).hexdigest()
 
 
 def read_cache_mark(block: ContentBlock) -> Ttl | None:
@@ -339,7 +280,7 @@ def _read_value(edit: Mapping[str, Any], name: str, default: int) -> int:
 
 def render_prompt(
     body: Mapping[str, Any],
-    card: ModelCard,
+    card: StrictCard,
     *,
     padding: Padding,
     dropped: frozenset[str] = frozenset(),
@@ -399,7 +340,7 @@ def _walk(body: Mapping[str, Any]) -> Iterator[tuple[str, str, ContentBlock]]:
             yield f"messages.{i}.content.{j}", str(message.get("role")), block
 
 
-def _enter(cached: str, role: str, body: Mapping[str, Any], card: ModelCard, blocks: list[PromptBlock]) -> str:
+def _enter(cached: str, role: str, body: Mapping[str, Any], card: StrictCard, blocks: list[PromptBlock]) -> str:
     """Mix settings into the cache chain at the beginning of each section."""
     section = role if role in {"tools", "prompt"} else "messages"
     last = blocks[-1].where.partition(".")[0] if blocks else "tools"
@@ -410,9 +351,30 @@ def _enter(cached: str, role: str, body: Mapping[str, Any], card: ModelCard, blo
     return cached
 
 
-def _render_settings(body: Mapping[str, Any], card: ModelCard) -> list[Any]:
+def _render_settings(body: Mapping[str, Any], card: StrictCard) -> list[Any]:
     """List the request settings that precede the messages in the prompt."""
     thinking, output = body.get("thinking") or {}, body.get("output_config") or {}
     choice = {k: v for k, v in (body.get("tool_choice") or {"type": "auto"}).items() if v is not None}
     mode = thinking.get("type") or ("disabled" if card.thinking == {"enabled", "disabled"} else "adaptive")
     return [mode, thinking.get("budget_tokens"), output.get("effort") or card.default_effort, choice]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prompt:
+    """A checked request, counted and hashed."""
+
+    card: StrictCard
+    blocks: tuple[PromptBlock, ...]
+    dropped: tuple[Mapping[str, str], ...]
+    edits: tuple[Mapping[str, Any], ...] = ()
+    """What context editing did, as ``applied_edits`` reports it."""
+
+    @property
+    def tokens(self) -> int:
+        """Tokens of the whole prompt."""
+        return sum(block.tokens for block in self.blocks)
+
+    @property
+    def bound(self) -> str:
+        """Binding chain of the whole prompt."""
+        return self.blocks[-1].bound

@@ -27,7 +27,7 @@ def assert_then_answers(table: Any) -> None:
     message = table.ask(OPENING)
     assert message.stop_reason == "tool_use"
     assert message.content[-1].input == {"path": "a.py", "content": "x = 1"}
-    assert table.rehearsal.errors == []
+    assert table.player.errors == []
 
 
 STATUSES = [
@@ -51,7 +51,7 @@ def test_a_status_comes_with_its_type_and_then_the_answer(play: Any, fault: str,
         table.ask(OPENING)
     assert caught.value.type == kind
     assert caught.value.request_id
-    assert table.rehearsal.requests[0].fault
+    assert table.player.requests[0].fault
     assert_then_answers(table)
 
 
@@ -293,7 +293,7 @@ def test_other_endpoints_have_faults_of_their_own(play: Any) -> None:
 def test_a_reset_delivers_what_came_before_it(play: Any) -> None:
     """On a raw socket: the events before the cut, then ECONNRESET and not a polite end."""
     table = play(script("{kind: cut, how: rst, after_events: 2}"))
-    host, port = table.rehearsal.base_url.removeprefix("http://").split(":")
+    host, port = table.player.base_url.removeprefix("http://").split(":")
     body = json.dumps({"model": "claude-opus-5-5", "max_tokens": 9, "messages": OPENING, "stream": True}).encode()
     head = (
         f"POST /v1/messages?beta=true HTTP/1.1\r\nhost: {host}\r\nx-api-key: k\r\n"

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from relay.rehearsal.checks import check_request
-from relay.rehearsal.wire import CATALOG, find_card
+from tests.endpoint.checks import check_request
+from tests.endpoint.faults import CATALOG, find_card
 
 TOOL = {"name": "read", "input_schema": {"type": "object"}}
 USER = {"role": "user", "content": "Begin."}
@@ -116,7 +116,6 @@ FIELDS: dict[str, tuple[dict[str, Any], str]] = {
     "no max_tokens": ({"max_tokens": None}, "max_tokens: Field required"),
     "too many max_tokens": ({"max_tokens": 128_001}, "128001 > 128000"),
     "negative max_tokens": ({"max_tokens": -1}, "max_tokens"),
-    "warming a stream": ({"max_tokens": 0, "stream": True}, "not supported with stream"),
     "temperature": ({"temperature": 1.0}, "temperature: Extra inputs"),
     "top_k": ({"top_k": 5}, "top_k: Extra inputs"),
     "forced tool": ({"tool_choice": {"type": "any"}}, "tool_choice: 'any' is not supported"),
