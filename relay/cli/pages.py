@@ -9,7 +9,7 @@ from relay.base.errors import RelayError
 from relay.base.hints import advise_extra
 from relay.base.words import shorten
 from relay.cli.screen import clean, clean_line, say
-from relay.insight.report.blocks import Card, CellKind, Chapter, Ink, Page, Table
+from relay.insight.report.blocks import MOST_ROWS, Card, CellKind, Chapter, Ink, Page, Table
 
 LIBRARIES = ("jinja2", "lets_plot")
 
@@ -46,6 +46,7 @@ def show_page(page: Page, root: Path, name: str, output: str | None, *, as_text:
 
 
 _CELL_CHARS = 60
+_SHORT_ROWS = 12
 _LEAD_CHARS = 96
 _INK_STYLES = {Ink.GOOD: "green", Ink.SOFT: "yellow", Ink.BAD: "red"}
 
@@ -66,7 +67,10 @@ def _write_page(page: Page) -> Iterator[Styled]:
         yield "", ""
         yield from _write_card(card)
     for chapter in page.sections:
-        yield from _write_chapter(chapter)
+        yield from _write_chapter(chapter, is_short=bool(page.more))
+    if page.more:
+        yield "", ""
+        yield "relay report writes the page, which has more; --json has all figures", "dim"
 
 
 def _write_facts(facts: Sequence[tuple[str, str]]) -> Iterator[Styled]:
@@ -83,30 +87,35 @@ def _write_card(card: Card) -> Iterator[Styled]:
         yield f"  {line}", ""
 
 
-def _write_chapter(chapter: Chapter) -> Iterator[Styled]:
+def _write_chapter(chapter: Chapter, *, is_short: bool) -> Iterator[Styled]:
+    """Write a section; without its folds and with a few rows of a table where the page has more (`is_short`)."""
     yield "", ""
     yield chapter.title, "bold"
     for line in textwrap.wrap(clean_line(chapter.lead), _LEAD_CHARS):
         yield f"  {line}", "dim"
-    yield from _write_tables(chapter.tables)
-    for fold in chapter.folds:
+    yield from _write_tables(chapter.tables, most_rows=_SHORT_ROWS if is_short else MOST_ROWS)
+    for fold in () if is_short else chapter.folds:
         yield f"  {fold.title}", "bold"
         yield from ((f"  {text}", style) for text, style in _write_facts(fold.facts))
         yield from _write_tables(fold.tables)
 
 
-def _write_tables(tables: Iterable[Table]) -> Iterator[Styled]:
+def _write_tables(tables: Iterable[Table], most_rows: int = MOST_ROWS) -> Iterator[Styled]:
     for table in tables:
         if not table.rows:
             continue
+        left_out = table.left_out + max(0, len(table.rows) - most_rows)
         yield f"  {table.caption}", "cyan"
         names, kinds = zip(*table.columns, strict=True)
-        rows = [names, *(tuple(shorten(clean_line(cell), _CELL_CHARS) for cell in row) for row in table.rows)]
+        rows = [
+            names,
+            *(tuple(shorten(clean_line(cell), _CELL_CHARS) for cell in row) for row in table.rows[:most_rows]),
+        ]
         columns = [_align(cells, kind) for cells, kind in zip(zip(*rows, strict=True), kinds, strict=True)]
         for cells in zip(*columns, strict=True):
             yield f"    {'  '.join(cells)}", ""
-        if table.left_out:
-            yield f"    and {table.left_out:,} more: relay report --json has all", "dim"
+        if left_out:
+            yield f"    and {left_out:,} more: relay report --json has all", "dim"
 
 
 def _align(cells: Sequence[str], kind: CellKind) -> tuple[str, ...]:

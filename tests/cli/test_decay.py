@@ -1,6 +1,7 @@
 """A context's decay, in a whole run: what the view and the report say is what the requests say, by hand."""
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -10,6 +11,7 @@ from relay.session.events import Noticed, ResponseReceived, ToolFinished
 from relay.session.usage import estimate_tokens
 from tests.endpoint.script import parse_script
 from tests.endpoint.server import serve
+from tests.report.reading import Reader
 from tests.terminal import answer_at_terminal
 
 LINE = 60_000
@@ -105,6 +107,11 @@ def test_each_figure_is_the_one_by_hand(project):
     assert answers[-1].turns_left == decay["turns_left"]
 
 
+def read_page(project):
+    """Return the texts of the report's page."""
+    return " | ".join(Reader(Path(project.relay("report").stdout.strip()).read_text()).texts)
+
+
 def test_a_person_sees_it_in_the_view_the_report_and_tune(project):
     """One line while it works; behind it a table with a mark where a figure is beyond its threshold, and its source."""
     with serve(parse_script(SCRIPT)) as server:
@@ -116,9 +123,9 @@ def test_a_person_sees_it_in_the_view_the_report_and_tune(project):
         shown, code = answer_at_terminal(argv, [], cwd=project.root, environ=environ, prompt="never asked")
     assert code == ExitCode.DONE, shown
     assert "turns to the line" in shown
-    text = project.relay("report", "--text").stdout
+    text = read_page(project)
     assert "State of each context at its last answer" in text
-    assert "What sessions were shown, and used\n" in text
+    assert "What sessions were shown, and used" in text
     assert "below 70%" in text
     assert "ContextSpectre" in text
     assert "% !" in text
@@ -166,4 +173,4 @@ def test_a_note_too_large_for_its_layer_says_so_and_loses_its_middle(project):
     ]
     [note] = [layer for layer in layers if layer["name"] == "handoff note"]
     assert (note["most_tokens"], note["cut_tokens"] > 0) == (5_000, True)
-    assert "Layers of the contexts at their last answers" in project.relay("report", "--text").stdout
+    assert "Layers of the contexts at their last answers" in read_page(project)

@@ -1,6 +1,7 @@
 """`relay report`: what it says of a run is what the endpoint counted."""
 
 import json
+import re
 import os
 
 import pytest
@@ -103,7 +104,7 @@ def test_a_report_is_the_server_s_own_log_to_the_token(built):
 
 
 def test_a_person_reads_it_in_the_terminal(built):
-    """The first lines say what was done, what it cost; the tables have every phase, session and tool."""
+    """What was done, why it stopped, what it cost, what needs you; each phase, and what proves its boxes."""
     text = built.relay("report", "--text").stdout
     truth = count(built.server.requests)
     assert text.startswith("relay: PLAN.md\n  Plan ")
@@ -112,17 +113,17 @@ def test_a_person_reads_it_in_the_terminal(built):
         f"\n  {PHASES} boxes ticked in {PHASES} commits, {PHASES} sessions, {7 * PHASES} turns\n",
         "\nWhy it stopped: ", "\nWhat it cost: $", "\nWhat needs you: ",
         f"\n  {truth.prompt_tokens:,} tokens in, ", f" of them from the cache, {truth.output_tokens:,} out\n",
-        "\nTokens by source\n", "\n    tool read ", "50% !",
-        f"{PHASES} times a session saw the same part of an unchanged file",
-        " test -s part3.txt  passed      0 ", "1 (", "stray4.txt",
+        "50% !", " test -s part3.txt  passed      0 ", "stray4.txt",
     ))  # fmt: skip
+    assert len(text.splitlines()) <= 60
     assert "svg" not in text
     listed = built.relay("report", "--list").stdout.splitlines()
     assert len(listed) == 1
     assert "run PLAN.md" in listed[0]
     run_id = listed[0].split()[0]
     for wanted in ("PLAN.md", "./PLAN.md", run_id, run_id[:-2], f".relay/sessions/{run_id}.jsonl"):
-        assert built.relay("report", "--text", wanted).stdout == text
+        shown = built.relay("report", "--text", wanted).stdout
+        assert re.sub(r"\$[\d.]+ *", "$", shown) == re.sub(r"\$[\d.]+ *", "$", text)  # a run's money is its log's
     missing = built.relay("report", "NOTES.md")
     words = "no single run, and no plan with runs, is called 'NOTES.md'"
     assert (missing.returncode, words in missing.stderr) == (1, True)

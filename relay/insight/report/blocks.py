@@ -222,6 +222,8 @@ class Page:
     facts: tuple[tuple[str, str], ...]
     answers: tuple[Card, ...]
     sections: tuple[Chapter, ...]
+    more: tuple[Chapter, ...] = ()
+    """Further sections: behind "More" on the page, left out in the terminal."""
 
 
 def make_table(caption: str, columns: str, rows: Iterable[Sequence[str]]) -> Table:

@@ -68,14 +68,16 @@ def show_context(figures: Figures) -> Chapter:
         f"{render_tokens(peak)} tokens."
     )
     plots = (plot_contexts(sessions, "contexts"),) if sessions else ()
-    tables = (
-        _list_decay(sessions),
-        _list_layers(sessions),
-        _list_retrieved(sessions),
-        *((_list_compactions(sessions),) if any(session.compactions for session in sessions) else ()),
-    )
-    folds = (_explain_decay(),)
-    return Chapter(name="context", title="Context", lead=lead, plots=plots, tables=tables, folds=folds)
+    tables = (_list_compactions(sessions),) if any(session.compactions for session in sessions) else ()
+    return Chapter(name="context", title="Context", lead=lead, plots=plots, tables=tables)
+
+
+def show_decay(figures: Figures) -> Chapter:
+    """Show how far each context had decayed at its last answer, its layers, and what of it was used."""
+    sessions = figures.sessions
+    tables = (_list_decay(sessions), _list_layers(sessions), _list_retrieved(sessions))
+    lead = "What filled each context at its last answer, how much of it was of use, and how far the line was."
+    return Chapter(name="decay", title="State of the contexts", lead=lead, tables=tables, folds=(_explain_decay(),))
 
 
 def _list_decay(sessions: Sequence[SessionFigures]) -> Table:

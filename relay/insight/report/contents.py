@@ -28,6 +28,7 @@ from relay.insight.report.chapters import (
     show_cache,
     show_context,
     show_cost,
+    show_decay,
     show_hand_offs,
     show_phases,
     show_reads,
@@ -318,15 +319,14 @@ def make_page(figures: Figures, beliefs: Beliefs | None, read: ReadLeftFile = la
         beliefs: None if the plan has no ledger, or it cannot be read.
         read: Reads the files that gates left.
     """
-    sections = (
-        show_context(figures),
-        show_phases(figures),
+    reviews = (show_reviews(figures.reviews),) if figures.reviews else ()
+    sections = (show_phases(figures), show_context(figures), show_evidence(figures, read), *reviews)
+    more = (
+        show_decay(figures),
         show_sources(figures),
         show_cost(figures),
         show_cache(figures),
         show_hand_offs(figures.hand_offs),
-        show_evidence(figures, read),
-        *((show_reviews(figures.reviews),) if figures.reviews else ()),
         *((show_beliefs(beliefs, figures),) if beliefs else ()),
         show_tools(figures),
         show_reads(figures),
@@ -337,6 +337,7 @@ def make_page(figures: Figures, beliefs: Beliefs | None, read: ReadLeftFile = la
         facts=list_facts(figures),
         answers=answer_all(figures, beliefs),
         sections=sections,
+        more=more,
     )
 
 
