@@ -1,8 +1,8 @@
 """`relay report`: what it says of a run is what the endpoint counted."""
 
 import json
-import re
 import os
+import re
 
 import pytest
 
