@@ -88,7 +88,7 @@ class Key:
     """The type of what is written; None: the type of the field in `Settings`."""
     prepare: Callable[[Any], Any] = _keep
     """Called before a value is decoded; raises ValueError."""
-    settle: Callable[[Any], Any] = _keep
+    finish: Callable[[Any], Any] = _keep
     """Returns the setting of a decoded value; raises ValueError with what is allowed."""
     split: str | None = None
     """What separates the entries of a list in a flag or variable, as a pattern; None for what is not a list."""
@@ -114,7 +114,7 @@ class Key:
         given = self.prepare(value)
         if get_origin(bare) is tuple and not isinstance(given, list | tuple):
             given = [given]
-        return self.settle(decode(given, self.kind, is_text=is_text))
+        return self.finish(decode(given, self.kind, is_text=is_text))
 
 
 _COMMA = ","
@@ -129,7 +129,7 @@ _SPECIAL: Mapping[str, Key] = {
     "plan": Key(widens=lambda path: path.startswith("/") or ".." in path.split("/")),
     "escalate": Key(split=_COMMA),
     "provider": Key(widens=lambda name: name != PROVIDERS[0]),
-    "key_command": Key(prepare=_split_command, settle=_check_command, widens=bool),
+    "key_command": Key(prepare=_split_command, finish=_check_command, widens=bool),
     "agents": _OWN,
     "mcp_servers": _OWN,
     "models": Key(widens=lambda models: any(row.price is not None for row in models.values()), join=_merge_models),
@@ -137,12 +137,12 @@ _SPECIAL: Mapping[str, Key] = {
     "max_phase_cost_usd": _CAP,
     "max_tokens_total": _CAP,
     "review_max_cost_usd": _CAP,
-    "trial": Key(kind=Annotated[TrialLines | None, told(_TRIAL)], settle=lambda trial: trial.reset_at if trial else ()),
+    "trial": Key(kind=Annotated[TrialLines | None, told(_TRIAL)], finish=lambda trial: trial.reset_at if trial else ()),
     "history": _OWN,
-    "ablate": Key(settle=lambda names: tuple(word for word in FEATURES if word in names), split=_COMMA, widens=bool),
+    "ablate": Key(finish=lambda names: tuple(word for word in FEATURES if word in names), split=_COMMA, widens=bool),
     "prices": Key(
         kind=Annotated[Mapping[str, UserPrice], told("a table of tables, one for each model")],
-        settle=_make_prices,
+        finish=_make_prices,
         widens=bool,
     ),
     "verify": Key(split="\n"),
@@ -153,13 +153,13 @@ _SPECIAL: Mapping[str, Key] = {
     "sandbox": Key(widens=lambda word: word != "auto"),
     "hooks": Key(
         kind=Annotated[tuple[Annotated[str, choice("run", "skip", *COMMIT_HOOKS)], ...], told(_HOOKS)],
-        settle=_choose_hooks,
+        finish=_choose_hooks,
         split=_BLANK,
         widens=lambda names: names != COMMIT_HOOKS,
     ),
     "signoff": _OWN,
-    "network": Key(kind=NetworkSetting, settle=make_network, widens=lambda network: network != CLOSED),
-    "localhost": Key(settle=lambda ports: tuple(dict.fromkeys(ports)), split=_BLANK, widens=bool),
+    "network": Key(kind=NetworkSetting, finish=make_network, widens=lambda network: network != CLOSED),
+    "localhost": Key(finish=lambda ports: tuple(dict.fromkeys(ports)), split=_BLANK, widens=bool),
     "sockets": Key(split=_COMMA, widens=bool),
     "writable_dirs": _OWN_PATHS,
     "readable_dirs": _OWN_PATHS,

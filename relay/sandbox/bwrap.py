@@ -353,7 +353,7 @@ class Bwrap:
         layered = self.view.layers.caches
         return (*self.view.gaps, *closed, *render_links(self.found.links, self.policy.root, layered))
 
-    def renew(self, private: PrivateDir) -> "Bwrap":
+    def start_anew(self, private: PrivateDir) -> "Bwrap":
         """Return the same sandbox with another private directory, and in it writable copies of the protected files.
 
         Formatters and the hooks of most repositories open each file for writing, even a well-formed one.

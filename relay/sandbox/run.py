@@ -198,10 +198,10 @@ class Sandbox:
             ) from error
         return spawn(replace(launch, pass_fds=(*launch.pass_fds, *passed)), stderr=subprocess.STDOUT)
 
-    def renew(self, user: tuple[str, str] = NOBODY) -> Self:
+    def start_anew(self, user: tuple[str, str] = NOBODY) -> Self:
         """Return the same sandbox with an empty private directory, where git knows `user`; the caller closes it."""
         private = PrivateDir(user)
-        bwrap = self.bwrap and self.bwrap.renew(private)
+        bwrap = self.bwrap and self.bwrap.start_anew(private)
         return replace(self, bwrap=bwrap, private=private)
 
     def look_again(self) -> Self:

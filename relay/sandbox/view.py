@@ -343,14 +343,14 @@ def _find_shown(policy: Policy, home: Path | None, hidden: tuple[Path, ...]) -> 
         places.append(Path("/etc/resolv.conf").resolve())
     above = {*hidden, policy.root, *([home] if home else [])}
     mounts: list[Mount] = []
-    for place in sorted(set(map(_settle, places))):
+    for place in sorted(set(map(_resolve_above, places))):
         wanted = is_below(place, hidden) and not any(other.is_relative_to(place) for other in above)
         if wanted and is_there(place) and not is_below(place, [mount.dest for mount in mounts]):
             mounts.append(Mount(op=Op.READ, source=place.resolve(), dest=place))
     return mounts
 
 
-def _settle(place: Path) -> Path:
+def _resolve_above(place: Path) -> Path:
     """Resolve the directory above a path, so that the name still works if it is a link."""
     return place.parent.resolve() / place.name
 

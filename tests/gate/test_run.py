@@ -39,7 +39,7 @@ def sandbox(root):
 @pytest.fixture
 def run(root, sandbox):
     def run_commands(*commands, limits=LIMITS, should_stop=lambda: False, outputs_dir=None):
-        with sandbox.renew() as fresh:
+        with sandbox.start_anew() as fresh:
             return run_gate(
                 commands,
                 sandbox=fresh,

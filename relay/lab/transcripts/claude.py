@@ -100,7 +100,7 @@ class _Chain:
 
     def finish(self) -> None:
         """Emit the rest at the end of the chain."""
-        self._settle()
+        self._end_answer()
         self._emitter.close(self._at)
 
     def _count(self, kind: str, entry: Mapping[str, Any], size: int) -> None:
@@ -120,7 +120,7 @@ class _Chain:
         self._at = max(self._at, at) if self._at - at < FORK_S else at
         root = self._side and entry.get("parentUuid") is None
         if root:
-            self._settle()
+            self._end_answer()
             self._emitter.close(self._at)
             self._is_compacted = False
         if root or not (self._emitter.is_open or self._begun):
@@ -151,7 +151,7 @@ class _Chain:
             return
         name, usage = get_text(message, "id"), _read_usage(get_map(message, "usage"))
         if self._answer is None or self._answer.id != name:
-            self._settle()
+            self._end_answer()
             if usage is None or name in self._known:
                 return  # kept over a compaction or copied: it was counted before
             self._open()
@@ -178,11 +178,11 @@ class _Chain:
             )
 
     def _compact(self, how: str, before: int | None, after: int | None) -> None:
-        self._settle()
+        self._end_answer()
         self._emitter.compact(self._at, describe_compaction(how, before, after), phase=self._phase, parts=self._parts)
         self._is_compacted = True
 
-    def _settle(self) -> None:
+    def _end_answer(self) -> None:
         """Emit the answer; all its lines were read."""
         answer, self._answer = self._answer, None
         if answer is None:

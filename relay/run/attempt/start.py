@@ -184,7 +184,7 @@ def begin_phase(ctx: RunContext, plan: Plan, phase: Phase, *, reason: str) -> Ha
     left = [path for path in changed if path not in dirty]
     ctx.memory.left.update(left)
     if kept is not None:
-        _settle_kept(ctx.repo, ctx.observe, kept, [path for path in changed if path in dirty])
+        _tell_kept(ctx.repo, ctx.observe, kept, [path for path in changed if path in dirty])
     marks: tuple[tuple[str, str], ...] = (
         (LEG, str(number)),
         (NO_PROGRESS, "0"),
@@ -258,7 +258,7 @@ def _find_trial(ctx: RunContext, phase: Phase, before: str) -> str:
     return assign_line(lines, text, find_beginning(ctx.repo, ctx.plan_path))
 
 
-def _settle_kept(repo: Repo, observe: Observe, kept: tuple[str, str], rewritten: list[str]) -> None:
+def _tell_kept(repo: Repo, observe: Observe, kept: tuple[str, str], rewritten: list[str]) -> None:
     """Report the ref with the user's version of files that the verify commands overwrote; without any, drop the ref."""
     ref, commit = kept
     if not rewritten:

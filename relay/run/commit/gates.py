@@ -93,8 +93,8 @@ def run_phase_gate(ctx: RunContext, task: GateTask) -> GateRun:
     known = _recall(ctx.repo, ctx.memory, task)
     commands = tuple(command for command in task.commands if command not in known)
     ctx.observe(GateStarted(phase_id=task.phase_id, baseline=task.is_baseline, commands=commands))
-    with renew(ctx.repo, ctx.workspace.sandbox) as renewed:
-        fresh = reveal(ctx.repo, ctx.settings, renewed)
+    with start_anew(ctx.repo, ctx.workspace.sandbox) as anew:
+        fresh = reveal(ctx.repo, ctx.settings, anew)
         laid, sandbox = _lay_out(ctx.repo, fresh, difference, shown=ctx.settings.env_file)
         result = run_gate(
             commands,
@@ -210,10 +210,10 @@ def render_checks(result: GateResult) -> tuple[CheckResult, ...]:
     )
 
 
-def renew(repo: Repo, sandbox: Sandbox) -> Sandbox:
+def start_anew(repo: Repo, sandbox: Sandbox) -> Sandbox:
     """Return a new sandbox for a gate or a hook, in which git knows the user; the caller closes it."""
     user = find_identity(repo)
-    return sandbox.renew((user.name, user.email)) if user else sandbox.renew()
+    return sandbox.start_anew((user.name, user.email)) if user else sandbox.start_anew()
 
 
 def reveal(repo: Repo, settings: Settings, sandbox: Sandbox) -> Sandbox:
@@ -308,7 +308,7 @@ def open_hooks(
     if not names:
         yield None
         return
-    with renew(repo, workspace.sandbox) as fresh:
+    with start_anew(repo, workspace.sandbox) as fresh:
         run = partial(run_hook, workspace, repo, fresh, timeout_s=settings.gate_timeout_s)
         elsewhere = "" if (repo.branch or "").startswith(PREFIX) else name_branch("", "")
         yield Hooks(run=run, scratch=fresh.private.tmp, names=names, elsewhere=elsewhere, recheck=recheck)

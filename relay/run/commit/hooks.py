@@ -23,7 +23,7 @@ from relay.git.repository import Repo
 from relay.git.status import read_status
 from relay.plan.text import STATE_DIR
 from relay.run.commit.candidate import Refused
-from relay.run.commit.gates import find_handed, open_hooks, render_gate, renew, reveal
+from relay.run.commit.gates import find_handed, open_hooks, render_gate, reveal, start_anew
 from relay.sandbox.visibility import find_restrictions
 from relay.session.events import GateFinished, GateStarted, Observe
 from relay.setup.context import RunContext, RunRequest
@@ -263,7 +263,7 @@ def try_gate(
         SandboxError: The sandbox could not be set up.
     """
     observe(GateStarted(phase_id=phase_id, baseline=False, commands=tuple(commands)))
-    with renew(request.repo, workspace.sandbox) as fresh:
+    with start_anew(request.repo, workspace.sandbox) as fresh:
         result = run_gate(
             commands,
             sandbox=reveal(request.repo, request.settings, fresh),

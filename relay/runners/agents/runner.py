@@ -50,7 +50,7 @@ from relay.runners.agents.profiles import (
 )
 from relay.runners.agents.session import AgentContext, AgentProcess, AgentSession, Inbox, release_waiting
 from relay.runners.base import ModelInfo, SessionSpec, Surroundings
-from relay.runners.messages.api import open_wire, settle_limits
+from relay.runners.messages.api import choose_limits, open_wire
 from relay.runners.messages.conversation import ApiRunner
 from relay.runners.messages.endpoint import ANTHROPIC, Way, find_own_secrets
 from relay.sandbox.child import start_child
@@ -173,7 +173,7 @@ class AgentRunner:
         if self.endpoint is not None:
             return self.endpoint.get_model(model)
         own = self.given.settings.find_model(model)
-        return settle_limits(model, own, ModelSettings(), user_file=show_user_file(self.given.environ))
+        return choose_limits(model, own, ModelSettings(), user_file=show_user_file(self.given.environ))
 
     def describe_model(self, model: str) -> ModelSettings:
         """Return a model's settings from the endpoint, or else from the user."""

@@ -472,14 +472,14 @@ class AgentSession:
     def _handle_turn_end(self, answered: Answered) -> None:
         self._prompt = 0
         if not self._words:
-            self._settle()
+            self._finish()
         if not self._words and self._outcome is None:
             self._follow(self._boundary.end_turn(answered, self._profile.title))
         if self._words and self._outcome is None:
             text, self._words = self._words, ""
             self._say(text)
 
-    def _settle(self) -> None:
+    def _finish(self) -> None:
         """Handle what still comes of an ended turn: answers of its side requests, late updates."""
         until = self._clock() + ENDING_S
         while self._outcome is None and (self._account.is_waiting or len(self._context.inbox)):

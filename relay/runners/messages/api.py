@@ -120,7 +120,7 @@ def read_limits(body: Any) -> ModelSettings:
     return ModelSettings(window_tokens=window, max_output_tokens=output)
 
 
-def settle_limits(
+def choose_limits(
     model: str,
     own: ModelSettings,
     found: ModelSettings,
@@ -249,7 +249,7 @@ class MessagesApi:
 
         from relay.runners.messages.transport import read_beginning
 
-        settle = partial(settle_limits, model, own, user_file=self._user_file)
+        choose = partial(choose_limits, model, own, user_file=self._user_file)
         try:
             wire = self._get_wire() if self._family.lists_models else None
             if wire is None:
@@ -258,7 +258,7 @@ class MessagesApi:
                     with self._interrupts.interruptible(Urgency.FINISH_TURN):
                         self._credential.use()
                 complaint = f"provider = {self._family.name} lists no models; it has no limits for"
-                return settle(NOTHING_SET, complaint=complaint)
+                return choose(NOTHING_SET, complaint=complaint)
             with (
                 self._interrupts.interruptible(Urgency.FINISH_TURN),
                 open_within(self._opening_s),
@@ -268,7 +268,7 @@ class MessagesApi:
             if body or response.is_success:
                 rehearsed = _REHEARSAL_HEADER in response.headers
                 complaint = f"the endpoint {self._address} gives no limits for"
-                return settle(read_limits(json.loads(body)), rehearsed=rehearsed, complaint=complaint)
+                return choose(read_limits(json.loads(body)), rehearsed=rehearsed, complaint=complaint)
         except Interrupted:
             return Fault(kind=FaultKind.INTERRUPTED, message="stopped while asking for the model")
         except (httpx2.HTTPError, httpx2.InvalidURL, OpeningTimeoutError) as error:
@@ -286,7 +286,7 @@ class MessagesApi:
             said = _get_error(response)
             known = _UNKNOWN_MODEL.isdisjoint(_find_text(said, name) for name in ("type", "code", "status"))
             what = "gives no limits for" if known else "does not know the model"
-            return settle(NOTHING_SET, complaint=f"the endpoint {self._address} {what}")
+            return choose(NOTHING_SET, complaint=f"the endpoint {self._address} {what}")
         fault = judge_status(response, self._family, self._credential)
         if fault.kind in _TRANSIENT:
             return fault
