@@ -82,7 +82,7 @@ def test_a_worker_that_is_suspended_and_revived_after_its_phase_was_given_away(f
         assert ann.wait() == 0
         assert field.git("rev-parse", "main") == tip
         assert field.read_told() == pytest.approx(read_billed(server), abs=ROUND_USD)
-    assert {ref.rpartition("-")[0] for ref in field.refs()} == {"", "refs/relay/spent/main/booked"}
+    assert {ref.rpartition("-")[0] for ref in field.refs()} <= {"", "refs/relay/spent/main/booked"}
 
 
 def test_a_database_that_is_restarted_while_a_phase_is_at_work(field_on, server):
