@@ -113,7 +113,7 @@ _OPTIONS = (
         "--runner",
         metavar="NAME",
         shell_complete=offer_runners,
-        help="Runner of the sessions: api or an agent (relay doctor --agent).",
+        help="Who runs the sessions: api or an agent (doctor --agent).",
     ),
     click.option("--model", metavar="ID", shell_complete=offer_models, help="Model; any ID that the endpoint knows."),
     click.option("--reset-at", metavar="LINE", help="Hand over at this context size: 45%, 80k, 100000, min(45%,100k)."),

@@ -7,10 +7,12 @@ checkpoint's, the branch and the files, and finds each step again after a crash.
 
 import shlex
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from enum import StrEnum
 
 from relay.base.errors import RepoError
 from relay.base.values import dataclass
+from relay.base.words import list_some
 from relay.git import objects
 from relay.git.identity import get_identity
 from relay.git.message import CommitText, read_text, read_texts
@@ -267,7 +269,12 @@ def _merge(job: Job, landing: Landing) -> _Merged:
         raise RepoError(words, hint=f"its commit is {landing.own[:12]}")
     words = f"the branch was rewritten since this phase began; its former commits come back with it: {base[:10]}"
     rewritten = (words,) if base != find_base(repo, landing.tip, landing.own) else ()
-    ledger = merge_entries(ledgers[1], [entry for entry in ledgers[2].entries if entry not in ledgers[0].entries])
+    elsewhere = merged.plan.done_ids - tip.done_ids - {item.id for item in phase.items}
+    if elsewhere:  # a person moved them: relay ticks in one commit the items of one phase
+        words = f"{list_some(sorted(elsewhere))} was done in phase {phase.id} and stands in another one now: it is open"
+        left, merged = (*left, words), replace(merged, plan=merged.plan.untick(elsewhere))
+    known = set(ledgers[0].entries)
+    ledger = merge_entries(ledgers[1], [entry for entry in ledgers[2].entries if entry not in known])
     files = {plan_path: encode_text(merged.plan.text)}
     return _Merged(
         phase=phase,

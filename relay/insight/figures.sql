@@ -10,6 +10,7 @@ SELECT seq, at, session, turn, model, cost_usd, estimated, stop_reason, fill_tok
        usage_cache_read_tokens AS cache_read, usage_output_tokens AS output
 FROM ResponseReceived WHERE session IS NOT NULL AND turn > 0;
 CREATE UNIQUE INDEX answers_of_session ON answers (session, seq);
+CREATE INDEX answers_with_band ON answers (session, seq) WHERE band IS NOT NULL;
 
 -- turns: the answers whose prompt was counted. `measured`: by the endpoint, so that the context behind it is known.
 -- `before`: the context behind the last measured answer. `carried`: tokens that an earlier prompt had already.
@@ -41,6 +42,7 @@ SELECT seq, at, session, turn, model, cost_usd, fill_tokens, soft_tokens, hard_t
 FROM parted WINDOW on_from AS (PARTITION BY session, epoch ORDER BY seq DESC);
 CREATE UNIQUE INDEX turns_of_session ON turns (session, seq);
 CREATE UNIQUE INDEX turns_by_number ON turns (session, n);
+CREATE INDEX turns_measured ON turns (session, seq) WHERE measured;
 
 -- parts: what came into a context: the parts of the first prompt (`fixed`: they stay), relay's words, results of tools.
 -- `tokens`: the estimate by size, scaled to what the endpoint counted for all parts that are new in a prompt, at most
@@ -337,6 +339,10 @@ SELECT s.session, 'preload', count(*), sum(EXISTS (
        (SELECT coalesce(sum(part.value ->> 'tokens'), 0) FROM json_each(s.prompt) part
         WHERE part.value ->> 'source' = 'preload')
 FROM SessionStarted s, json_each(s.preloads) p GROUP BY s.session;
+
+CREATE INDEX IF NOT EXISTS texts_of_session ON TextShown (session);
+CREATE INDEX IF NOT EXISTS finished_of_session ON ToolFinished (session, shown_path);
+CREATE INDEX changes_of_session ON changes (session, path);
 
 -- claims: what a session was shown of the ledger: `named` in its words, `read` or `changed` a file that it cites.
 CREATE TABLE claims AS

@@ -99,12 +99,17 @@ def judge(ledger: Ledger, changed: Mapping[Source, str]) -> Judgement:
 
 
 EntryT = TypeVar("EntryT", Confirmation, Retraction)
+_BY_HAND = "9"
+"""Behind every time."""
 
 
 def _find_last(ledger: Ledger, kind: type[EntryT]) -> dict[str, EntryT]:
-    """Return the last confirmation or retraction of each claim; of the same second, one that no order decides."""
+    """Return the last confirmation or retraction of each claim; of the same second, one that no order decides.
+
+    A line without a time was written by hand: it is the last.
+    """
     found = [entry for entry in ledger.entries if isinstance(entry, kind)]
-    return {entry.of: entry for entry in sorted(found, key=lambda entry: (entry.stamp.at, repr(entry)))}
+    return {entry.of: entry for entry in sorted(found, key=lambda entry: (entry.stamp.at or _BY_HAND, repr(entry)))}
 
 
 def _find_gone(ledger: Ledger) -> dict[str, Belief]:
@@ -118,7 +123,7 @@ def _find_gone(ledger: Ledger) -> dict[str, Belief]:
         for name, by in newer.items()
     }
     for name, end in _find_last(ledger, Retraction).items():
-        if name not in looks or end.stamp.at >= looks[name].stamp.at:
+        if name not in looks or (end.stamp.at or _BY_HAND) >= (looks[name].stamp.at or _BY_HAND):
             gone[name] = Belief(status=ClaimStatus.OUT, because=f"taken back: {end.because}")
     return gone
 

@@ -43,8 +43,11 @@ def find_lineage(before: Plan, after: Plan) -> Lineage:
     pairs = dict(_Matching(before.phases, after.phases).run())
     phases = {before.phases[old].id: after.phases[new].id for old, new in pairs.items()}
     items: dict[str, str] = {}
-    for old, new in pairs.items():
-        items |= _pair_items(before.phases[old].items, after.phases[new].items)
+    homes: dict[int, list[Item]] = {}
+    for old, new in sorted(pairs.items()):  # of joined phases all at once
+        homes.setdefault(new, []).extend(before.phases[old].items)
+    for new, some in homes.items():
+        items |= _pair_items(some, after.phases[new].items)
     once = _find_once(before.items), _find_once(after.items)
     moved = (text for text in once[0].keys() & once[1].keys() if once[0][text] not in items)
     items |= {once[0][text]: once[1][text] for text in moved}
@@ -74,12 +77,36 @@ def _find_words(text: str) -> set[str]:
     return set(map(str.strip, _ITEM.findall(text)))
 
 
-def _pair_items(old: tuple[Item, ...], new: tuple[Item, ...]) -> dict[str, str]:
-    """Pair items of the same text, the first with the first."""
-    places: dict[str, deque[str]] = {}
-    for item in new:
-        places.setdefault(item.text, deque()).append(item.id)
-    return {item.id: places[item.text].popleft() for item in old if places.get(item.text)}
+def _pair_items(old: Iterable[Item], new: Iterable[Item]) -> dict[str, str]:
+    """Pair items of the same text: those below the same items first, then those of which both sides have as many left.
+
+    Of equal texts one may be gone; the tick of its work must not go to another.
+    """
+    places: dict[tuple[str, ...], deque[str]] = {}
+    for chain, item in _list_chains(new):
+        places.setdefault(chain, deque()).append(item.id)
+    pairs, left = dict[str, str](), dict[str, list[str]]()
+    for chain, item in _list_chains(old):
+        if places.get(chain):
+            pairs[item.id] = places[chain].popleft()
+        else:
+            left.setdefault(item.text, []).append(item.id)
+    others: dict[str, list[str]] = {}
+    for chain, free in places.items():
+        others.setdefault(chain[-1], []).extend(free)
+    for text, ids in left.items():
+        if len(ids) == len(others.get(text, ())):
+            pairs |= zip(ids, others[text], strict=True)
+    return pairs
+
+
+def _list_chains(items: Iterable[Item]) -> Iterator[tuple[tuple[str, ...], Item]]:
+    """Yield each item behind its text and the texts of the items that it stands below."""
+    above: list[str] = []
+    for item in items:
+        del above[item.depth :]
+        above += [item.text] * (item.depth + 1 - len(above))  # a level without a box of its own
+        yield tuple(above), item
 
 
 def _pair_reworded(
@@ -119,10 +146,7 @@ def _is_alike(one: Item, other: Item) -> bool:
 
 def _count_words(item: Item) -> Counter[str]:
     """Count the words of an item's text beside its paths."""
-    text = item.text
-    for path in item.paths:
-        text = text.replace(path, " ")
-    return Counter(_WORD.findall(text.casefold()))
+    return Counter(_WORD.findall(item.text.casefold())) - Counter(_WORD.findall(" ".join(item.paths).casefold()))
 
 
 def _find_once(items: tuple[Item, ...]) -> dict[str, str]:

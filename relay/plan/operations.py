@@ -82,7 +82,8 @@ def read_operations(before: Plan, after: Plan) -> tuple[Operation, ...]:
     """Return the operations that relay did on `before`, in the ids of `after`; other changes are not among them."""
     lineage = find_lineage(after, before)
     origins = {**lineage.reworded, **lineage.items}
-    noted, notes, were_done = list_all_notes(before), list_all_notes(after), before.done_ids
+    notes, were_done = list_all_notes(after), before.done_ids
+    noted = {phase: frozenset(texts) for phase, texts in list_all_notes(before).items()}
     added, ticks = list[Operation](), list[Operation]()
     for phase in after.phases:
         if home := lineage.phases.get(phase.id):  # a phase without one was made by a person

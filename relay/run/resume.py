@@ -180,7 +180,7 @@ def carry_over(
 
 def _take_along(files: PlanFiles, attempt: OpenAttempt, head: str, last: str) -> Ledger:
     """Return HEAD's ledger with the entries of the attempt's sessions; others may have added entries meanwhile."""
-    before = read_ledger(files, attempt.base_head).entries
+    before = set(read_ledger(files, attempt.base_head).entries)
     drafted = read_ledger(files, last).entries
     return merge_entries(read_ledger(files, head), [entry for entry in drafted if entry not in before])
 

@@ -11,6 +11,7 @@ The official SDK was weighed: 29 packages and a second of start-up for four meth
 itself, where relay's are started in the sandbox.
 """
 
+import http.client
 import json
 import os
 import queue
@@ -206,7 +207,7 @@ class AddressLink:
         except urllib.error.HTTPError as error:
             error.close()
             raise ServerError(f"answered with {error.code}") from None
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, http.client.HTTPException) as error:
             raise ServerError(f"cannot be reached: {getattr(error, 'reason', error)}") from None
 
     def close(self) -> None:

@@ -11,6 +11,7 @@ from relay.runners.agents.dialects import MESSAGES, ModelRequest, Tally
 from relay.runners.agents.gateway import Passed
 from relay.runners.base import Callbacks, ModelInfo, SessionSpec
 from relay.runners.messages.connection import Fault, FaultKind
+from relay.runners.messages.reading import LEAST_ANSWER_S
 from relay.session.events import Noticed, ResponseReceived
 from relay.session.gauge import Zone, parse_reset_at
 from relay.session.prices import UserPrice
@@ -61,6 +62,15 @@ def test_an_answer_counts_as_what_the_endpoint_said():
     account.finish(Passed(request=REQUEST, tally=make_tally(input_tokens=900, output_tokens=70), fault=None))
     assert list_spent(told) == [(900, 70, False)]
     assert not account.is_waiting
+
+
+def test_an_answer_that_has_no_end_is_overdue_after_the_time_that_the_longest_may_take():
+    account, _ = open_account()
+    account.look_at(REQUEST)
+    account.start(REQUEST)
+    assert not account.is_overdue
+    account._open = {key: (sent, at - LEAST_ANSWER_S - 1) for key, (sent, at) in account._open.items()}
+    assert account.is_overdue
 
 
 def test_a_request_without_an_answer_when_the_session_ends_counts_once_at_its_most():

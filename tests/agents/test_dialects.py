@@ -159,6 +159,18 @@ REACHING = [
     *("enable_search", "webAccess", "grounding_mode", "use_tools", "auto_mcp", "enable_code_interpreter", "run_agent"),
     *("run_in_background", "is_async", "keep_conversation", "cachedContent", "use_memory", "session"),
     *("num_answers", "candidate_count", "answers_n", "best_of", "max_new_tokens", "fallback_model", "inference_geo"),
+    *(
+        "internet",
+        "online",
+        "engine",
+        "deployment",
+        "adapter",
+        "forward_to",
+        "share",
+        "train",
+        "generations",
+        "max_output",
+    ),
     *("URLFetch", "fileurl", "enablesearch", "userID", "API_KEY", "speed_tier"),
     *("a.b", "a b", "", "a" * 65, "x-field", "f1", "\u0430"),
 ]

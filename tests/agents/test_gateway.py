@@ -561,6 +561,16 @@ def test_a_cloud_is_asked_for_what_it_has_an_address_for(tmp_path, target, chang
         assert [type(told.get()) for _ in range(told.qsize())] == [RejectedRequest] * (status == 400)
 
 
+def test_a_text_that_a_cloud_s_client_cannot_write_is_answered_and_costs_nothing(tmp_path):
+    """Agents cut a pair of surrogates in two; nothing was sent."""
+    seen: list[Any] = []
+    body = {**BODY, "messages": [{"role": "user", "content": "half \ud83d"}]}
+    with played(seen.append, tmp_path, way=CLOUD) as (told, path):
+        answer, _, passed = ask_released(path, told, body, headers={"content-type": "application/json"})
+    assert (answer[0], seen) == (400, [])
+    assert (passed.fault.kind, passed.fault.may_be_billed) == (FaultKind.REQUEST, False)
+
+
 def test_a_cloud_gets_the_request_in_its_form_and_the_agents_betas(tmp_path):
     seen: list[Any] = []
 

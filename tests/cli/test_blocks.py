@@ -27,6 +27,7 @@ IN_A_CONTAINER = (
     'relay() { docker run --rm -it --volume "$PWD:/work" --env ANTHROPIC_API_KEY $RELAY_FLAGS relay "$@"; }'
 )
 NOT_RUN = {
+    "pip install '.[fleet]'               # in a checkout: on each machine, and where you submit": "a worker has no end",
     "git clone ADDRESS-OF-THIS-PAGE relay": "it needs the network and makes an environment; tests/demo/ plays the demo",
     "make demo": "it makes an environment; tests/demo/ plays what it starts",
     "pipx install '.[report]'": "it needs the package registry; `make package` tries the wheel",
@@ -169,10 +170,6 @@ STORIES = {
         before="relay run --phase 1", sessions=(HELLO, {"turns": [act("report_findings", findings=[])]})
     ),
     "docs/how-to/services.md": Story(codes={"relay gate": (ExitCode.STOPPED, 0)}),
-    "docs/how-to/several-machines.md": Story(
-        before=AWAY,
-        sessions=(HELLO, WORLD),
-    ),
     "docs/how-to/several-phases.md": Story(sessions=(HELLO, WORLD)),
 }
 

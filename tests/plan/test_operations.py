@@ -2,6 +2,7 @@
 
 import re
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -362,3 +363,27 @@ def test_what_two_did_side_by_side_is_the_same_whoever_lands_first(tip, own):
         assert items == others
         assert {*list_notes(one.plan, phase_id)} == {*list_notes(other.plan, phase_id)}
     assert merge(BASE, own).plan.text == own.text
+
+
+@pytest.mark.parametrize(
+    ("own", "tip", "done"),
+    [
+        (
+            "- [ ] API\n  - [x] write tests\n- [ ] CLI\n  - [ ] write tests\n",
+            "- [ ] CLI\n  - [ ] write tests\n",
+            "",
+        ),
+        (
+            "- [ ] API\n  - [x] write tests\n- [ ] CLI\n  - [ ] write tests\n",
+            "- [ ] CLI\n  - [ ] write tests\n- [ ] API\n  - [ ] write tests\n",
+            "- [ ] CLI\n  - [ ] write tests\n- [ ] API\n  - [x] write tests\n",
+        ),
+    ],
+)
+def test_of_equal_texts_the_one_that_was_done_is_ticked_or_none(own, tip, done):
+    """A person takes out or moves the item above it; the tick must not go to the other."""
+    head = "# P\n\n## Phase 1 — A\nVerify: `true`\n"
+    before = parse_plan(head + own.replace("[x]", "[ ]"))
+    replayed = replay(read_operations(before, parse_plan(head + own)), parse_plan(head + own), parse_plan(head + tip))
+    assert replayed.plan.text == head + (done or tip)
+    assert bool(replayed.left) is not bool(done)

@@ -30,7 +30,7 @@ from relay.gate.shell_line import check_command
 from relay.plan.check import check_plan
 from relay.plan.edit import append_entries, replace_phase
 from relay.plan.excerpt import cut_excerpts
-from relay.plan.lineage import check_ticks_kept
+from relay.plan.lineage import check_ticks_kept, find_lineage
 from relay.plan.model import Phase, Plan, Violation
 from relay.plan.parse import parse_plan
 from relay.plan.text import BOM
@@ -376,10 +376,22 @@ def judge_plan(text: str, measure: MeasurePhases | None, *, before: Plan | None 
         plan = parse_plan(text)
     except PlanError as error:
         return reject(error)
-    faults = [violation for violation in check_plan(plan) if not violation.warning]
-    faults += _check_new(plan.phases) if before is None else check_ticks_kept(before, plan)
+    known = {fault.message for fault in check_plan(before)} if before else set()  # not the session's to mend
+    faults = [fault for fault in check_plan(plan) if not fault.warning and fault.message not in known]
+    if before is None:
+        faults += _check_new(plan.phases)
+    else:
+        faults += [*check_ticks_kept(before, plan), *_check_words(before, plan)]
     faults += _check_sizes(measure(plan)) if measure else []
     return RejectedPlan(violations=tuple(faults)) if faults else plan
+
+
+def _check_words(before: Plan, plan: Plan) -> Iterator[Violation]:
+    """Yield a fault for each item that is done and has other words in the new plan; a person may do that."""
+    reworded, lines = find_lineage(before, plan).reworded, {item.id: item.line for item in plan.items}
+    for item in before.items:
+        if item.done and (now := reworded.get(item.id)):
+            yield Violation(line=lines[now], message=f"item {item.id} `{item.text}` is done; keep its words")
 
 
 def _check_new(phases: Sequence[Phase]) -> list[Violation]:

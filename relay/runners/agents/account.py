@@ -12,6 +12,7 @@ from relay.runners.agents.dialects import ModelRequest, Tally
 from relay.runners.agents.gateway import Passed
 from relay.runners.base import ModelInfo, SessionSpec, end_at_hard_line, end_by_turns, refuse_first_prompt
 from relay.runners.messages.connection import Fault, FaultKind, RetryPolicy, Wait
+from relay.runners.messages.reading import LEAST_ANSWER_S, SLOWEST_TOKENS_PER_S
 from relay.session.events import Observe, RequestStarted, RetryScheduled
 from relay.session.gauge import Zone
 from relay.session.prices import normalize_model, worst_cost_usd
@@ -101,6 +102,13 @@ class AgentAccount(Account):
 
     def _estimate(self, request: ModelRequest) -> int:
         return self.gauge.least_tokens if request.is_main else count_most_tokens(request.prompt_bytes)
+
+    @property
+    def is_overdue(self) -> bool:
+        """Whether an answer takes longer than any may: one that only drips keeps the connection's own limits away."""
+        now = time.monotonic()
+        most = ((max(LEAST_ANSWER_S, self._limit(one) / SLOWEST_TOKENS_PER_S), at) for one, at in self._open.values())
+        return any(now - at > most_s for most_s, at in most)
 
     def _limit(self, request: ModelRequest) -> int:
         return self._model.max_output_tokens if request.max_output_tokens is None else request.max_output_tokens

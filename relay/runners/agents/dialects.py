@@ -242,6 +242,8 @@ _REACHING = re.compile(
     r"|sandbox|agent|skill|background|defer|async|batch|queue|conversation|session|thread|previous|parent|refer|handle"
     r"|secret|cache|memor|store|persist|prompt|template|system|instruct|model|route|fallback|provider|preset|count"
     r"|candidate|complet|choice|sample|beam|vote|token|length|tier|speed|fast|priorit|turbo|region"
+    r"|internet|online|engine|backend|deploy|endpoint|adapter|lora|target|dest|forward|notif|mail|shar|publi|train|retain"
+    r"|save|record|generations|output|replica|variant|repeat|max_|budget|ttl|service|premium|flex"
     r"|(?:^|_)(?:app|best|geo|id|ip|job|key|n|num|number|rag|ref)s?(?:_|$)"
 )
 """Parts of a field's name that may have an endpoint reach, keep, run or multiply something, or cost more."""

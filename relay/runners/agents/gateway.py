@@ -400,6 +400,10 @@ class _Exchange:
             fault = Fault(kind=kind, message=f"{error.message}; {error.hint}" if error.hint else error.message)
             _refuse(self.peer, status, fault.message)
             return None, fault
+        except UnicodeEncodeError as error:  # half a character, which a cloud's client cannot write; nothing was sent
+            fault = Fault(kind=FaultKind.REQUEST, message=f"the request holds a text that is no UTF-8: {error.reason}")
+            _refuse(self.peer, 400, fault.message)
+            return None, fault
         except (httpx2.HTTPError, httpx2.StreamError, httpx2.InvalidURL, StreamBrokenError) as error:
             fault = Fault(kind=FaultKind.INFRA, message=self._clean(name_cause(error)), may_be_billed=_was_sent(error))
             if tally is None:

@@ -332,7 +332,9 @@ class AgentSession:
         self._context.look()
         if self._context.interrupts.finish_turn:
             self._await_stop(now)
-        if self._prompt and not self._account.is_waiting:  # else the gateway's own deadlines hold
+        if self._prompt and self._account.is_overdue:
+            self._fail("an answer of the endpoint has no end")
+        elif self._prompt and not self._account.is_waiting:  # else the gateway's own deadlines hold
             self._judge_silence(now - self._last)
 
     def _await_stop(self, now: float) -> None:

@@ -179,6 +179,7 @@ _NO_MODELS_API = frozenset({NOT_FOUND, 405, 501})
 _ERROR_STATUSES = range(400, 600)
 _GATEWAY_TIMEOUTS = frozenset({504, 524})
 """A proxy in between stopped waiting; the endpoint behind it may go on, and bill the request."""
+_USUAL_S = sys.getswitchinterval()
 _SWITCH_S = 0.0005
 """Switch interval while the client loads: a thread that waited for another program then goes on soon. Python's own is
 ten times longer."""
@@ -586,13 +587,12 @@ def open_api(
         for_models_only: Whether no message will be sent.
     """
     api = MessagesApi(environ=environ, interrupts=interrupts, idle_timeout_s=idle_timeout_s, way=way)
-    interval = sys.getswitchinterval()
 
     def prepare() -> None:
         try:
             api.prepare(for_models_only=for_models_only)
         finally:
-            sys.setswitchinterval(interval)
+            sys.setswitchinterval(_USUAL_S)
 
     sys.setswitchinterval(_SWITCH_S)
     threading.Thread(target=prepare, name=LOADER).start()
