@@ -27,7 +27,7 @@ IN_A_CONTAINER = (
     'relay() { docker run --rm -it --volume "$PWD:/work" --env ANTHROPIC_API_KEY $RELAY_FLAGS relay "$@"; }'
 )
 NOT_RUN = {
-    "pip install '.[fleet]'               # in a checkout: on each machine, and where you submit": "a worker has no end",
+    "pip install '.[fleet]'               # in a checkout: on each machine, and where you submit": "workers go on",
     "git clone ADDRESS-OF-THIS-PAGE relay": "it needs the network and makes an environment; tests/demo/ plays the demo",
     "make demo": "it makes an environment; tests/demo/ plays what it starts",
     "pipx install '.[report]'": "it needs the package registry; `make package` tries the wheel",
