@@ -104,7 +104,7 @@ FROM wholes w LEFT JOIN whole h ON h.session = w.session GROUP BY w.session
 UNION ALL
 SELECT session, CASE query WHEN '' THEN 'other' ELSE query END,
        sum(usage_input_tokens + usage_cache_read_tokens + usage_cache_write_5m_tokens + usage_cache_write_1h_tokens), 0
-FROM ResponseReceived WHERE session IS NOT NULL AND turn = 0 AND usage_input_tokens IS NOT NULL GROUP BY session, 2;
+FROM ResponseReceived WHERE session IS NOT NULL AND turn <= 0 AND usage_input_tokens IS NOT NULL GROUP BY session, 2;
 
 -- uses: what calls name of earlier results (by the call's id) and of files in the first message (``preload PATH``).
 CREATE TABLE uses AS
@@ -253,7 +253,7 @@ WITH turn_sums AS (
     SELECT session, CASE WHEN count(*) = count(cost_usd) THEN sum(cost_usd) END AS explored_usd,
            sum(usage_input_tokens + usage_cache_read_tokens + usage_cache_write_5m_tokens + usage_cache_write_1h_tokens
                + usage_output_tokens) AS explored_tokens
-    FROM ResponseReceived WHERE session IS NOT NULL AND query <> '' AND turn = 0 GROUP BY session
+    FROM ResponseReceived WHERE session IS NOT NULL AND query <> '' AND turn <= 0 GROUP BY session
 ), retried AS (
     SELECT session, sum(attempt > 0) AS retries, sum(wait_s) AS retries_s
     FROM RetryScheduled WHERE session IS NOT NULL GROUP BY session
