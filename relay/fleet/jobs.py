@@ -59,6 +59,8 @@ class JobEnd:
     next_command: str = ""
     hint: str = ""
     """What to do when the run could not begin; empty otherwise."""
+    kind: str = ""
+    """What the user has to change then, as in `relay.base.errors.ErrorKind`; empty otherwise."""
     spent: Spent | None = None
     """Its cost; None when it did not report one."""
     unsent: Spent | None = None
@@ -171,11 +173,12 @@ class JobRun:
             stream.close()  # first: nobody waits for room in a pipe that is not read
         code = self._process.wait()
         ended = self._ended
-        reason, hint = find_error(self._errors.decode(errors="replace"))
+        reason, hint, kind = find_error(self._errors.decode(errors="replace"))
         return JobEnd(
             exit_code=ended.exit_code if ended else code,
             reason=ended.reason if ended else reason,
             hint="" if ended else hint,
+            kind="" if ended else kind,
             next_command=ended.next_command if ended else "",
             spent=self._spent if ended or code == ExitCode.USER else None,
             unsent=_read_unsent(ended) if ended else None,
@@ -196,14 +199,14 @@ def _read(stream: IO[bytes]) -> bytes:
     return found
 
 
-def find_error(said: str) -> tuple[str, str]:
-    """Return the reason why the run could not begin, and the hint, from its standard error."""
+def find_error(said: str) -> tuple[str, str, str]:
+    """Return the reason why the run could not begin, the hint and the error's kind, from its standard error."""
     lines = [line.strip() for line in said.splitlines() if line.strip()]
     try:
         error = json.loads(lines[-1])["error"]
-        return str(error["message"]), str(error["hint"])
+        return str(error["message"]), str(error["hint"]), str(error["kind"])
     except (IndexError, ValueError, KeyError, TypeError, RecursionError):
-        return "; ".join(lines[-3:]) or LOST, ""
+        return "; ".join(lines[-3:]) or LOST, "", ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 
-from relay.base.errors import ExitCode, LockedError, RelayError, RepoError
+from relay.base.errors import ErrorKind, ExitCode, LockedError, RelayError, RepoError
 from relay.base.hints import Hint
 from relay.base.values import dataclass
 from relay.config import Settings
@@ -390,7 +390,7 @@ class PhaseWork:
             child.close()
             raise
         end = child.close()
-        if end.exit_code == ExitCode.USER and not end.began:
+        if not end.began and end.kind in {ErrorKind.RUNNER, ErrorKind.SANDBOX}:
             raise UnfitError(end.reason, hint=end.hint)
         return end
 

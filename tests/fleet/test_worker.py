@@ -139,6 +139,18 @@ def test_a_machine_that_can_begin_nothing_leaves_the_phase_to_others(field):
     assert field.ticket("1") in [one.ticket for one in field.queue.list_placed() if one.status == "todo"]
 
 
+def test_a_phase_that_no_machine_can_begin_waits_for_a_person(field):
+    """A phase without a gate is the plan's mistake: no worker ends of it, and none tries it again."""
+    field.push_main({"PLAN.md": PLAN.replace("Verify: ", "To verify: ", 1)})
+    with serve(parse_script(SCRIPT)) as server:
+        field.go("ann", server)
+        paid = count_answers(server)
+    assert field.standing.latest["1"].state is TakeState.STOPPED
+    assert "erify" in field.standing.waits["1"]
+    assert field.ticket("1") not in [one.ticket for one in field.queue.list_placed()]
+    assert paid == 0
+
+
 def test_a_phase_that_is_taken_back_is_handed_over_before_its_worker_takes_another(field):
     """Its session ends behind what it is at, its work is pushed, and nobody queues it again but a person."""
     with serve(parse_script(HANGS + OTHERS)) as server:
