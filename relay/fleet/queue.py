@@ -245,12 +245,18 @@ class Queue:
         return self._ask(fetch)
 
     def read(self, plan: str) -> Standing:
-        """Return the takes of a plan (`Ticket.plan`).
+        """Return the takes of a plan (`Ticket.plan`); one that is held without a ticket in work has died.
 
         Raises:
             RelayError: The database does not answer.
         """
         with self._turn(plan) as there:
+            there.execute(
+                "update relay_takes set state = 'died', words = 'its worker lost its ticket'"
+                " where plan = %s and state = 'held' and not exists"
+                " (select from procrastinate_jobs where id = job_id and status = 'doing')",
+                (plan,),
+            )
             return _read(there, plan)
 
     def list_plans(self) -> tuple[Ticket, ...]:

@@ -43,8 +43,15 @@ def is_free(queue):
     return (one := find(queue)) is not None and one.status == "todo"
 
 
+def place(queue, *tickets):
+    """Queue tickets, and have them in work."""
+    queue.submit(tickets or (TICKET,))
+    run_sql(queue, "update procrastinate_jobs set status = 'doing'")
+    return queue.list_placed()
+
+
 def take(queue, worker="w", bid=BID, ticket=TICKET):
-    queue.submit((ticket,))
+    place(queue, ticket)
     return queue.take(find(queue, ticket), worker, replace(bid, ended=queue.read(ticket.plan).ended))
 
 
@@ -88,8 +95,7 @@ def test_what_waits_for_a_limit_keeps_nothing_back_and_what_was_taken_back_stays
 
 
 def test_a_phase_is_held_once_however_many_workers_ask(queue):
-    queue.submit([TICKET])
-    placed = find(queue)
+    (placed,) = place(queue)
     with ThreadPoolExecutor(8) as pool:
         taken = list(pool.map(lambda n: Queue(queue._url).take(placed, f"w{n}", BID), range(8)))
     (own,) = [one for one in taken if isinstance(one, Take)]
@@ -99,9 +105,7 @@ def test_a_phase_is_held_once_however_many_workers_ask(queue):
 
 
 def test_the_last_of_the_money_goes_to_one(queue):
-    phases = [replace(TICKET, phase_id=str(n)) for n in range(8)]
-    queue.submit(phases)
-    placed = queue.list_placed()
+    placed = place(queue, *(replace(TICKET, phase_id=str(n)) for n in range(8)))
     bid = replace(BID, shares=1, spent_usd=12.5)
     with ThreadPoolExecutor(8) as pool:
         taken = list(pool.map(lambda one: Queue(queue._url).take(one, "w", bid), placed))
@@ -147,6 +151,17 @@ def test_who_lost_a_phase_can_neither_end_it_nor_have_more_for_it(queue):
     again = take(queue, "other")
     assert queue.read(TICKET.plan).held == {"1": again}
     assert again.token > own.token
+
+
+def test_a_phase_whose_worker_has_lost_its_ticket_can_be_taken_by_others(queue):
+    """As where the database went away behind the take, and the worker never heard that it has it."""
+    own = take(queue)
+    queue.finish(find(queue), again_s=0.0)
+    standing = queue.read(TICKET.plan)
+    assert (standing.held, standing.latest["1"].words) == ({}, "its worker lost its ticket")
+    assert not queue.holds(own)
+    again = take(queue, "other")
+    assert queue.read(TICKET.plan).held == {"1": again}
 
 
 def test_a_token_of_another_database_is_none(queue):
