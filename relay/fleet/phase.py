@@ -134,6 +134,7 @@ class PhaseWork:
 
     def _end(self, take: Take, state: TakeState, words: str) -> bool:
         """End the take in the queue; a database that is away is waited for, but not by who is asked to stop."""
+        self._heart.take = None  # first: a heartbeat that finds it ended would take it for lost
         while True:
             try:
                 return self._queue.end(take, state, words)

@@ -229,14 +229,18 @@ class Queue:
         return self._ask(cancel)
 
     def fetch(self, worker_id: int) -> Placed | None:
-        """Give a registered worker the next ticket; None when there is none.
+        """Give a registered worker, which has none at work, the next ticket; None when there is none.
+
+        One that it was given and has not ended, since an answer of the database was lost, comes first.
 
         Raises:
             RelayError: The database does not answer.
         """
 
         async def fetch(app: "App") -> Placed | None:
-            while job := await app.job_manager.fetch_job(queues=[QUEUE], worker_id=worker_id):
+            jobs = app.job_manager
+            own = list(await jobs.list_jobs_async(queue=QUEUE, status="doing", worker_id=worker_id))
+            while job := own.pop() if own else await jobs.fetch_job(queues=[QUEUE], worker_id=worker_id):
                 if found := parse_job(job):
                     return found
                 await _finish(app, job.id, "failed", keep=True)  # nobody can read it

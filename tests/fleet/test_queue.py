@@ -68,10 +68,22 @@ def test_a_ticket_is_queued_once_and_gone_when_done(queue):
         placed = queue.fetch(heart.worker_id)
         assert (placed.ticket, find(queue).status) == (TICKET, "doing")
         assert queue.submit([TICKET]) == ()  # nor beside one in hand
-        assert queue.fetch(heart.worker_id) is None
+        with Heart(queue, ignore) as other:
+            assert queue.fetch(other.worker_id) is None
         queue.finish(placed)
+        assert queue.fetch(heart.worker_id) is None
     assert find(queue) is None
     assert queue.submit([TICKET]) == (TICKET,)
+
+
+def test_a_worker_is_given_its_own_ticket_again_until_it_has_ended_it(queue):
+    """As where the answer to it was lost: no other one would be given it as long as this one lives."""
+    queue.submit([TICKET, replace(TICKET, phase_id="2")])
+    with Heart(queue, ignore) as heart:
+        placed = queue.fetch(heart.worker_id)
+        assert queue.fetch(heart.worker_id).number == placed.number
+        queue.finish(placed)
+        assert queue.fetch(heart.worker_id).ticket.phase_id == "2"
 
 
 def test_two_submitters_queue_a_phase_once(queue):
@@ -86,7 +98,9 @@ def test_what_waits_for_a_limit_keeps_nothing_back_and_what_was_taken_back_stays
     queue.submit([TICKET], wait_s=600)
     queue.submit([other])
     with Heart(queue, ignore) as heart:
-        assert queue.fetch(heart.worker_id).ticket == other
+        placed = queue.fetch(heart.worker_id)
+        assert placed.ticket == other
+        queue.finish(placed)
         assert queue.fetch(heart.worker_id) is None
     number = find(queue).number
     assert queue.cancel([number, 10**9]) == (number,)

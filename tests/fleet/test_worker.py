@@ -4,6 +4,7 @@ import contextlib
 import os
 import shutil
 import signal
+import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
@@ -13,6 +14,7 @@ from relay.fleet.exchange import name_booked
 from relay.fleet.heart import Heart
 from relay.fleet.overview import describe_fleet
 from relay.fleet.phase import UnfitError
+from relay.fleet.queue import Queue
 from relay.fleet.takes import TakeState, find_wait_s
 from relay.fleet.worker import Worker
 from relay.fleet.workplace import Workplace
@@ -137,6 +139,24 @@ def test_a_machine_that_can_begin_nothing_leaves_the_phase_to_others(field):
     assert field.standing.latest["1"].state is TakeState.FREE
     assert field.standing.reserved_usd == 0
     assert field.ticket("1") in [one.ticket for one in field.queue.list_placed() if one.status == "todo"]
+
+
+def test_a_heartbeat_that_comes_behind_the_end_of_a_take_loses_nothing(field):
+    """The ticket is ended, too: it would stay this worker's for as long as that lives."""
+    with serve(parse_script(SCRIPT)) as server:
+        worker = field.worker("ann", server, queue=Slow(field.url, stalled_s=9.0, beat_s=0.1))
+        told = field.go("ann", server, worker=worker)
+    assert field.is_done("1"), told
+    assert field.ticket("1") not in [one.ticket for one in field.queue.list_placed()]
+
+
+class Slow(Queue):
+    """A database that takes its time to answer once a take has ended."""
+
+    def end(self, take, state, words=""):
+        is_own = super().end(take, state, words)
+        time.sleep(1)
+        return is_own
 
 
 def test_a_phase_that_no_machine_can_begin_waits_for_a_person(field):
