@@ -41,8 +41,8 @@ _PASSWORD = re.compile(r"://[^/@]*:[^/@]*@")
 _HINT = "relay fleet up runs one here; RELAY_FLEET_URL, or --database, names another"
 _CONNECT = {"connect_timeout": 10, "keepalives_idle": 10, "tcp_user_timeout": 20_000, "application_name": "relay"}
 """A database that does not answer is away after some 20 seconds, for who waits for an answer as for who connects."""
-_POOL: dict[str, Any] = {"min_size": 0, "max_size": 1, "max_idle": 1.0}
-"""No connection is kept between two questions: a hundred workers are all that a PostgreSQL takes by default."""
+_POOL: dict[str, Any] = {"min_size": 0, "max_size": 1, "max_idle": 0.2}
+"""Hardly a connection is kept between two questions: a hundred are all that a PostgreSQL takes by default."""
 BEAT_S = 5.0
 STALLED_S = 30.0
 """After so long without a heartbeat a worker counts as dead."""
@@ -273,9 +273,9 @@ class Queue:
         with self._connect() as there:
             recent = "select distinct plan from relay_takes where taken_at > now() - interval '1 day'"
             rows = there.execute(recent).fetchall()
-        names = (dict(zip(_NAMES, (*json.loads(plan), ""), strict=True)) for (plan,) in rows)
+        known = (found for (plan,) in rows if (found := _parse_plan(plan)))
         placed = (replace(one.ticket, phase_id="") for one in self.list_placed())
-        return tuple(dict.fromkeys((*(Ticket(**one) for one in names), *placed)))
+        return tuple(dict.fromkeys((*known, *placed)))
 
     def take(self, placed: Placed, worker: str, bid: Bid) -> Take | NotTaken:
         """Take a ticket's phase and set money aside for it, or say why not.
@@ -491,12 +491,24 @@ async def _finish(app: "App", number: int | None, status: str, *, keep: bool) ->
             raise
 
 
+def _parse_plan(text: str) -> Ticket | None:
+    """Return a ticket without a phase for a plan (`Ticket.plan`); None where somebody else has put anything there."""
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(found, list) or len(found) != len(_NAMES) - 1 or not all(isinstance(one, str) for one in found):
+        return None
+    return Ticket(**dict(zip(_NAMES, (*found, ""), strict=True)))
+
+
 _NAMES = ("remote", "branch", "plan_path", "phase_id")
 
 
 def parse_job(job: "Job") -> Placed | None:
     """Return the ticket of a job; None where somebody else has put anything there."""
-    fields = {name: text for name in _NAMES if isinstance(text := job.task_kwargs.get(name), str)}
+    given: object = job.task_kwargs
+    fields = {n: text for n in _NAMES if isinstance(given, dict) and isinstance(text := given.get(n), str)}
     if job.id is None or len(fields) < len(_NAMES):
         return None
     ticket = Ticket(**fields)

@@ -17,7 +17,7 @@ import pytest
 from relay.base.errors import RelayError
 from relay.fleet.database import find_url, is_up, run_database
 from relay.fleet.heart import Heart
-from relay.fleet.queue import Queue
+from relay.fleet.queue import _POOL, BEAT_S, Queue
 from relay.fleet.takes import Bid, NotTaken, Take, TakeState, Ticket
 from tests.fleet.conftest import open_place
 from tests.waiting import wait_until
@@ -218,7 +218,7 @@ def test_a_phase_that_killed_three_workers_is_parked_and_named_until_a_person_lo
 SLEEPER = """
 import sys, time
 from relay.fleet.heart import Heart
-from relay.fleet.queue import Queue
+from relay.fleet.queue import _POOL, BEAT_S, Queue
 from relay.fleet.takes import Bid
 queue = Queue(sys.argv[1], beat_s=0.2)
 with Heart(queue, print) as heart:
@@ -296,7 +296,7 @@ def test_what_is_queued_is_small_and_no_secret(queue, remote, words):
 def test_a_job_that_is_no_ticket_is_passed_over(queue):
     """A person with the database's password can put anything there."""
     queue.list_plans()
-    for text in ("{}", '{"remote": 1, "branch": [], "plan_path": null, "phase_id": {}}'):
+    for text in ("{}", "[]", "1", '"x"', '{"remote": 1, "branch": [], "plan_path": null, "phase_id": {}}'):
         run_sql(
             queue,
             "insert into procrastinate_jobs (queue_name, task_name, args) values ('relay', 'relay.work', %s)",
@@ -308,11 +308,25 @@ def test_a_job_that_is_no_ticket_is_passed_over(queue):
     assert [one.ticket for one in queue.list_placed()] == [TICKET]
 
 
+def test_a_take_of_no_plan_is_passed_over(queue):
+    take(queue)
+    for text in ("", "1", "{}", "[]", '["a", "b"]', '["a", "b", 1]', '"abc"', "[" * 2_000):
+        sql = "insert into relay_takes (nonce, plan, phase_id, job_id, worker) values ('x', %s, '1', 1, 'w')"
+        run_sql(queue, sql, text)
+    assert queue.list_plans() == (replace(TICKET, phase_id=""),)
+
+
 def test_a_table_of_a_newer_relay_is_left_alone(queue):
     queue.list_plans()
     run_sql(queue, "comment on table relay_takes is '999'")
     with pytest.raises(RelayError, match="of version 999, and this relay knows 1"):
         Queue(queue._url).list_placed()
+
+
+def test_eighty_idle_workers_leave_room_in_a_postgresql_of_a_hundred():
+    """Each keeps the one it listens on, and another one for as long as the pool keeps it behind a heartbeat."""
+    kept_s = 2 * _POOL["max_idle"]  # the pool looks that often, and may have looked just before
+    assert 80 * (1 + kept_s / BEAT_S) < 97  # of a hundred three are the administrator's
 
 
 def test_a_database_that_is_not_there_is_said():
