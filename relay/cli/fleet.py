@@ -1,7 +1,6 @@
 """`relay fleet`: the phases of a plan shared out among workers on many machines, by a queue on PostgreSQL."""
 
 import os
-import secrets
 import sys
 import time
 from pathlib import Path
@@ -190,9 +189,9 @@ def cancel(
 def _book_lost(queue: "Queue", remote: "Remote", own: "Ticket", spent_usd: float) -> "Iterator[str]":
     """Book the spending of dead workers and free their reserved shares; yield a sentence for each."""
     from relay.base.words import render_usd
-    from relay.fleet.exchange import keep_booked
+    from relay.fleet.exchange import keep_booked, name_booked, push_booked
     from relay.fleet.overview import fetch_plan
-    from relay.git.remote import PushEnd, RemoteError
+    from relay.git.refs import find_ref
     from relay.session.usage import Spent
     from relay.store.spend import Whose
 
@@ -200,16 +199,19 @@ def _book_lost(queue: "Queue", remote: "Remote", own: "Ticket", spent_usd: float
     if not lost:
         yield "no dead worker has a reserved share"
         return
-    if spent_usd:
-        tip, _ = fetch_plan(remote, own.branch, own.plan_path)
-        whose = Whose(plan_path=own.plan_path, phase_id="", session_id=secrets.token_hex(8), base=tip)
-        pushed = remote.push(keep_booked(remote.repo, own.branch, whose, Spent(cost_usd=spent_usd)))
-        if pushed.end is not PushEnd.DONE:
-            raise RemoteError(f"{remote.name} does not take what was spent: {pushed.words}")
-    queue.settle_lost(lost)
+    tip = fetch_plan(remote, own.branch, own.plan_path)[0] if spent_usd else ""
+    reserved_usd = sum(take.reserved_usd or 0.0 for take in lost)
     for take in lost:
-        yield f"{render_usd(take.reserved_usd)} of {take.worker} on phase {take.phase_id}: freed"
-    yield f"{render_usd(spent_usd)} booked"
+        share_usd = spent_usd * (take.reserved_usd or 0.0) / reserved_usd
+        is_new = True
+        if spent_usd:  # by the take's nonce, as its own machine does: whoever is second finds it booked
+            is_new = find_ref(remote.repo, name_booked(own.branch, take.nonce)) is None
+            whose = Whose(plan_path=own.plan_path, phase_id=take.phase_id, session_id=take.nonce, base=tip)
+            booked = keep_booked(remote.repo, own.branch, whose, Spent(cost_usd=share_usd))
+            is_new = push_booked(remote, booked) and is_new
+        queue.settle_lost((take,))
+        words = f"{render_usd(share_usd)} booked" if is_new else "booked before"
+        yield f"{render_usd(take.reserved_usd)} of {take.worker} on phase {take.phase_id}: freed, {words}"
 
 
 def get_data(name: str = _DATABASE_PLACE) -> Path:

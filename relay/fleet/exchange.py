@@ -25,7 +25,7 @@ from relay.git import objects, refs
 from relay.git.message import Message, read_text
 from relay.git.names import parse_ref_part, render_ref_part
 from relay.git.notes import drop_note, read_note, write_note
-from relay.git.remote import RefUpdate, Remote, RemoteError
+from relay.git.remote import PushEnd, RefUpdate, Remote, RemoteError
 from relay.git.repository import Repo
 from relay.git.trees import find_odd_path, find_tree
 from relay.session.usage import Spent
@@ -112,6 +112,26 @@ def keep_booked(repo: Repo, main: str, own: Whose, spent: Spent) -> RefUpdate:
     """Keep spend on a plan that no commit records; return the update that tells the remote."""
     ref = name_booked(main, own.session_id)
     return RefUpdate(ref=ref, old=None, new=refs.find_ref(repo, ref) or keep_spent(repo, ref, own, spent))
+
+
+def push_booked(remote: Remote, booked: RefUpdate) -> bool:
+    """Tell the remote a booked cost; False: it was booked before, and the clone has that by now.
+
+    Raises:
+        RemoteError: It cannot be reached, or does not take it; nothing is booked here either.
+    """
+    end, words = PushEnd.REFUSED, ""
+    try:
+        pushed = remote.push(booked)
+        end, words = pushed.end, pushed.words
+    finally:
+        if end is PushEnd.REFUSED:
+            refs.drop_ref(remote.repo, booked.ref, booked.new or "")
+    if end is PushEnd.REFUSED:
+        raise RemoteError(f"{remote.name} does not take what was spent: {words}")
+    if end is PushEnd.MOVED:
+        remote.fetch(f"+{booked.ref}:{booked.ref}")
+    return end is PushEnd.DONE
 
 
 def list_given_up(main: str, here: Mapping[str, str]) -> tuple[RefUpdate, ...]:

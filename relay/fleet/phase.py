@@ -130,6 +130,9 @@ class PhaseWork:
                 raise
         if not self._end(take, end.state, end.reason):
             self._heart.has_lost = True
+            if end.state is TakeState.DONE:  # all that it cost is on the remote
+                with suppress(RelayError):
+                    self._queue.settle_lost((take,))
         return end
 
     def _end(self, take: Take, state: TakeState, words: str) -> bool:
@@ -278,9 +281,7 @@ class PhaseWork:
         plan_path = self._ticket.plan_path
         whose = Whose(plan_path=plan_path, phase_id=phase_id, session_id=told.nonce, base=told.start)
         if is_open and (booked := exchange.keep_untold(self._main, self._branch, branch, whose, told)):
-            pushed = self._remote.push(booked)
-            if pushed.end is PushEnd.REFUSED:
-                raise RemoteError(f"the remote does not take what was spent: {pushed.words}")
+            exchange.push_booked(self._remote, booked)
         if is_open and here and here != exchange.read_there(self._remote, branch).get(branch, {}):
             kept = exchange.put_aside(self._main, branch, exchange.list_work(here))
             place = kept

@@ -2,11 +2,13 @@
 
 import os
 import subprocess
+from dataclasses import replace
 
+import psycopg
 import pytest
 
 from relay.fleet.queue import Queue
-from relay.fleet.takes import Bid, Ticket
+from relay.fleet.takes import Bid, Take, Ticket
 from relay.git.repository import open_repo
 from relay.store.plan_state import read_plan_cost
 from tests.endpoint.script import parse_script
@@ -83,19 +85,32 @@ def test_what_a_dead_worker_spent_is_booked_by_who_looked_at_the_bill(stage, ask
     ask("submit", "--phase", "1")
     queue = Queue(url)
     own = Ticket(remote=str(tmp_path / "away.git"), branch="main", plan_path="PLAN.md", phase_id="1")
-    placed = next(one for one in queue.list_placed() if one.ticket == own)
+    two = replace(own, phase_id="2")
+    queue.submit([two])
     bid = Bid(cap_usd=20.0, phase_cap_usd=None, spent_usd=0.0, seen_usd=0.0, shares=2, ended=0)
-    queue.take(placed, "dead", bid)
-    queue.bury(placed)
+    for ticket in (own, two):
+        placed = next(one for one in queue.list_placed() if one.ticket == ticket)
+        taken = queue.take(placed, "dead", replace(bid, ended=queue.read(own.plan).ended))
+        assert isinstance(taken, Take)
+        queue.bury(placed)
     assert ask("cancel", "--lost", "nan", code=2)
-    assert ask("cancel", "--lost", "1.25") == ["$10.00 of dead on phase 1: freed", "$1.25 booked"]
-    assert ask("cancel", "--lost", "1.25") == ["no dead worker has a reserved share"]
+    said = [f"${usd} of dead on phase {n}: freed, " for n, usd in ((1, "10.00"), (2, "5.00"))]
+    assert ask("cancel", "--lost", "1.5") == [f"{said[0]}$1.00 booked", f"{said[1]}$0.50 booked"]
+    assert ask("cancel", "--lost", "1.5") == ["no dead worker has a reserved share"]
+    for booked in ("here", "elsewhere"):
+        with psycopg.connect(url, autocommit=True) as there:  # as where whoever booked it was killed before it freed it
+            there.execute("update relay_takes set reserved_usd = 10 where phase_id = '1'")
+        if booked == "elsewhere":
+            for ref in stage.git("for-each-ref", "--format=%(refname)", "refs/relay/spent/").split():
+                stage.git("update-ref", "-d", ref)
+        assert ask("cancel", "--lost", "3") == [f"{said[0]}booked before"]
+    stage.git("fetch", "-q", "origin", "refs/relay/spent/*:refs/relay/spent/*")
     assert queue.read(own.plan).reserved_usd == 0
-    assert "spent  $1.25" in stage.relay("status").stdout
+    assert "spent  $1.50" in stage.relay("status").stdout
     stage.git("clone", "-q", str(tmp_path / "away.git"), str(tmp_path / "other"))
     fetch = ("fetch", "-q", "origin", "refs/relay/spent/*:refs/relay/spent/*")
     stage.git("-C", str(tmp_path / "other"), *fetch)
-    assert read_plan_cost(open_repo(tmp_path / "other"), "PLAN.md").spent.cost_usd == 1.25
+    assert read_plan_cost(open_repo(tmp_path / "other"), "PLAN.md").spent.cost_usd == 1.5
 
 
 def test_without_its_database_the_queue_is_not_known_and_the_plan_is(stage, ask, monkeypatch):

@@ -150,6 +150,25 @@ def test_a_heartbeat_that_comes_behind_the_end_of_a_take_loses_nothing(field):
     assert field.ticket("1") not in [one.ticket for one in field.queue.list_placed()]
 
 
+def test_a_worker_that_looked_dead_as_its_phase_landed_leaves_nothing_reserved(field):
+    """All that it spent is on the remote; no machine comes back to book more."""
+    field.push_main({"PLAN.md": "---\nrelay: {max_cost_usd: 9}\n---\n" + PLAN})
+    with serve(parse_script(SCRIPT)) as server:
+        told = field.go("ann", server, worker=field.worker("ann", server, queue=Burying(field.url)))
+        assert field.is_done("1"), told
+        assert field.read_told() == pytest.approx(read_billed(server), abs=ROUND_USD)
+    assert field.standing.latest["1"].state is TakeState.DIED
+    assert field.standing.lost == ()
+
+
+class Burying(Queue):
+    """Another worker takes this one for dead when its phase has landed."""
+
+    def end(self, take, state, words=""):
+        self.bury(next(one for one in self.list_placed() if one.number == take.job_id))
+        return super().end(take, state, words)
+
+
 class Slow(Queue):
     """A database that takes its time to answer once a take has ended."""
 
