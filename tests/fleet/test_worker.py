@@ -4,10 +4,10 @@ import contextlib
 import os
 import shutil
 import signal
-import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
+import psycopg
 import pytest
 
 from relay.fleet.exchange import name_booked
@@ -170,11 +170,18 @@ class Burying(Queue):
 
 
 class Slow(Queue):
-    """A database that takes its time to answer once a take has ended."""
+    """A database that answers two heartbeats later that a take has ended."""
 
     def end(self, take, state, words=""):
         is_own = super().end(take, state, words)
-        time.sleep(1)
+        with psycopg.connect(self._url, autocommit=True) as there:
+
+            def read_beat():
+                return there.execute("select max(last_heartbeat) from procrastinate_workers").fetchone()
+
+            for _ in range(2):
+                before = read_beat()
+                wait_until(lambda before=before: read_beat() != before)
         return is_own
 
 
