@@ -424,7 +424,7 @@ class LedgerWrittenDocument(TypedDict):
 
 
 class ExplorerSums(TypedDict):
-    """What explorers cost, and at most spared, over all logs."""
+    """What explorers cost, over all logs."""
 
     explored: int
     """Questions that they answered."""
