@@ -6,6 +6,7 @@ import shutil
 import signal
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 
 import psycopg
 import pytest
@@ -176,12 +177,15 @@ class Slow(Queue):
         is_own = super().end(take, state, words)
         with psycopg.connect(self._url, autocommit=True) as there:
 
-            def read_beat():
-                return there.execute("select max(last_heartbeat) from procrastinate_workers").fetchone()
+            def has_beat(after):
+                [(last,)] = there.execute("select max(last_heartbeat) from procrastinate_workers").fetchall()
+                seen.append(last)
+                return last != after
 
+            seen: list[object] = []
             for _ in range(2):
-                before = read_beat()
-                wait_until(lambda before=before: read_beat() != before)
+                has_beat(None)
+                wait_until(partial(has_beat, seen[-1]))
         return is_own
 
 
