@@ -2,6 +2,7 @@
 
 import json
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 
@@ -325,7 +326,7 @@ def test_what_a_session_contradicts_it_is_asked_of_and_what_rested_on_it_goes_ou
     known = [f"{last['id']} constraint: {now}", f"{built['id']} decision, OUT (rests on {first}): {slots}"]
     claims = play(do(4, "docs", told=known))
     assert {text: claim["status"] for text, claim in claims.items()} == {rule: "out", slots: "out", now: "in"}
-    report = " ".join(stage.relay("report", "--text").stdout.split())
+    report = Path(stage.relay("report").stdout.strip()).read_text()
     assert f"out: replaced by {last['id']}" in report
     assert f"out: rests on {first}" in report
     (shown,) = [event.claims for event in stage.seen(SessionStarted)]
