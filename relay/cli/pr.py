@@ -150,12 +150,10 @@ def _get_open(forge: Forge, branch: str) -> str:
     Raises:
         ForgeError: There is none.
     """
-    from relay.git.forge import RequestState
-
-    there = forge.find_request(branch)
-    if there is None or there.state is not RequestState.OPEN:
+    number = forge.find_open_request(branch)
+    if number is None:
         raise ForgeError(f"{forge.name} shows no open request of {branch}", hint="relay pr --push makes one")
-    return there.number
+    return number
 
 
 def _print(title: str, body: str) -> None:

@@ -9,7 +9,6 @@ import re
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from enum import StrEnum
 from typing import Any
 
 from relay.base.errors import RelayError
@@ -29,33 +28,6 @@ _QUIET = {"GH_PROMPT_DISABLED": "1", "NO_PROMPT": "1", "NO_COLOR": "1", "GH_NO_U
 
 class ForgeError(RelayError):
     """The program is missing, failed, or printed what relay cannot read."""
-
-
-class RequestState(StrEnum):
-    """Where a request stands."""
-
-    OPEN = "open"
-    MERGED = "merged"
-    CLOSED = "closed"
-
-
-_STATES = {
-    "open": RequestState.OPEN,
-    "opened": RequestState.OPEN,
-    "locked": RequestState.OPEN,
-    "merged": RequestState.MERGED,
-    "closed": RequestState.CLOSED,
-}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
-    """A branch's newest request."""
-
-    number: str
-    state: RequestState
-    url: str
-    """Empty where the program does not tell."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,7 +64,6 @@ class _Program:
     """Prints the branch's present request as JSON."""
     branch_key: str
     number_key: str
-    url_key: str
     update: tuple[str, ...]
     base: tuple[str, ...]
     comments: tuple[str, ...]
@@ -106,10 +77,9 @@ _GH_API, _GLAB_API = "repos/{owner}/{repo}/issues", "projects/:fullpath/merge_re
 _PROGRAMS = {
     "gh": _Program(
         make=("pr", "create", "--draft", "--title", "{title}", "--body-file", "-", "--head", "{branch}"),
-        find=("pr", "view", "{branch}", "--json", "number,state,headRefName,url"),
+        find=("pr", "view", "{branch}", "--json", "number,state,headRefName"),
         branch_key="headRefName",
         number_key="number",
-        url_key="url",
         update=("pr", "edit", "{number}", "--body-file", "-"),
         base=("--base", "{base}"),
         comments=("pr", "view", "{number}", "--json", "comments"),
@@ -124,7 +94,6 @@ _PROGRAMS = {
         find=("mr", "view", "{branch}", "--output", "json"),
         branch_key="source_branch",
         number_key="iid",
-        url_key="web_url",
         update=("mr", "update", "{number}", "--description", "{body}"),
         base=("--target-branch", "{base}"),
         comments=("api", "--paginate", f"{_GLAB_API}/notes?per_page=100&sort=asc"),
@@ -142,6 +111,7 @@ _QUERY = (
     " ...on StatusContext{id context state description}}}}}}}}}}"
 )
 _FAILED = frozenset({"FAILURE", "ERROR", "TIMED_OUT", "STARTUP_FAILURE"})
+_OPEN = frozenset({"open", "opened", "locked"})
 _ID = re.compile(r"[A-Za-z0-9_=-]{1,120}")
 _NO_SPACE = re.compile(r"\S|\Z")
 _MOST_COMMENTS = 20
@@ -161,19 +131,15 @@ class Forge:
     limit_s: float = _LIMIT_S
     """Seconds for one call of the program."""
 
-    def find_request(self, branch: str, *, number: str = "") -> Request | None:
-        """Return the newest request of a branch, or that of a number; None without one.
-
-        A branch may be called 42, as a request is.
-        """
+    def find_open_request(self, branch: str) -> str | None:
+        """Return the number of a branch's open request; None without one."""
         program = _PROGRAMS[self.name]
-        for found in _parse(self._ask(program.find, branch=number or branch) or ""):
+        for found in _parse(self._ask(program.find, branch=branch) or ""):
             try:
-                state = _STATES[str(found["state"]).casefold()]
-                number, url = str(int(found[program.number_key])), str(found.get(program.url_key) or "")
-                if found[program.branch_key] == branch:
-                    return Request(number=number, state=state, url=url)
-            except (ValueError, KeyError, TypeError, AttributeError):
+                # The program takes a branch that is called 42 for the number of a request.
+                if found[program.branch_key] == branch and str(found["state"]).casefold() in _OPEN:
+                    return str(int(found[program.number_key]))
+            except (ValueError, KeyError, TypeError):
                 continue
         return None
 
@@ -183,12 +149,12 @@ class Forge:
         Raises:
             ForgeError: The program failed.
         """
-        program, there = _PROGRAMS[self.name], self.find_request(branch)
+        program, number = _PROGRAMS[self.name], self.find_open_request(branch)
         target = program.base if base else ()
         given = {"title": title, "body": body, "branch": branch, "base": base or ""}
-        if there is not None and there.state is RequestState.OPEN:
-            self._start((*program.update, *target), body, number=there.number, **given)
-            return f"replaced the text of {there.number}"
+        if number is not None:
+            self._start((*program.update, *target), body, number=number, **given)
+            return f"replaced the text of {number}"
         return _find_last_line(self._start((*program.make, *target), body, **given))
 
     def put_comment(self, number: str, text: str, *, mark: str) -> str:

@@ -31,9 +31,9 @@ def call(words, state):
         if not (found := [row for row in rows if words[2] in {row[0], str(row[1]["number"])}]):
             raise SystemExit(1)
         branch, one = found[0]
-        there = {"number": one["number"], "state": one["state"].upper(), "headRefName": branch, "url": "u"}
+        there = {"number": one["number"], "state": one["state"].upper(), "headRefName": branch}
         if words[0] == "mr":
-            there = {"iid": one["number"], "state": one["state"], "source_branch": branch, "web_url": "u"}
+            there = {"iid": one["number"], "state": one["state"], "source_branch": branch}
         return json.dumps(there)
     return comment(words, text, state)
 
