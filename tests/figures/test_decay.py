@@ -6,9 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relay.insight.figures.decay import THRESHOLDS
+from relay.insight.figures.decay import THRESHOLDS, Decay
 from relay.insight.figures.read import read_figures
-from relay.insight.figures.values import Decay
 from relay.lab.tuning import measure_use
 from relay.session.events import Event
 from relay.session.recall import LARGE_TOKENS, MOST_NAMES, MOST_THINGS, Recall, find_names, hash_call

@@ -9,23 +9,20 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from relay.insight.database import Database, find_table_rates
+from relay.insight.figures.decay import ClaimUse, Decay, LayerFigures, Retrieved
 from relay.insight.figures.values import (
     NUMBERS,
     READ_SHARE,
     WRITE_SHARE,
     BandCounts,
     CheckEvidence,
-    ClaimUse,
     Compaction,
     CostlyResult,
-    Decay,
     Figures,
     Forecast,
     FreshStart,
-    LayerFigures,
     PhaseFigures,
     PhaseWork,
-    Retrieved,
     ReviewEvidence,
     RunFigures,
     SessionFigures,

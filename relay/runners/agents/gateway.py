@@ -35,10 +35,10 @@ from relay.runners.agents.dialects import (
     shorten_answer,
 )
 from relay.runners.messages.answers import StreamBrokenError
-from relay.runners.messages.api import judge_event, judge_status, name_cause
 from relay.runners.messages.connection import Fault, FaultKind
 from relay.runners.messages.credentials import CredentialError
 from relay.runners.messages.endpoint import PLAIN, Way
+from relay.runners.messages.faults import judge_event, judge_status, name_cause
 from relay.runners.messages.reading import most_answer_bytes
 from relay.sandbox.openings import listen
 from relay.session.tape import KeepNote

@@ -1,7 +1,7 @@
 """The Messages API over HTTP: one request in, one `Answer` or one `Fault` out; and the limits of a model.
 
-Retries, the conversation and the tools live elsewhere. The request goes by Anthropic's SDK, in `client.py`.
-`NotedRequest` keeps what goes over the wire for the session's tape.
+Retries, the conversation and the tools live elsewhere; `faults.py` says what an error means. The request goes by
+Anthropic's SDK, in `client.py`. `NotedRequest` keeps what goes over the wire for the session's tape.
 """
 
 import json
@@ -24,17 +24,25 @@ from relay.config.model import NOTHING_SET, ModelSettings
 from relay.config.sources import render_model_table, show_user_file
 from relay.runners.base import ModelInfo
 from relay.runners.messages.answers import Answer, AnswerBuilder, StreamBrokenError
-from relay.runners.messages.connection import Fault, FaultKind, classify_error, find_retry_after
-from relay.runners.messages.credentials import REFUSED, Credential, CredentialError
+from relay.runners.messages.connection import Fault, FaultKind
+from relay.runners.messages.credentials import CredentialError
 from relay.runners.messages.endpoint import (
-    ANTHROPIC,
     PLAIN,
-    Family,
     Way,
     find_base,
     find_own_secrets,
     get_key_name,
     quote_model,
+)
+from relay.runners.messages.faults import (
+    NOT_FOUND,
+    TRANSIENT,
+    advise,
+    find_text,
+    get_error,
+    judge_event,
+    judge_status,
+    name_cause,
 )
 from relay.runners.messages.reading import (
     END_S,
@@ -49,7 +57,6 @@ from relay.runners.messages.reading import (
 from relay.session.gauge import LEAST_WINDOW_TOKENS
 from relay.session.prices import PRICES_SEEN, find_limits, suggest_models
 from relay.session.tape import KeepNote, Note
-from relay.session.usage import Usage
 
 if TYPE_CHECKING:
     import httpx2
@@ -169,23 +176,16 @@ def choose_limits(
 
 
 _REHEARSAL_HEADER = "relay-rehearsal"
-_SHOWN_CHARS = 500
-_READ_CHARS = 4_000
 _MODEL_BYTES = 1024 * 1024
 """Most of a model's description that is read; it has some hundreds of bytes."""
-NOT_FOUND = 404
 _UNKNOWN_MODEL = frozenset({"not_found_error", "model_not_found", "NOT_FOUND"})
 _NO_MODELS_API = frozenset({NOT_FOUND, 405, 501})
-_ERROR_STATUSES = range(400, 600)
-_GATEWAY_TIMEOUTS = frozenset({504, 524})
-"""A proxy in between stopped waiting; the endpoint behind it may go on, and bill the request."""
 _USUAL_S = sys.getswitchinterval()
 _SWITCH_S = 0.0005
 """Switch interval while the client loads: a thread that waited for another program then goes on soon. Python's own is
 ten times longer."""
 LOADER = "relay-sdk"
 """Name of the thread that loads the SDK; a process that ends does not wait for it."""
-_TRANSIENT = frozenset({FaultKind.INFRA, FaultKind.LIMIT})
 
 
 class MessagesApi:
@@ -284,14 +284,14 @@ class MessagesApi:
             ) from error
         if response.status_code in _NO_MODELS_API:
             # A gateway without a Models API, or with another name for the model there: the first request will show.
-            said = _get_error(response)
-            known = _UNKNOWN_MODEL.isdisjoint(_find_text(said, name) for name in ("type", "code", "status"))
+            said = get_error(response)
+            known = _UNKNOWN_MODEL.isdisjoint(find_text(said, name) for name in ("type", "code", "status"))
             what = "gives no limits for" if known else "does not know the model"
             return choose(NOTHING_SET, complaint=f"the endpoint {self._address} {what}")
         fault = judge_status(response, self._family, self._credential)
-        if fault.kind in _TRANSIENT:
+        if fault.kind in TRANSIENT:
             return fault
-        hint = _hint(response.status_code, self._family, self._credential)
+        hint = advise(response.status_code, self._family, self._credential)
         raise RunnerError(f"the endpoint refused: {fault.message}", hint=hint)
 
     def send(self, request: Mapping[str, Any], *, on_block: OnBlock, keep: KeepNote = lambda _: None) -> Answer | Fault:
@@ -453,120 +453,6 @@ def open_wire(
 def _fault(kind: FaultKind, message: str, builder: AnswerBuilder) -> Fault:
     """Return the fault of a request that was sent: the endpoint may have worked on it."""
     return Fault(kind=kind, message=message, usage=builder.usage, may_be_billed=True)
-
-
-def judge_event(data: Mapping[str, Any], usage: Usage | None, *, has_begun: bool) -> Fault:
-    """Return the fault of an error that came with a status of success.
-
-    Args:
-        usage: What the answer had reported until then.
-        has_begun: Whether part of an answer came before it: then the request was well-formed and worked on.
-    """
-    found = data.get("error")
-    error: Mapping[str, Any] = found if isinstance(found, dict) else {"message": found}
-    text, name, code = str(error.get("message") or ""), _find_text(error, "type"), error.get("code")
-    status = code if isinstance(code, int) and code in _ERROR_STATUSES else 200
-    kind = classify_error(status=status, error_type=name, error_code=_find_code(error), text=text)
-    lasting = kind is FaultKind.REQUEST
-    where = "in mid-stream" if has_begun else "instead of an answer"
-    return Fault(
-        kind=FaultKind.INFRA if lasting else kind,
-        message=f"{name or (f'error {code}' if status == code else 'an error')} {where}: {text[:_SHOWN_CHARS]}",
-        usage=usage,
-        may_be_billed=has_begun,
-        lasting=lasting,
-    )
-
-
-def judge_status(error: "httpx2.Response", family: Family = ANTHROPIC, credential: Credential | None = None) -> Fault:
-    """Return the fault of an error response; `credential` has signed the request, and was renewed once."""
-    said = _get_error(error)
-    kind = classify_error(
-        status=error.status_code,
-        error_type=_find_text(said, "type"),
-        error_code=_find_code(said),
-        text=_find_words(error),
-    )
-    if kind in _TRANSIENT and error.headers.get("x-should-retry") == "false":
-        kind = FaultKind.REQUEST  # the endpoint knows that the error is not transient
-    late = error.status_code in _GATEWAY_TIMEOUTS
-    is_refused = credential is not None and error.status_code in REFUSED
-    again = f"; {credential.words} was asked again, which did not help" if credential and is_refused else ""
-    return Fault(
-        kind=kind,
-        message=_describe(error, family) + again,
-        retry_after_s=find_retry_after(error.headers, said.get("details")),
-        may_be_billed=late,
-        lasting=late,
-    )
-
-
-def _read_body(response: "httpx2.Response") -> Any:
-    """Return the body of an error as JSON, else as text."""
-    try:
-        return json.loads(response.content)
-    except (ValueError, RecursionError):
-        return response.content.decode(errors="replace")
-
-
-def _get_error(response: "httpx2.Response") -> Mapping[str, Any]:
-    """Return the ``error`` object of an error's body; empty if it has none."""
-    body = _read_body(response)
-    body = body[0] if isinstance(body, list) and body else body
-    inner = body.get("error") if isinstance(body, dict) else None
-    return inner if isinstance(inner, dict) else {}
-
-
-def _find_text(source: Mapping[str, Any], name: str) -> str | None:
-    value = source.get(name)
-    return value if isinstance(value, str) else None
-
-
-def _find_code(error: Mapping[str, Any]) -> str | None:
-    """Return an error's code: ``details.error_code``, or ``code`` as other providers have it."""
-    details = error.get("details")
-    return (_find_text(details, "error_code") if isinstance(details, dict) else None) or _find_text(error, "code")
-
-
-def _find_words(error: "httpx2.Response") -> str:
-    """Return the message of the body; empty without a body."""
-    inner = _get_error(error)
-    if inner:
-        return str(inner.get("message") or "")
-    body = _read_body(error)
-    if isinstance(body, str):
-        return body
-    return json.dumps(body, default=str) if body else ""
-
-
-def _describe(error: "httpx2.Response", family: Family) -> str:
-    kind = _find_text(_get_error(error), "type")
-    text = " ".join(_find_words(error)[:_READ_CHARS].split())[:_SHOWN_CHARS] or "no body"
-    if target := error.headers.get("location"):
-        text = f"it sends us to {target[:_SHOWN_CHARS]}; if that is right, set {family.base}"
-    words = f"HTTP {error.status_code}{f' {kind}' if kind else ''}: {text}"
-    if error.status_code == NOT_FOUND:
-        speaks = (
-            f" is without {family.dropped}, and of a server that speaks the Messages API ({family.dropped}/messages)"
-        )
-        form = speaks if family.dropped else f" ends with {family.root}" if family.root else ""
-        words += f"; nothing is served at this address, or not this model: {family.base}{form}"
-    request_id = error.headers.get("request-id") or error.headers.get("x-amzn-requestid")
-    return f"{words} (request {request_id})" if request_id else words
-
-
-def name_cause(error: Exception) -> str:
-    """Name an error by its cause, if it has one."""
-    cause = error.__cause__ or error
-    return f"{type(cause).__name__}: {cause}" if str(cause) else type(cause).__name__
-
-
-def _hint(status: int, family: Family, credential: Credential | None) -> str:
-    if status in REFUSED:
-        return credential.advice if credential else f"check {family.keys[0]}"
-    if status == NOT_FOUND:
-        return f"check {family.base} and the model's name"
-    return "see the endpoint's words above; `relay doctor` tries it again"
 
 
 @contextmanager
