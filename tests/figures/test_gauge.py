@@ -1,10 +1,23 @@
 """The gauge: estimates, the reset line, fill, zones and bands."""
 
+import re
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relay.session.gauge import DEFAULT_RESET_AT, Band, Gauge, Zone, find_band, open_gauge, parse_reset_at, render_band
+from relay.session.gauge import (
+    DEFAULT_RESET_AT,
+    RESET_AT_GRAMMAR,
+    Band,
+    Gauge,
+    ResetAt,
+    Zone,
+    find_band,
+    open_gauge,
+    parse_reset_at,
+    render_band,
+)
 from relay.session.usage import Usage, estimate_tokens, pad_tokens
 
 DEFAULT = parse_reset_at(DEFAULT_RESET_AT)
@@ -81,6 +94,17 @@ REFUSED = (
     "min(min(1%,2k))",
     "0.0001k",
 )
+
+
+@pytest.mark.parametrize(("value", "line"), [(100_000, 100_000), ("45%", 90_000)])
+def test_a_setting_is_a_text_or_a_whole_number_of_tokens(value: object, line: int) -> None:
+    assert ResetAt.read(value).line_tokens(200_000) == line
+
+
+@pytest.mark.parametrize("value", [True, 1.5, []])
+def test_a_setting_of_another_type_is_refused_with_what_is_allowed(value: object) -> None:
+    with pytest.raises(ValueError, match=re.escape(RESET_AT_GRAMMAR)):
+        ResetAt.read(value)
 
 
 @pytest.mark.parametrize("text", REFUSED)

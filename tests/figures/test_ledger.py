@@ -239,6 +239,7 @@ def test_a_file_that_cannot_be_appended_to_is_left_alone(text: str) -> None:
         (Retraction(of="", because="y"), "of: found ''"),
         (Retraction(of="c1", because="y", stamp=Stamp(at="today")), "at: found 'today'"),
         (Claim(id="c3", claim="x", because="y", sources=(Source(path="a\0"),)), "path: found 'a.x00'; allowed: a path"),
+        (ONE, "an entry at its end would not be read back as it is"),
     ],
 )
 def test_an_entry_that_does_not_fit_is_refused(entry: Entry, words: str) -> None:

@@ -42,6 +42,11 @@ def test_text_below_a_nest_that_is_too_deep_is_not_dropped_in_silence():
         parse_plan(f"{PHASE}{nest}\n\n# Q\n- [ ] b\n")
 
 
+def test_quotes_broken_up_line_by_line_are_refused_by_line():
+    with pytest.raises(PlanError, match=r"^line \d+: block quotes are broken up so often"):
+        parse_plan(PHASE + "> ```\nb\n" * 500)
+
+
 def test_quotes_broken_up_line_by_line_are_refused_and_not_read_in_quadratic_time():
     with pytest.raises(PlanError, match="block quotes are broken up"):
         parse_plan(PHASE + "> ```\nb\n" * 15_000)

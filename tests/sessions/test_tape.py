@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from relay.insight.telemetry.tape import redact_stream
@@ -18,6 +18,7 @@ JSON = st.recursive(
 
 
 @given(st.lists(st.lists(JSON, max_size=4), max_size=5))
+@example([[1, 2], [1, 3, 4], [1]])
 def test_requests_come_back_as_they_were_sent(requests: list[list[Any]]) -> None:
     """Only what is new is written, also where the past of a conversation has changed."""
     before: list[Any] = []
