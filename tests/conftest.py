@@ -48,9 +48,14 @@ from tests.scripted import ScriptedRunner
 from tests.sdks import needs_sdk
 from tests.warm import run_relay
 
-hypothesis.register_profile("relay", deadline=None, max_examples=10, suppress_health_check=[HealthCheck.too_slow])
-hypothesis.register_profile("thorough", parent=hypothesis.get_profile("relay"), max_examples=1_000)
-hypothesis.register_profile("few", parent=hypothesis.get_profile("relay"), max_examples=5, derandomize=True)
+# The same examples each time: a change is not refused for what it has not touched. "thorough" looks for new ones.
+hypothesis.register_profile(
+    "relay", deadline=None, max_examples=10, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
+)
+hypothesis.register_profile(
+    "thorough", parent=hypothesis.get_profile("relay"), max_examples=1_000, derandomize=False, print_blob=True
+)
+hypothesis.register_profile("few", parent=hypothesis.get_profile("relay"), max_examples=5)
 hypothesis.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "relay"))
 
 GIT_CONFIG = """\

@@ -367,7 +367,8 @@ _ESCAPES = {"\n": "\\n", "\t": "\\t", '"': '\\"', "\\": "\\\\"}
 def append_entry(ledger: Ledger, *entries: Entry) -> Ledger:
     """Return the ledger with more entries, one line each. Every present character stays; the result was read back.
 
-    A lone surrogate, which YAML cannot hold, becomes ``?``.
+    An entry that says what one before it says, in the same second, is not written again: it is read once. A lone
+    surrogate, which YAML cannot hold, becomes ``?``.
 
     Raises:
         LedgerError: The file is not a list that can be appended to, or an entry does not fit it (an id that is taken,
@@ -375,7 +376,10 @@ def append_entry(ledger: Ledger, *entries: Entry) -> Ledger:
     """
     text, known = ledger.text, len(ledger.entries)
     newline = "\r\n" if "\r\n" in text else "\n"
-    lines = [_render_entry(entry) for entry in entries]
+    written = set(map(_render_entry, ledger.entries))
+    lines = [line for line in dict.fromkeys(map(_render_entry, entries)) if line not in written]
+    if not lines:
+        return ledger
     after = text + ("" if not text or text.endswith("\n") else newline) + "".join(line + newline for line in lines)
     # In a list of another form (flow style, indented, ended) the block would be read differently, or not at all.
     why = "an entry at its end would not be read back as it is"
