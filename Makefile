@@ -89,10 +89,10 @@ $(VENV)/.dev: $(VENV)/.venv pyproject.toml
 	@$(BIN)/python -m pip install --disable-pip-version-check --no-input --compile --editable '.[dev]'
 	@touch $@ $(VENV)/.run
 
-docs: $(VENV)/.dev  ## write docs/settings.md, docs/events.md, docs/json.md and share/ anew
-	@$(BIN)/python -m tests.settings.reference > docs/settings.md
-	@$(BIN)/python -m tests.sessions.reference > docs/events.md
-	@$(BIN)/python -m tests.cli.reference > docs/json.md
+docs: $(VENV)/.dev  ## write docs/reference/settings.md, docs/reference/events.md, docs/reference/json.md and share/ anew
+	@$(BIN)/python -m tests.settings.reference > docs/reference/settings.md
+	@$(BIN)/python -m tests.sessions.reference > docs/reference/events.md
+	@$(BIN)/python -m tests.cli.reference > docs/reference/json.md
 	@$(BIN)/python -m tests.cli.manual
 
 site: $(VENV)/.dev  ## build the documentation into build/site; every warning is an error

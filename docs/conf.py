@@ -42,15 +42,18 @@ MENU = {
         )
     ],
     "Reference": [
-        "messages", "reference/plan", "reference/gate", "reference/commands", "reference/options", "reference/git",
-        "reference/api", "settings", "events", "json", "agents", "sandbox", "toolchains", "news", "servers", "fleet",
+        f"reference/{name}"
+        for name in (
+            "messages", "plan", "gate", "commands", "options", "git", "api", "settings", "events", "json", "agents",
+            "sandbox", "toolchains", "news", "servers", "fleet",
+        )
     ],
     "Explanation": [
         f"explanation/{name}" for name in ("relays", "promises", "trust", "limits", "tested", "architecture")
     ],
     "Working on relay": ["contributing/style", "contributing/promises"],
 }  # fmt: skip
-MADE = {"messages": write_list, "reference/options": write_options_page}
+MADE = {"reference/messages": write_list, "reference/options": write_options_page}
 
 
 def add_what_only_the_site_has(_app: Sphinx, name: str, text: list[str]) -> None:

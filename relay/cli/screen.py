@@ -210,7 +210,7 @@ def say_hanging(label: str, text: str) -> None:
 
 
 def say_document(body: Mapping[str, object]) -> None:
-    """Print a command's result as one JSON document, with the version of its description in docs/json.md."""
+    """Print a command's result as one JSON document, with the version of its description in docs/reference/json.md."""
     import json
 
     say_json(json.dumps({"version": JSON_VERSION, **body}, ensure_ascii=True, default=str))

@@ -155,7 +155,7 @@ class Settings:
     and stores the key nowhere, and shows it no agent. Yours alone."""
     agents: Agents = field(default_factory=dict)
     """Your own agents, and changes to those that relay knows: program, variables, files, login. Yours alone;
-    `docs/agents.md` has examples."""
+    `docs/reference/agents.md` has examples."""
     mcp_servers: Servers = field(default_factory=dict)
     """Tool servers (Model Context Protocol) for phases that name them (``Tools: postgres``): a program in the sandbox,
     or an address. Yours alone."""
@@ -277,7 +277,7 @@ class Settings:
     notify: Channels = ()
     """Whom a run notifies when it is done or needs you: any service that Apprise knows (ntfy, Slack, Discord, mail …),
     the desktop, or a program. Yours alone. Messages say nothing about the repository unless ``details`` is true.
-    `docs/news.md` has examples."""
+    `docs/reference/news.md` has examples."""
     otel_endpoint: Annotated[str, matching("an http(s):// address", r"https?://[^\s@]+")] | None = None
     """Address of an OpenTelemetry collector (OTLP over HTTP, such as ``http://localhost:4318``). A run sends it
     spans at its end, as `relay report --otel` does, without any content. Yours alone."""

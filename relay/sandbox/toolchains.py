@@ -2,8 +2,8 @@
 
 Commands see these files read-only: a session that could write a tool's shared cache would reach the builds of the next
 one. A writable layer lies over each cache (`relay.sandbox.view`). If the machine makes no layers, a tool that cannot
-work without writing gets an empty cache. The table of tools is `toolchains.toml`; `docs/toolchains.md` says the same
-for readers.
+work without writing gets an empty cache. The table of tools is `toolchains.toml`; its text for
+readers is `docs/reference/toolchains.md`.
 
 The environment is an allow-list. A deny-list leaks: it would have to know each variable by which a tool runs code
 (`LD_PRELOAD`, `BASH_ENV`, `GIT_CONFIG_*`, `PYTHONSTARTUP`, `NODE_OPTIONS`).

@@ -1,4 +1,4 @@
-"""The real agents, pinned, in relay's sandbox against the rehearsal server; docs/agents.md has its table.
+"""The real agents, pinned, in relay's sandbox against the rehearsal server; docs/reference/agents.md has its table.
 
     python -m rigs.agents.real [--place DIR] [--write] [AGENT …]
 
@@ -92,7 +92,7 @@ AGENTS = (
     Agent("cline", ("cline@3.0.65",), "run_commands", "relay__", command="commands", api="Chat", **GPT),
 )  # fmt: skip
 WORDS = {True: "yes", False: "**no**", None: "–"}
-TABLE = Path(__file__).parents[2] / "docs/agents.md"
+TABLE = Path(__file__).parents[2] / "docs/reference/agents.md"
 
 
 class Trial:
@@ -358,7 +358,7 @@ def main() -> int:
     """Print a row for each agent; 1 when anything failed."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--place", type=Path)
-    parser.add_argument("--write", action="store_true", help="put the rows into docs/agents.md")
+    parser.add_argument("--write", action="store_true", help="put the rows into docs/reference/agents.md")
     parser.add_argument("names", nargs="*")
     asked: Any = parser.parse_args()
     agents = [agent for agent in AGENTS if not asked.names or agent.name in asked.names]

@@ -1,4 +1,4 @@
-"""The JSON documents that commands print with --json: their fields and meanings. `make docs` writes `docs/json.md`.
+"""The JSON documents that commands print with --json: fields and meanings. `make docs` writes docs/reference/json.md.
 
 A field is in every document of its kind unless it is marked as one that may be missing.
 """

@@ -1,4 +1,4 @@
-"""Write docs/json.md from what commands print with --json: `python -m tests.cli.reference > docs/json.md`."""
+"""Write docs/reference/json.md from what commands print with --json; `make docs` calls it."""
 
 import sys
 from dataclasses import is_dataclass
@@ -17,9 +17,9 @@ With `--json` a command prints one object on one line of ASCII. `version` (now {
 removed or changes its meaning, not if a field is added: ignore fields that you do not know. Times are in seconds since
 the epoch.
 
-`relay run`, `plan`, `review`, `work`, `watch` and `gate` print events instead, one per line: `docs/events.md`. The
-output of `relay report --json` and `relay lab inspect --json` has a `version` too; its figures have the names of the
-page's figures, and may change with the page.
+`relay run`, `plan`, `review`, `watch` and `gate` print [events](events.md) instead, one per line. The output of
+`relay report --json` and `relay lab inspect --json` has a `version` too; its figures have the names of the page's
+figures, and may change with the page.
 """
 
 

@@ -1,4 +1,4 @@
-"""What commands print with --json is what docs/json.md says, and has a version."""
+"""What commands print with --json is what docs/reference/json.md says, and has a version."""
 
 from pathlib import Path
 
@@ -40,7 +40,7 @@ sessions:
 
 
 def test_the_page_is_what_the_code_says():
-    page = Path(__file__).parents[2] / "docs/json.md"
+    page = Path(__file__).parents[2] / "docs/reference/json.md"
     assert page.read_text(encoding="utf-8") == render(), "make docs"
 
 

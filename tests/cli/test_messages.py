@@ -1,4 +1,4 @@
-"""docs/messages.md: what it explains is what relay says, and its last part has all that relay says."""
+"""docs/reference/messages.md: what it explains is what relay says, and its last part has all that relay says."""
 
 import re
 from pathlib import Path
@@ -15,7 +15,7 @@ from relay.runners.messages.endpoint import get_key_name
 from relay.session.prices import Budget
 from tests.cli.refusals import GAP, find_refusals, write_list
 
-PAGE = Path(__file__).parents[2] / "docs/messages.md"
+PAGE = Path(__file__).parents[2] / "docs/reference/messages.md"
 FIRST = ("relay/setup/preconditions.py", "relay/run/commit/readiness.py")
 FEWEST_SITES = 12
 FEWEST = 200

@@ -1,4 +1,4 @@
-"""What follows when a part of a fleet dies: a test for each row of the table in docs/fleet.md, on real PostgreSQL.
+"""What follows when a part of a fleet dies: a test for each row of the table in docs/reference/fleet.md.
 
 Those that need a server of their own run on the embedded one, and on Debian's where it is installed.
 """

@@ -143,7 +143,7 @@ def test_the_environment_of_a_program_on_the_path_is_shown(place):
 
 def test_the_table_is_the_same_for_readers():
     """Every tool of the code has its line in the page, with each place and variable."""
-    page = Path(__file__).parents[2] / "docs/toolchains.md"
+    page = Path(__file__).parents[2] / "docs/reference/toolchains.md"
     lines = {line.split("|")[1].strip(): line for line in page.read_text().splitlines() if line.count("|") > 2}
     for tool in load_tools():
         words = [f"~/{name}" for name in tool.kept] + [f"~/{s.place}" for s in tool.stores]

@@ -1,4 +1,4 @@
-"""docs/sandbox.md lists what the code has, and names settings that there are."""
+"""docs/reference/sandbox.md lists what the code has, and names settings that there are."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -13,7 +13,7 @@ from relay.sandbox.policy import PROTECTED_NAMES
 from relay.sandbox.toolchains import FIXED, LOCATIONS, NEVER, PASSED, VERSIONS
 from relay.setup.workspace import LOCK_FILES
 
-PAGE = (Path(__file__).parents[2] / "docs/sandbox.md").read_text()
+PAGE = (Path(__file__).parents[2] / "docs/reference/sandbox.md").read_text()
 LISTS: Mapping[str, Iterable[str]] = {
     "SHARED_HIDDEN": SHARED_HIDDEN,
     "HOME_SECRETS": HOME_SECRETS,
@@ -34,7 +34,7 @@ LISTS: Mapping[str, Iterable[str]] = {
 @pytest.mark.parametrize("name", LISTS)
 def test_a_list_of_the_page_is_the_codes(name: str) -> None:
     found = re.search(rf"<!-- {name} -->\n((?:.+\n)+)", PAGE)
-    assert found, f"docs/sandbox.md has no list {name}"
+    assert found, f"docs/reference/sandbox.md has no list {name}"
     assert re.findall(r"`([^`]+)`", found[1]) == list(LISTS[name]), " ".join(f"`{entry}`" for entry in LISTS[name])
 
 

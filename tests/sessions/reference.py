@@ -1,4 +1,4 @@
-"""Write docs/events.md from the events themselves: `python -m tests.sessions.reference > docs/events.md`."""
+"""Write docs/reference/events.md from the events themselves; `make docs` calls it."""
 
 import sys
 from collections.abc import Iterable, Mapping

@@ -1,4 +1,4 @@
-"""docs/events.md and the JSON Schema say what a log holds."""
+"""docs/reference/events.md and the JSON Schema say what a log holds."""
 
 import json
 from functools import cache
@@ -43,7 +43,7 @@ def test_every_line_fits_the_schema(kind: type, data: st.DataObject) -> None:
 
 
 def test_the_page_is_what_the_code_says() -> None:
-    assert (ROOT / "docs/events.md").read_text(encoding="utf-8") == render(), "make docs"
+    assert (ROOT / "docs/reference/events.md").read_text(encoding="utf-8") == render(), "make docs"
 
 
 def test_what_is_read_of_a_line_fits_the_schema_whatever_stood_in_it() -> None:

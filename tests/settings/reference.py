@@ -1,4 +1,4 @@
-"""Write docs/settings.md from what relay reads settings by: `python -m tests.settings.reference > docs/settings.md`."""
+"""Write docs/reference/settings.md from what relay reads settings by; `make docs` calls it."""
 
 import sys
 from collections.abc import Iterator

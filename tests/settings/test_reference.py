@@ -1,4 +1,4 @@
-"""docs/settings.md and the JSON Schema say what relay reads."""
+"""docs/reference/settings.md and the JSON Schema say what relay reads."""
 
 import json
 import re
@@ -26,7 +26,7 @@ def fits(schema: Any, value: Any) -> bool:
 
 def test_the_reference_is_made_of_the_code():
     """`make docs` writes it anew."""
-    assert (ROOT / "docs/settings.md").read_text(encoding="utf-8") == render()
+    assert (ROOT / "docs/reference/settings.md").read_text(encoding="utf-8") == render()
 
 
 def test_the_schema_takes_what_the_template_shows():

@@ -141,5 +141,5 @@ def test_what_was_shown_counts_as_read_until_the_file_changes(bench):
 
 
 def test_an_agent_that_must_read_a_file_itself_is_shown_none():
-    """As measured with the real agents: nine of ten edit what a message shows; docs/agents.md names the other."""
+    """As measured: nine of ten agents edit what a message shows; docs/reference/agents.md names the other."""
     assert [name for name in ("api", *PROFILES, "own") if reads_first(name)] == ["qwen"]
