@@ -37,6 +37,8 @@ from relay.store.spend import Whose, add_branch, keep_spent, read_given_up
 
 _LEAST_USD = 0.000001
 FENCES = "refs/relay/fence/"
+_HEADS = "refs/heads/"
+_BELOW = ("refs/relay/wip/", "refs/relay/spent/")
 _TOKEN = "Relay-Token"  # noqa: S105  # no secret: it counts takes
 _WORKER = "Relay-Worker"
 
@@ -62,12 +64,10 @@ def read_told(repo: Repo, branch: str) -> ToldCost | None:
         return None
 
 
-def begin_told(repo: Repo, plan_path: str, branch: str, take: Take, *, start: str) -> None:
+def begin_told(repo: Repo, branch: str, take: Take, *, start: str, cost_usd: float | None) -> None:
     """Note a phase's cost as the worker begins with it; untold cost of an earlier take of this clone stays so."""
-    if (told := read_told(repo, branch)) is None:
-        cost = find_cost(repo, plan_path, branch, take.phase_id, start)
-        told = ToldCost(token=take.token, nonce=take.nonce, start=start, cost_usd=cost)
-    _note_told(repo, branch, replace(told, token=take.token, nonce=take.nonce))
+    own = ToldCost(token=take.token, nonce=take.nonce, start=start, cost_usd=cost_usd)
+    _note_told(repo, branch, replace(read_told(repo, branch) or own, token=take.token, nonce=take.nonce))
 
 
 def note_told(repo: Repo, branch: str, cost_usd: float | None) -> None:
@@ -87,10 +87,11 @@ def drop_told(repo: Repo, branch: str) -> None:
 
 def find_cost(repo: Repo, plan_path: str, branch: str, phase_id: str, start: str) -> float | None:
     """Return the cost of a phase since a commit, its open session included, in USD; None where unknown."""
-    own = refs.find_ref(repo, f"refs/heads/{branch}")
-    commits = read_relay_commits(repo, plan_path, rev=own, newer_than=start) if own else ()
-    made = add_branch(repo, branch, (commit for commit in commits if commit.phase == phase_id))
-    return (made + read_given_up(repo, branch)).cost_usd
+    # A phase that is being merged is in the history of its attempt, and on no branch.
+    tips = (refs.find_ref(repo, ref) for ref in (f"{_HEADS}{branch}", f"{ATTEMPTS}{render_ref_part(branch)}"))
+    found = (one for tip in tips if tip for one in read_relay_commits(repo, plan_path, rev=tip, newer_than=start))
+    made = {one.commit: one for one in found if one.status and one.phase == phase_id}
+    return (add_branch(repo, branch, made.values()) + read_given_up(repo, branch)).cost_usd
 
 
 def keep_untold(repo: Repo, main: str, branch: str, own: Whose, told: ToldCost) -> RefUpdate | None:
@@ -188,10 +189,6 @@ def save_noted(repo: Repo, branch: str) -> None:
     if text and (session := text.get(trailers.SESSION)) and text.get(trailers.COST):
         spent = trailers.parse_spent(text.get(trailers.USAGE), text.get(trailers.COST))
         note_spent(repo, session, spent, synced=True)
-
-
-_HEADS = "refs/heads/"
-_BELOW = ("refs/relay/wip/", "refs/relay/spent/")
 
 
 def read_here(repo: Repo, branch: str) -> Mapping[str, str]:

@@ -21,7 +21,7 @@ from relay.fleet.landing import Job, Landing, LandingCase, find_landing, find_ph
 from relay.fleet.overview import fetch_plan
 from relay.fleet.queue import AwayError
 from relay.fleet.takes import Bid, NotTaken, Placed, Standing, Take, TakeState
-from relay.fleet.workplace import AS_REMOTE, Workplace
+from relay.fleet.workplace import AS_REMOTE, HEARING_S, Workplace
 from relay.fleet.worktrees import ensure_job, find_jobs, name_job_branch, remove_free
 from relay.git import refs
 from relay.git.lock_journal import clear_stale_locks
@@ -40,17 +40,15 @@ from relay.setup.session import make_meter
 from relay.store import branches
 from relay.store.attempts import find_wait_until, read_attempt
 from relay.store.completion import finish_pending
-from relay.store.history import read_relay_commits
 from relay.store.plan_state import read_plan_cost
 from relay.store.refs import get_branch
-from relay.store.spend import Whose, add_branch
+from relay.store.spend import Whose
 from relay.store.worktree_notes import ensure_worker
 
-_HEARING_S = 0.5
 _LOCK_S = 60.0
 _MOST_LIMIT_WAIT_S = 60
 """A run waits no longer for a usage limit: its phase waits in the queue, and the worker takes another one."""
-_LATER_S, _AGAIN_S = 30.0, 0.2  # a remote of several machines may list a branch for a while before it can be fetched
+_AGAIN_S = 0.2  # a remote of several machines may list a branch for a while before it can be fetched
 _MOST_IDLE = 3
 """How many steps of a phase may change nothing before it is given up. Other phases that land first do not count."""
 
@@ -142,7 +140,7 @@ class PhaseWork:
             try:
                 return self._queue.end(take, state, words)
             except AwayError:
-                if self._interrupts.wait(_HEARING_S):
+                if self._interrupts.wait(HEARING_S):
                     return True
 
     @contextmanager
@@ -159,7 +157,7 @@ class PhaseWork:
                     stack.enter_context(lock_worktree(self._main))
                     break
                 except LockedError:
-                    if time.monotonic() > ends_s or self._interrupts.wait(_HEARING_S):
+                    if time.monotonic() > ends_s or self._interrupts.wait(HEARING_S):
                         raise
             yield
 
@@ -242,17 +240,20 @@ class PhaseWork:
         return True
 
     def _bid(self, standing: Standing, shares: int) -> Bid:
-        own, tip = refs.find_ref(self._main, f"refs/heads/{self._job_branch}"), self._main.head() or ""
-        plan_path = self._ticket.plan_path
-        commits = read_relay_commits(self._main, plan_path, rev=own, newer_than=tip) if own else ()
         return Bid(
             cap_usd=self._settings.max_cost_usd,
             phase_cap_usd=self._settings.max_phase_cost_usd,
-            spent_usd=read_plan_cost(self._main, plan_path).spent.cost_usd or 0.0,
-            seen_usd=add_branch(self._main, self._job_branch, commits).cost_usd or 0.0,
+            spent_usd=read_plan_cost(self._main, self._ticket.plan_path).spent.cost_usd or 0.0,
+            seen_usd=self._find_cost() or 0.0,
             shares=shares,
             ended=standing.ended,
         )
+
+    def _find_cost(self) -> float | None:
+        """Return the phase's cost by now, in USD; None where unknown."""
+        told = exchange.read_told(self._main, self._job_branch)
+        own = (self._ticket.plan_path, self._job_branch, self._ticket.phase_id)
+        return exchange.find_cost(self._main, *own, told.start if told else self._tip)
 
     def _book_lost(self, plan: Plan, standing: Standing, stack: ExitStack) -> bool:
         """Book the cost of phases that this clone has lost to another worker, or that others landed; False: none."""
@@ -298,7 +299,7 @@ class PhaseWork:
 
     def _work(self, take: Take) -> WorkEnd:
         job = self._take_up(take)
-        exchange.begin_told(self._main, self._ticket.plan_path, self._job_branch, take, start=self._tip)
+        exchange.begin_told(self._main, self._job_branch, take, start=self._tip, cost_usd=self._find_cost())
         self._push_patiently(take)
         stood, idle = None, 0
         while True:
@@ -368,15 +369,16 @@ class PhaseWork:
     def _run(self, job: Job) -> JobEnd:
         """Run relay on the phase until the run ends; push what there is now and then."""
         words = ["run", "--phase", find_phase_id(job), "--plan", self._ticket.plan_path]
-        reserved = self._take_row.reserved_usd
-        if reserved is not None:
+        take = self._take_row
+        if take.reserved_usd is not None:
             spent = make_meter(job.repo, self._ticket.plan_path, self._settings, None).total.cost_usd or 0.0
-            words += ["--max-cost", f"{spent + reserved:.6f}"]
+            left = take.seen_usd + take.reserved_usd - (self._find_cost() or 0.0)  # earlier runs had of it
+            words += ["--max-cost", f"{max(0.0, spent + left):.6f}"]
         limit_s = min(self._settings.max_wait_s, _MOST_LIMIT_WAIT_S)
         child = JobRun(job.repo.root, words, {**self._place.environ, "RELAY_MAX_WAIT_S": f"{limit_s:g}"})
         due_s, is_asked = time.monotonic() + self._place.push_s, False
         try:
-            for records in child.follow(self._interrupts, _HEARING_S):
+            for records in child.follow(self._interrupts, HEARING_S):
                 has_ended = self._pass_on(records)
                 self._require_held()
                 if self._heart.is_taken_back and not is_asked:
@@ -387,7 +389,7 @@ class PhaseWork:
                     self._push_if_there(self._take_row)
         except BaseException:
             child.interrupt(now=True)
-            for records in child.follow(self._interrupts, _HEARING_S):
+            for records in child.follow(self._interrupts, HEARING_S):
                 self._pass_on(records)
             child.close()
             raise
@@ -458,10 +460,7 @@ class PhaseWork:
             LostError: Another worker has the phase by now.
         """
         while True:
-            cost = None
-            if told := exchange.read_told(self._main, self._job_branch):
-                plan_path = self._ticket.plan_path
-                cost = exchange.find_cost(self._main, plan_path, self._job_branch, take.phase_id, told.start)
+            cost = self._find_cost()
             exchange.move_fence(self._main, self._job_branch, take)
             here = exchange.read_here(self._main, self._job_branch)
             pushed = self._remote.push(*exchange.find_updates(here, self._there))
@@ -494,7 +493,7 @@ class PhaseWork:
             try:
                 return self._queue.holds(take)
             except AwayError:
-                if self._interrupts.wait(_HEARING_S):
+                if self._interrupts.wait(HEARING_S):
                     raise BusyError("stopped while the database was away; what there is is in the clone") from None
 
     def _deliver(self, job: Job, landing: Landing) -> WorkEnd | None:
@@ -550,7 +549,7 @@ class PhaseWork:
                     continue
                 taken = self._queue.raise_share(self._ticket.plan, self._take_row, self._bid(standing, 1))
             except AwayError:
-                self._interrupts.wait(_HEARING_S)
+                self._interrupts.wait(HEARING_S)
                 continue
             if isinstance(taken, Take):
                 self._take_row = taken

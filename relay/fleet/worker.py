@@ -9,9 +9,9 @@ from relay.fleet.overview import find_tickets
 from relay.fleet.phase import BusyError, DoneError, LostError, PhaseWork, UnfitError
 from relay.fleet.queue import AwayError
 from relay.fleet.takes import Placed, TakeState, Ticket
-from relay.fleet.workplace import Workplace
+from relay.fleet.workplace import HEARING_S, Workplace
 
-_HEARING_S, _LATER_S = 0.5, 30.0
+_LATER_S = 30.0
 
 
 class Worker(Workplace):
@@ -50,7 +50,7 @@ class Worker(Workplace):
     def _pause(self, heart: Heart) -> None:
         ends_s = time.monotonic() + self.queue.beat_s
         while time.monotonic() < ends_s and not heart.wake.is_set():
-            if self.interrupts.wait(_HEARING_S / 5):
+            if self.interrupts.wait(HEARING_S / 5):
                 return
 
     def _reconcile(self, *plans: Ticket) -> None:
@@ -99,7 +99,7 @@ class Worker(Workplace):
                 heart.begin(0)
                 self._reconcile(replace(placed.ticket, phase_id=""))
             except AwayError:
-                if self.interrupts.wait(_HEARING_S):
+                if self.interrupts.wait(HEARING_S):
                     return  # the queue gives the ticket to another, who finds in git how far it came
             else:
                 return

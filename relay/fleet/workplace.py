@@ -15,6 +15,8 @@ from relay.git.repository import Repo
 from relay.plan.model import Plan
 from relay.session.events import Noticed, Observe, TransferShown
 
+HEARING_S = 0.5
+"""How often a worker that waits for something looks whether it is there, or whether it is to stop."""
 AS_REMOTE = "relay fleet: as the remote is"
 """The reflog's reason where relay moved a clone's branch to the remote's tip."""
 

@@ -11,7 +11,7 @@ from functools import partial
 import psycopg
 import pytest
 
-from relay.fleet.exchange import name_booked
+from relay.fleet.exchange import find_cost, name_booked, read_told
 from relay.fleet.heart import Heart
 from relay.fleet.overview import describe_fleet
 from relay.fleet.phase import UnfitError
@@ -21,6 +21,7 @@ from relay.fleet.worker import Worker
 from relay.fleet.workplace import Workplace
 from relay.git.remote import Remote
 from relay.git.repository import open_repo
+from relay.session.events import RunStarted
 from relay.session.usage import Spent
 from relay.store.plan_state import read_plan_cost
 from relay.store.spend import Whose, keep_spent
@@ -241,6 +242,30 @@ def test_one_cap_binds_all_and_a_phase_that_needs_more_than_its_share_gets_it(fi
         assert field.read_told() == pytest.approx(read_billed(server), abs=ROUND_USD)
         assert field.read_told() <= 0.75
     assert field.is_done("1", "2", "3"), told
+
+
+def test_one_share_binds_all_runs_of_a_take_and_a_phase_costs_the_same_while_it_is_merged(field):
+    """The first run does the phase; the second one merges it with what a person pushed meanwhile, in a session."""
+    field.push_main({"PLAN.md": "---\nrelay: {max_cost_usd: 9}\n---\n" + PLAN})
+    written = "{tools: [{name: write, input: {path: one.txt, content: both}}]}"
+    repairs = f"- {{when: {{first_message_contains: 'could not merge one.txt'}}, turns: [{written}, {{text: x}}]}}\n"
+    runs = []
+
+    def observe(event):
+        if isinstance(event, RunStarted):
+            clone, branch = find_clone(field, "ann"), "relay-jobs/main/1"
+            told = read_told(clone, branch)
+            runs.append((event.cap_usd, find_cost(clone, "PLAN.md", branch, "1", told.start), read_billed(server)))
+            if len(runs) == 1:
+                field.push_main({"one.txt": "theirs"})
+
+    with serve(parse_script("sessions:\n" + repairs + SCRIPT.removeprefix("sessions:\n"))) as server:
+        field.go("ann", server, worker=replace(field.worker("ann", server), observe=observe))
+        assert (server.errors, field.git("show", "main:one.txt")) == ([], "both")
+    (share, *_), (cap, known, billed) = runs
+    assert billed > 0.001
+    assert known == pytest.approx(billed, abs=ROUND_USD)
+    assert cap == pytest.approx(share, abs=ROUND_USD)
 
 
 def test_a_phase_that_meets_a_usage_limit_waits_in_the_queue_and_holds_nobody_back(field):
