@@ -46,10 +46,11 @@ agents: $(VENV)/.dev sandbox  ## the real agents, pinned, against the rehearsal 
 	$(BIN)/python -m rigs.agents.phases codex pi
 	$(BIN)/python -m rigs.agents.tunnel
 
-crash: $(VENV)/.dev  ## kill relay at every system call that changes files, fail them, cut the power: hours, as root
+crash: $(VENV)/.dev  ## kill relay at every system call that changes files, fail them, cut the power, kill the workers of a fleet: hours, as root
 	$(BIN)/python -m rigs.crash --share $(SHARE)
 	$(BIN)/python -m rigs.crash.landing --share $(SHARE)
 	$(BIN)/python -m rigs.crash.powercut
+	$(BIN)/python -m rigs.crash.fleet
 
 toolchains: $(VENV)/.dev sandbox  ## real tools on real projects, from their registries: half an hour, and the network
 	@$(BIN)/pytest -p tests.conftest rigs/toolchains $(if $(SOURCE),--source '$(SOURCE)')

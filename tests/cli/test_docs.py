@@ -63,6 +63,17 @@ def test_each_promise_names_tests_that_there_are():
     assert gone == []
 
 
+def test_each_row_of_a_fleet_s_recovery_names_tests_that_there_are():
+    table = (ROOT / "docs/fleet.md").read_text(encoding="utf-8").partition("| What happens |")[2].partition("\n\n")[0]
+    rows = table.splitlines()[2:]
+    known = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "tests/fleet").glob("test_*.py"))
+    assert 0 < len(rows) <= 15
+    for row in rows:
+        named = re.findall(r"`(test_\w+)`", row.split(" | ")[-1])
+        assert named, row
+        assert [name for name in named if f"\ndef {name}(" not in known] == []
+
+
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_links_lead_somewhere(page):
     missing = []

@@ -55,7 +55,12 @@ def new_database(arranged):
 
 
 @pytest.fixture(scope="session")
-def database(new_database):
+def database(request):
+    if name := os.environ.get("TESTS_POSTGRES"):
+        with serving(name) as made:
+            yield made.url
+        return
+    new_database = request.getfixturevalue("new_database")
     with open_place() as place:
         new_database(place)
         with run_database(place) as url:
@@ -125,16 +130,22 @@ def _find_programs():
 PROGRAMS = _find_programs()
 
 
-@pytest.fixture(scope="session", params=PROGRAMS)
-def server(request):
-    """The embedded PostgreSQL, and Debian's where it is installed."""
+@contextlib.contextmanager
+def serving(name):
     with open_place() as place:
-        made = Server(PROGRAMS[request.param], place)
+        made = Server(PROGRAMS[name], place)
         made.start()
         try:
             yield made
         finally:
             made.stop()
+
+
+@pytest.fixture(scope="session", params=PROGRAMS)
+def server(request):
+    """The embedded PostgreSQL, and Debian's where it is installed."""
+    with serving(request.param) as made:
+        yield made
 
 
 @pytest.fixture

@@ -1,8 +1,10 @@
 """What follows when a part of a fleet dies: a test for each row of the table in docs/reference/fleet.md.
 
-Those that need a server of their own run on the embedded one, and on Debian's where it is installed.
+Those that need a server of their own run on the embedded one, and on Debian's where it is installed; the others on the
+embedded one, and with ``TESTS_POSTGRES=debian`` on that.
 """
 
+import contextlib
 import os
 import shutil
 import signal
@@ -155,19 +157,61 @@ def test_a_remote_that_is_gone_while_a_phase_is_at_work(field):
         assert field.read_told() == pytest.approx(read_billed(server), abs=ROUND_USD)
 
 
-@pytest.mark.parametrize("words", ["no space left on device", "read-only file system"])
-def test_a_remote_that_is_full_or_read_only(field, words):
+@contextlib.contextmanager
+def filled(field):
+    """Have the remote's disk be full."""
+    fill = field.away / "fill"
+    with fill.open("wb", buffering=0) as file, contextlib.suppress(OSError):
+        while file.write(bytes(4096)):
+            pass
+    yield "No space left on device"
+    fill.unlink()
+
+
+@contextlib.contextmanager
+def mounted_read_only(field):
+    """Have the remote's disk be read-only."""
+    subprocess.run(["mount", "-o", "remount,ro", field.away], check=True)
+    yield "unable to create temporary object directory"
+    subprocess.run(["mount", "-o", "remount,rw", field.away], check=True)
+
+
+@contextlib.contextmanager
+def closed(field):
+    """Have the remote's folder be closed to who may not mount."""
+    (field.away / "objects").chmod(0o555)
+    yield "insufficient permission"
+    (field.away / "objects").chmod(0o755)
+
+
+@contextlib.contextmanager
+def on_a_small_disk(field):
+    """Put the remote on a file system of its own."""
+    kept = field.away.rename(field.top / "kept.git")
+    field.away.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m,mode=755", "remote", field.away], check=True)
+    try:
+        shutil.copytree(kept, field.away, dirs_exist_ok=True)
+        yield
+    finally:
+        subprocess.run(["umount", "--lazy", field.away], check=True)
+
+
+@pytest.mark.parametrize("hurt", [filled, mounted_read_only] if os.geteuid() == 0 else [closed])
+def test_a_remote_that_is_full_or_read_only(field, hurt):
     """Nobody else has the work then: the worker holds the phase, and says what the remote says."""
-    with serve(parse_script(HANGS + OTHERS)) as server:
+    with contextlib.ExitStack() as stack:
+        if os.geteuid() == 0:
+            stack.enter_context(on_a_small_disk(field))
+        server = stack.enter_context(serve(parse_script(HANGS + OTHERS)))
         field.queue.submit([field.ticket("1")])
-        with field.working("ann", server) as (told, _):
-            wait_until(lambda: count_answers(server) > 1)
-            field.hook(f"echo {words} >&2\nexit 1\n")
+        told, _ = stack.enter_context(field.working("ann", server))
+        wait_until(lambda: count_answers(server) > 1)
+        with hurt(field) as words:
             (field.find_tree("ann") / "go").touch()
             wait_until(lambda: told.has(words))
             assert not field.is_done("1")
-            field.hook("")
-            wait_until(lambda: field.is_done("1", "2", "3"))
+        wait_until(lambda: field.is_done("1", "2", "3"))
         assert field.read_told() == pytest.approx(read_billed(server), abs=ROUND_USD)
 
 
