@@ -39,8 +39,7 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         "shell": ("shell", "Open a shell in a session's sandbox, or run a command there."),
     },
     "Try without a model": {
-        "demo": ("rehearsal:demo_command", "Watch relay plan and build a feature; no key, no network."),
-        "rehearse": ("rehearsal:rehearse_command", "Serve a scripted model on this machine."),
+        "demo": ("rehearsal:demo_command", "Watch relay plan and build a feature, or serve a script of yours."),
     },
 }
 """Commands by group. The values: the module in `relay.cli` (``module:name`` if it is not ``command`` there), and the
@@ -54,6 +53,7 @@ GONE = {
     "inspect": "relay lab inspect",
     "notify": "relay doctor --notify",
     "pause": "relay stop, which loses nothing; relay run goes on",
+    "rehearse": "relay demo --serve SCRIPT",
     "replay": "the requests and answers of each session are in .relay/history/",
     "resume": "relay run",
     "stats": "relay report --all",

@@ -37,7 +37,7 @@ NOT_RUN = {
     "docker build --tag relay --file Containerfile .": "it needs an image registry",
     IN_A_CONTAINER: "the same",
     "relay run --sandbox container": "relay refuses it outside of a container; tests/sandbox/ has both",
-    "relay rehearse ../rehearsal.yaml": "it serves until Ctrl-C; the page's script is served here, too",
+    "relay demo --serve ../rehearsal.yaml": "it serves until Ctrl-C; the page's script is served here, too",
     "relay run --not-before 22:00 --until 07:00 --max-cost 10": "it waits for the night; tests/cli/test_night.py",
 }
 """The first line of each block that no test types, and why."""

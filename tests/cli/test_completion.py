@@ -25,7 +25,7 @@ def offer(relay, environ):
 def test_commands_phases_models_and_plans_are_offered(offer, project):
     (project / "PLAN.md").write_text(PLAN)
     (project / "relay.toml").write_text('[models."claude-mine"]\nwindow_tokens = 9\n')
-    assert offer("relay", "reh") == ["rehearse"]
+    assert offer("relay", "dem") == ["demo"]
     assert offer("relay", "run", "--phase", "") == ["1", "2.5", "12", "next", "all"]
     assert offer("relay", "run", "--phase", "1") == ["1", "12"]
     models = offer("relay", "doctor", "--model", "claude-")

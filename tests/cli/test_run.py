@@ -1,4 +1,4 @@
-"""`relay run`, `relay status` and `relay rehearse` from outside: real program, real git, a scripted model over HTTP."""
+"""`relay run`, `status` and `demo --serve` from outside: real program, real git, a scripted model over HTTP."""
 
 import json
 import re
@@ -411,12 +411,12 @@ def test_status_while_a_run_is_at_work(relay, planned, environ):
         assert json.loads(relay("status", "--json").out)["next"] is None
 
 
-def test_rehearse_prints_two_lines_to_export_and_serves(tmp_path, project, environ, doctor):
+def test_a_served_script_prints_two_lines_to_export_and_serves(tmp_path, project, environ, doctor):
     """A doctor that follows the two lines finds the rehearsed model; a signal ends the server, with its report."""
     script = tmp_path / "script.yaml"
     script.write_text(SCRIPT)
     running = subprocess.Popen(
-        [sys.executable, "-P", "-m", "relay", "rehearse", str(script)],
+        [sys.executable, "-P", "-m", "relay", "demo", "--serve", str(script)],
         cwd=project,
         env=environ,
         stdout=subprocess.PIPE,
@@ -443,7 +443,7 @@ def test_rehearse_prints_two_lines_to_export_and_serves(tmp_path, project, envir
 def test_a_script_with_a_mistake_is_named_by_line(tmp_path, relay):
     script = tmp_path / "bad.yaml"
     script.write_text("sessions:\n  - turns:\n      - wrong: 1\n")
-    ran = relay("rehearse", str(script))
+    ran = relay("demo", "--serve", str(script))
     assert ran.code == 1
     assert re.match(r"Error: .*bad\.yaml:3", ran.err)
 

@@ -70,7 +70,7 @@ def test_a_whole_script_is_read() -> None:
 
 
 def test_every_key_is_described() -> None:
-    """`relay rehearse --check` lists them."""
+    """`relay demo --check` lists them."""
     assert all(words for keys in FORMAT.values() for words in keys.values())
 
 

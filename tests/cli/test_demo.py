@@ -1,4 +1,4 @@
-"""`relay rehearse --check`: what is wrong with a script, and what one may hold."""
+"""`relay demo --check`: what is wrong with a script, and what one may hold."""
 
 import pytest
 
@@ -25,19 +25,19 @@ WRONG = [
 
 def test_a_good_script_is_measured(stage):
     stage.write("s.yaml", GOOD)
-    done = stage.relay("rehearse", "--check", "s.yaml")
+    done = stage.relay("demo", "--check", "s.yaml")
     assert (done.returncode, done.stdout, done.stderr) == (ExitCode.DONE, "s.yaml: 1 session, 2 turns\n", "")
 
 
 @pytest.mark.parametrize(("text", "words"), WRONG)
 def test_what_is_wrong_is_said_with_its_line(stage, text, words):
     stage.write("s.yaml", text)
-    done = stage.relay("rehearse", "--check", "s.yaml")
+    done = stage.relay("demo", "--check", "s.yaml")
     assert (done.returncode, words in done.stderr) == (ExitCode.USER, True), done.stderr
 
 
 def test_without_a_script_it_lists_every_key_and_tool(stage):
-    done = stage.relay("rehearse", "--check")
+    done = stage.relay("demo", "--check")
     assert done.returncode == ExitCode.DONE
     words = {line.split()[0] for line in done.stdout.splitlines()}
     assert {key for keys in FORMAT.values() for key in keys} <= words
@@ -45,6 +45,7 @@ def test_without_a_script_it_lists_every_key_and_tool(stage):
     assert "evidence: a string, commit?: a string" in done.stdout
 
 
-def test_serving_needs_a_script(stage):
-    done = stage.relay("rehearse")
-    assert (done.returncode, "a script is missing" in done.stderr) == (ExitCode.USER, True)
+def test_the_demo_a_script_and_its_check_are_three_things(stage):
+    for words in (["--serve", "s.yaml", "--check", "s.yaml"], ["--keep", "x", "--serve", "s.yaml"], ["--port", "1"]):
+        done = stage.relay("demo", *words)
+        assert (done.returncode, "do not go together" in done.stderr) == (ExitCode.USAGE, True), words
