@@ -90,12 +90,17 @@ class LazyGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Resolve a name, and `help` in front of one; the error for an unknown name lists similar names."""
+        """Resolve a name, and `help` in front of one or of a page; an unknown name's error lists similar ones."""
         if args[0] == "help":
             args = [*args[1:], "--help"]
             if len(args) == 1:
                 say(ctx.get_help())
                 ctx.exit()
+            if len(args) == 2 and args[0] not in COMMANDS:  # noqa: PLR2004
+                from relay.cli.manual import show_page
+
+                if show_page(args[0]):
+                    ctx.exit()
         try:
             return super().resolve_command(ctx, args)
         except click.exceptions.NoSuchCommand as error:
@@ -119,7 +124,8 @@ relay run                              one green commit per phase, until done
 relay demo                             see all of it without a key
 
 Exit status: 0 all requested work is done; 1 you must act; 2 wrong usage; 3 a bug in relay; 4 stopped with work left;
-130 interrupted.
+130 interrupted. `relay help COMMAND` explains a command, `relay help PAGE` shows a page of the documentation, and
+`relay help pages` lists them.
 """
 
 

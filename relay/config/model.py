@@ -148,14 +148,14 @@ class Settings:
     provider: Annotated[str, choice(*PROVIDERS)] = PROVIDERS[0]
     """Who serves Claude, to relay's own loop and to agents that speak the Messages API: ``anthropic`` (or the address
     in ``ANTHROPIC_BASE_URL``), Amazon ``bedrock``, Google's ``vertex``, Microsoft ``foundry``, or Claude on ``aws``.
-    `docs/how-to/clouds.md` has the variables of each. Yours alone."""
+    `relay help endpoints` has the variables of each. Yours alone."""
     key_command: Annotated[tuple[Text, ...], told("a list of words: a program and its arguments")] = ()
     """A program with its arguments that prints the key for the Messages API: ``["op", "read", "op://work/claude/key"]``.
     relay runs it without a shell if no variable holds a key, asks it again once after the endpoint has refused a key,
     and stores the key nowhere, and shows it no agent. Yours alone."""
     agents: Agents = field(default_factory=dict)
     """Your own agents, and changes to those that relay knows: program, variables, files, login. Yours alone;
-    `docs/reference/agents.md` has examples."""
+    `relay help agents` has examples."""
     mcp_servers: Servers = field(default_factory=dict)
     """Tool servers (Model Context Protocol) for phases that name them (``Tools: postgres``): a program in the sandbox,
     or an address. Yours alone."""
@@ -277,7 +277,7 @@ class Settings:
     notify: Channels = ()
     """Whom a run notifies when it is done or needs you: any service that Apprise knows (ntfy, Slack, Discord, mail …),
     the desktop, or a program. Yours alone. Messages say nothing about the repository unless ``details`` is true.
-    `docs/reference/news.md` has examples."""
+    `relay help news` has examples."""
     otel_endpoint: Annotated[str, matching("an http(s):// address", r"https?://[^\s@]+")] | None = None
     """Address of an OpenTelemetry collector (OTLP over HTTP, such as ``http://localhost:4318``). A run sends it
     spans at its end, as `relay report --otel` does, without any content. Yours alone."""

@@ -17,7 +17,7 @@ def make_transcript_page(transcript: Transcript, figures: Figures, relayed: Rela
     page = make_page(figures, None)
     known = figures.totals.turns > figures.totals.unknown_turns
     sections = tuple(c for c in (*page.sections, *page.more) if known and c.name != "evidence")
-    title = f"relay inspect: {answers[0].question}"
+    title = f"relay lab inspect: {answers[0].question}"
     return Page(title=title, facts=(), answers=answers, sections=sections)
 
 

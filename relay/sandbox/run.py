@@ -300,7 +300,7 @@ def _explain(policy: Policy, level: Level) -> SandboxError:
     if not os.access(policy.root, os.W_OK) and level is Level.WORKSPACE_WRITE:
         return SandboxError("sessions write in the repository, and you cannot", hint=way)
     other = (
-        "--sandbox container: commands run in this container without a sandbox of their own (docs/how-to/mac.md)"
+        "--sandbox container: commands run in this container without a sandbox of their own (relay help mac)"
         if is_container(policy.env)
         else "--sandbox off: commands run without protection"
     )

@@ -74,7 +74,7 @@ def write_options_page() -> str:
 
 
 def _list_lines(command: click.Command, context: click.Context) -> Iterator[str]:
-    depth = 1 + context.command_path.count(" ")
+    depth = 2 + context.command_path.count(" ")
     yield f"\n{'#' * depth} {context.command_path}\n\n```text\n{write_usage(command, context)}\n```\n"
     for stays, text in list_paragraphs(command):
         yield f"```text\n{text}\n```\n" if stays else f"{_escape(' '.join(text.split()))}\n"

@@ -16,10 +16,10 @@ from playwright.sync_api import sync_playwright
 from tests.report.browser import WIDTHS, find_chromium, listen
 
 SITE = Path(__file__).parents[2] / "build/site"
-PAGES = ("index.html", "tutorial.html", "reference/messages.html", "reference/plan.html", "reference/options.html")
+PAGES = ("index.html", "tutorial.html", "reference/messages.html", "reference/plan.html", "reference/commands.html")
 SCREENS = {"desktop": (1280, 900), "phone": (390, 844)}
 QUESTIONS = {
-    "postgresql": "how-to/services.html",
+    "postgresql": "how-to/checks.html",
     "exit 4": "how-to/exit-4.html",
     "no API key": "reference/messages.html",
 }

@@ -114,14 +114,20 @@ Verify: `grep -q world world.txt`
 Verify: `grep -q moon moon.txt`
 - [ ] Say moon — moon.txt
 """
-AWAY = "git init -q --bare ../origin.git; git remote add origin ../origin.git; git push -q origin main"
 FORGE = r"""case "$*" in "pr view"*number*) echo "{\"number\":7,\"state\":\"OPEN\",\"headRefName\":\"$3\"}" ;; esac"""
 SCRIPT = find_example("docs/how-to/rehearse.md", "yaml")
 STORIES = {
     "README.md": Story(plan=""),
     "docs/tutorial.md": Story(plan="", sessions=({"turns": [act("submit_plan", markdown=PLAN)]}, HELLO, WORLD)),
-    "docs/how-to/agents.md": Story(codes={"relay doctor --agent": (ExitCode.USER,)}),  # there is none
-    "docs/how-to/ci.md": Story(),
+    "docs/reference/agents.md": Story(codes={"relay doctor --agent": (ExitCode.USER,)}),  # there is none
+    "docs/how-to/checks.md": Story(
+        before="printf '#!/bin/sh\\n' > .git/hooks/pre-commit; chmod +x .git/hooks/pre-commit",
+        sessions=(HELLO, WORLD),
+        codes={
+            "relay gate": (ExitCode.STOPPED, 0),
+            "relay gate --hooks": (ExitCode.STOPPED,),
+        },  # nothing says hello yet
+    ),
     "docs/how-to/compare.md": Story(
         before="mkdir ~/held-out",
         codes={  # nobody can be asked; tests/lab/ has whole experiments
@@ -130,7 +136,6 @@ STORIES = {
             " --hidden 'pytest $RELAY_HIDDEN' --hidden-dir ~/held-out": (ExitCode.USER,),
         },
     ),
-    "docs/how-to/clouds.md": Story(),
     "docs/how-to/endpoints.md": Story(sessions=({"turns": [act("echo", word="relay"), {"text": "Relay."}]},)),
     "docs/how-to/exit-4.md": Story(
         before="relay run --phase 1",
@@ -152,24 +157,16 @@ STORIES = {
     "docs/how-to/night.md": Story(
         before="relay run --phase 1", sessions=(HELLO,), config='notify = [{ command = ["true"] }]'
     ),
-    "docs/how-to/pre-commit.md": Story(
-        before="printf '#!/bin/sh\\n' > .git/hooks/pre-commit; chmod +x .git/hooks/pre-commit",
-        sessions=(HELLO, WORLD),
-        codes={"relay gate --hooks": (ExitCode.STOPPED,)},  # nothing says hello yet
-    ),
     "docs/how-to/rehearse.md": Story(
         before=f"git rm -q PLAN.md; git commit -q -m start; echo {encode(SCRIPT)} | base64 -d > ../rehearsal.yaml",
         sessions=tuple(yaml.safe_load(SCRIPT)["sessions"]),
     ),
-    "docs/how-to/request.md": Story(
-        # A forge that has a request and says nothing else.
-        before=f"{AWAY}; printf '#!/bin/sh\\n%s' {shlex.quote(FORGE)} > ../bin/gh; chmod +x ../bin/gh",
-        sessions=(HELLO, WORLD, {"turns": [act("report_findings", findings=[])]}),
-    ),
     "docs/how-to/review.md": Story(
-        before="relay run --phase 1", sessions=(HELLO, {"turns": [act("report_findings", findings=[])]})
+        # A forge that has a request and says nothing else.
+        before="git init -q --bare ../origin.git; git remote add origin ../origin.git; git push -q origin main;"
+        f" printf '#!/bin/sh\\n%s' {shlex.quote(FORGE)} > ../bin/gh; chmod +x ../bin/gh; relay run --phase 1",
+        sessions=(HELLO, *({"turns": [act("report_findings", findings=[])]},) * 2, WORLD),
     ),
-    "docs/how-to/services.md": Story(codes={"relay gate": (ExitCode.STOPPED, 0)}),
     "docs/how-to/several-phases.md": Story(sessions=(HELLO, WORLD)),
 }
 

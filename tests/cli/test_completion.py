@@ -2,11 +2,14 @@
 
 import os
 import re
+from pathlib import Path
 
 import pytest
 
 from relay.cli.main import COMMANDS, GONE, GROUPS
+from relay.cli.manual import list_pages
 
+DOCS = Path(__file__).parents[2] / "docs"
 PLAN = "# P\n\n## Phase 1 — One\n- [ ] a\n\n## Phase 2.5 - Two\n- [ ] b\n\n### Task 12: Three\n- [ ] c\n"
 
 
@@ -61,5 +64,8 @@ def test_help_and_version_are_where_one_looks_for_them(relay):
     assert relay("help", "run").out == relay("run", "--help").out
     assert relay("help").out == relay("--help").out == shown
     assert relay("-V").out == relay("--version").out
+    assert relay("help", "night").out == relay("help", "how-to/night").out == (DOCS / "how-to/night.md").read_text()
+    assert relay("help", "gate").out == relay("gate", "--help").out
+    assert re.findall(r"^(\S+)", relay("help", "pages").out, re.MULTILINE) == [*list_pages()]
     assert relay("help", "fleet", "worker").out == relay("fleet", "worker", "--help").out
     assert [relay("help", *words).code for words in (["rnu"], ["fleet", "x"])] == [2, 2]

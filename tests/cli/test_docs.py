@@ -1,12 +1,14 @@
 """README.md and docs/: short, linked, and without a command or an option that there is not."""
 
+import ast
 import re
 from pathlib import Path
 
 import click
 import pytest
 
-from relay.cli.main import LazyGroup
+from relay.cli.main import COMMANDS, LazyGroup
+from relay.cli.manual import list_pages
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "AGENTS.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -112,10 +114,31 @@ def list_options(command: click.Command, context: click.Context, words: list[str
 def test_commands_and_their_options_are_there(page):
     context = click.Context(LazyGroup())
     for words in find_commands(page):
+        if words[0] == "help":
+            continue  # `test_help_names_pages_that_there_are`
         command = LazyGroup().get_command(context, words[0])
         assert command is not None, words
         typed = set(re.findall(r"(?<![\w-])--?[a-z][a-z-]*", " ".join(words[1:])))
         assert typed - list_options(command, context, words[1:]) - {"--help"} == set(), words
+
+
+def test_help_names_pages_that_there_are():
+    """A message names a page by `relay help`, which the package brings along: who installed relay has no docs/."""
+    files = [*ROOT.glob("relay/**/*.py"), *(path for path in ROOT.glob("templates/**/*.*") if path.is_file()), *PAGES]
+    texts = {path: path.read_text(encoding="utf-8") for path in files}
+    named = {name for text in texts.values() for name in re.findall(r"(?<!\w)relay help ([a-z][\w/-]*)", text)}
+    pages = {name for page in list_pages() for name in (page, page.rpartition("/")[2])}
+    assert named - pages - {*COMMANDS, "pages"} == set()
+    strings = (
+        (path, node.value)
+        for path in files
+        if path.suffix == ".py"
+        for statement in ast.walk(ast.parse(texts[path]))
+        if not (isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant))
+        for node in ast.iter_child_nodes(statement)
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+    )
+    assert [(name_of(path), text) for path, text in strings if re.search(r"\bdocs/[\w/-]+\.md", text)] == []
 
 
 def test_the_reference_has_every_command():

@@ -44,6 +44,6 @@ def test_the_search_needs_no_server(site):
 
 
 def test_what_is_made_from_the_code_is_there(site):
-    assert "--max-cost" in (site / "reference/options.html").read_text(encoding="utf-8")
+    assert "--max-cost" in (site / "reference/commands.html").read_text(encoding="utf-8")
     text = re.sub(r"<[^>]+>", "", (site / "reference/messages.html").read_text(encoding="utf-8"))
     assert "git was not found on PATH" in text

@@ -42,6 +42,8 @@ _BAR_CELLS = 32
 _NARROW_CELLS = 44
 """Narrower screens get no bars, no right column and no labels."""
 _WIDE_CELLS = 64
+_FAR_CELLS = 100
+"""Further to the right nobody sees which line a count belongs to."""
 _ROOM_FOR_OTHERS = 3
 _ROOMY_LINES = 12
 """Shorter screens show neither the cache nor a command's output."""
@@ -59,7 +61,7 @@ def draw(board: Board, *, now: float, width: int, height: int) -> list[Text]:
         first = Text("relay checks repository, sandbox and model", "dim")
         waiting = [draw_activity(board, now, width)] if board.activity else []
         return [fit(line, width) for line in (*_draw_stop(board), first, *waiting)][:height]
-    head = [Text("─" * width, "dim"), *draw_head(board, board.run, now, width)]
+    head = [Text("─" * min(width, _FAR_CELLS), "dim"), *draw_head(board, board.run, now, width)]
     meters = _draw_meters(board, now, width, height)
     if height <= len(head) + len(meters):  # a tiny screen shows the end of these lines, the most needed ones
         lines = [head[1], *_draw_phases(board, width, 1), *meters, *_draw_stop(board)]
@@ -126,10 +128,10 @@ def _safe(text: str) -> str:
 
 
 def _spread(left: Text, right: str, width: int) -> Text:
-    """Put a short text at the right edge, except on narrow screens."""
+    """Put a short text at the right edge, except on narrow screens; on wide ones nearer to the left text."""
     if not right or width < _NARROW_CELLS:
         return left
-    room = width - cell_len(right) - 2
+    room = min(width, max(_FAR_CELLS, left.cell_len + cell_len(right) + 2)) - cell_len(right) - 2
     left.truncate(room, overflow="ellipsis", pad=True)
     return left.append(f"  {right}", "dim")
 
@@ -345,7 +347,7 @@ def draw_run(board: Board, *, now: float, width: int, height: int) -> list[Text]
     lines: _Lines = [(_Worth.RULE, Text(""))]
     for phase in board.phases:
         lines += _draw_job_phase(board, phase, now, width)
-    lines.insert(0, (_Worth.RULE, Text("─" * width, "dim")))
+    lines.insert(0, (_Worth.RULE, Text("─" * min(width, _FAR_CELLS), "dim")))
     below = _choose(lines, max(1, height - len(head)))
     rule = below[:1] if below[0] is lines[0][1] else []
     return [fit(line, width) for line in (*rule, *head, *below[len(rule) :])][:height]

@@ -15,7 +15,9 @@ from types import FrameType, TracebackType
 from typing import Self, TextIO
 
 from rich.console import Console, Group
+from rich.control import Control
 from rich.live import Live
+from rich.segment import ControlType
 from rich.text import Text
 
 from relay.base.interrupts import Urgency
@@ -62,6 +64,7 @@ class LiveView(ClockedView):
         self._keeps_board = keeps_board
         self._board = Board(started_at=clock())
         self._drawn_at = 0.0
+        self._frame_cells: list[int] = []
         self._closing = threading.Event()
         self._suspension: AbstractContextManager[None] = nullcontext()
         self._thread: threading.Thread | None = None
@@ -115,6 +118,7 @@ class LiveView(ClockedView):
                     if self._queue or time.monotonic() - self._drawn_at >= IDLE_FRAME_S:
                         self._draw_frame()
                 lines = self._take()
+                self._erase_wraps()
                 if lines:
                     self._console.print(Group(*map(_style, lines)))
             if self._keeps_board:
@@ -125,6 +129,7 @@ class LiveView(ClockedView):
     def _draw_frame(self) -> None:
         self._drawn_at = time.monotonic()
         lines = self._take()
+        self._erase_wraps()
         self._live.update(Group(*self._draw()), refresh=not lines)
         if lines:
             self._console.print(Group(*map(_style, lines)))
@@ -132,7 +137,18 @@ class LiveView(ClockedView):
     def _draw(self) -> list[Text]:
         width, height = self._console.size
         tall = min(_TALLEST, max(1, height - _LINES_ABOVE))
-        return draw_run(self._board, now=self._clock(), width=max(1, width - _ECHO_CELLS), height=tall)
+        frame = draw_run(self._board, now=self._clock(), width=max(1, width - _ECHO_CELLS), height=tall)
+        self._frame_cells = [line.cell_len for line in frame]
+        return frame
+
+    def _erase_wraps(self) -> None:
+        """Erase the rows that the last frame has more than lines: a terminal wraps lines when it becomes narrower."""
+        width = self._console.width
+        rows = sum(max(0, (cells - 1) // width) for cells in self._frame_cells)
+        codes = (ControlType.CURSOR_UP, 1), (ControlType.ERASE_IN_LINE, 2)
+        if rows:
+            self._console.control(Control(ControlType.CARRIAGE_RETURN, codes[1], *codes * rows))
+        self._frame_cells = []
 
     def _take(self) -> list[Line]:
         """Apply the new events to the board; return their lines."""

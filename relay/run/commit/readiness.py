@@ -201,7 +201,7 @@ def _require_unhindered(files: PlanFiles, phase: Phase, run: GateRun) -> None:
         if check.hindrance:
             words = f"the sandbox makes {_show(check)} red, whatever is done: {check.hindrance}"
             way = "--unchecked goes on with it red, and ticks items that nothing checks"
-            way = f"`relay gate` shows its output, docs/how-to/services.md how to open what it needs; {way}"
+            way = f"`relay gate` shows its output, `relay help checks` how to open what it needs; {way}"
             raise _not_begun(files, phase, words, way)
 
 

@@ -156,7 +156,7 @@ def choose_limits(
         raise RunnerError(
             f"{complaint} {model!r}{suggest_models(model)}, and relay's table of {PRICES_SEEN} does not know it",
             hint=f"if address and name are right, put what the model can do into {user_file}, "
-            "as docs/how-to/endpoints.md says:\n"
+            "as `relay help endpoints` says:\n"
             f"{render_model_table(model, so_far)}",
         )
     if window < LEAST_WINDOW_TOKENS:
