@@ -66,7 +66,8 @@ def test_each_promise_names_tests_that_there_are():
 
 
 def test_each_row_of_a_fleet_s_recovery_names_tests_that_there_are():
-    table = (ROOT / "docs/reference/fleet.md").read_text(encoding="utf-8").partition("| What happens |")[2].partition("\n\n")[0]
+    page = (ROOT / "docs/reference/fleet.md").read_text(encoding="utf-8")
+    table = page.partition("| What happens |")[2].partition("\n\n")[0]
     rows = table.splitlines()[2:]
     known = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "tests/fleet").glob("test_*.py"))
     assert 0 < len(rows) <= 15

@@ -426,6 +426,17 @@ def test_a_terminal_gets_the_live_view_and_is_left_as_it_was(environ):
     assert "next: relay run" in shown.splitlines()[-1] or "next: relay run" in shown
 
 
+def test_a_terminal_that_becomes_narrower_keeps_no_half_board(environ):
+    """It wraps the lines of the last frame; the next frame begins where the first of these rows is."""
+    resized = PLAY.replace("time.sleep(0.4)", 'time.sleep(0.4); termios.tcsetwinsize(1, (24, 40)); print("NARROW")', 1)
+    out = run_on_terminal(resized.replace("import sys", "import termios, sys"), environ, columns=120)
+    before, _, after = out.partition("NARROW")
+    frame = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", before[before.index("─") :]).split("\r\n")
+    wraps = sum((len(line) - 1) // 40 for line in frame if line)
+    assert wraps >= 6
+    assert after.partition("note: kept")[0].count("\x1b[1A") == len(frame) - 1 + wraps
+
+
 def test_no_color_draws_without_colours(environ):
     out = run_on_terminal(PLAY, {**environ, "NO_COLOR": "1"})
     assert "spend" in out

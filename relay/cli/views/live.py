@@ -130,9 +130,9 @@ class LiveView(ClockedView):
         self._drawn_at = time.monotonic()
         lines = self._take()
         self._erase_wraps()
-        self._live.update(Group(*self._draw()), refresh=not lines)
         if lines:
             self._console.print(Group(*map(_style, lines)))
+        self._live.update(Group(*self._draw()), refresh=True)
 
     def _draw(self) -> list[Text]:
         width, height = self._console.size
