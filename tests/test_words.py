@@ -51,6 +51,7 @@ def test_a_text_that_is_cut_ends_in_a_mark():
         (("done", "open", "optional"), "1/2"),
         (("done", "claimed", "claimed", "open"), "1/4, 2 claimed"),
         (("claimed", "optional"), "0/1, 1 claimed"),
+        (("done", "yours"), "1/1"),
     ],
 )
 def test_a_claim_is_not_counted_as_a_tick(states, words):

@@ -3,13 +3,19 @@
 import re
 from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime
+from typing import Literal
 
 HIDING = "\u061c\u200b\u200e\u200f\u202a-\u202e\u2060-\u2069\ufeff"
 """Characters that reorder text or have no width, for the brackets of a pattern; a reader would see another text.
 
 The two joiners are not among them: emoji and scripts need these.
 """
-BOXES = {"open": "[ ]", "optional": "[ ]*", "claimed": "[~]", "done": "[x]"}
+BoxState = Literal["open", "optional", "yours", "claimed", "done"]
+"""The state of an item; ``yours``: open, and for a person."""
+BOXES: Mapping[BoxState, str] = {
+    "open": "[ ]", "optional": "[ ]*", "yours": "[@]", "claimed": "[~]", "done": "[x]",
+}  # fmt: skip
+_NOT_NEEDED = frozenset({"optional", "yours"})
 UNKNOWN = "unknown"
 _MINUTE_S = 60
 _HOUR_S = 3600
@@ -39,25 +45,25 @@ def count_questions(questions: Collection[str]) -> str:
     return f"{count(len(questions), 'question')} {'was' if len(questions) == 1 else 'were'} answered by assumption"
 
 
-def count_plan(states: Sequence[Sequence[str]]) -> str:
+def count_plan(states: Sequence[Sequence[BoxState]]) -> str:
     """Write the progress of a plan, from the states of each phase's boxes."""
-    needed = [[state for state in phase if state != "optional"] for phase in states]
+    needed = [[state for state in phase if state not in _NOT_NEEDED] for phase in states]
     done = sum(all(state == "done" for state in phase) for phase in needed)
     ticked = sum(state == "done" for phase in needed for state in phase)
     boxes = sum(len(phase) for phase in needed)
     return f"{done} of {count(len(states), 'phase')} done, {ticked} of {count(boxes, 'box', 'boxes')} ticked"
 
 
-def count_boxes(states: Sequence[str]) -> str:
+def count_boxes(states: Sequence[BoxState]) -> str:
     """Write a phase's ticked boxes, and its session's claims: ``1/4, 2 claimed``."""
     claimed = states.count("claimed")
-    ticked = f"{states.count('done')}/{len(states) - states.count('optional')}"
+    ticked = f"{states.count('done')}/{sum(state not in _NOT_NEEDED for state in states)}"
     return f"{ticked}, {claimed} claimed" if claimed else ticked
 
 
-def sum_up(states: Sequence[str]) -> str:
-    """Return the state of a phase from those of its boxes; optional boxes do not count."""
-    return next((state for state in ("open", "claimed") if state in states), "done")
+def sum_up(states: Sequence[BoxState]) -> BoxState:
+    """Return the state of a phase from those of its boxes; optional ones and those for a person do not count."""
+    return "open" if "open" in states else "claimed" if "claimed" in states else "done"
 
 
 def name_item(item_id: str, text: str) -> str:

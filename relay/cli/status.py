@@ -12,6 +12,7 @@ from relay.base.hints import RUN, WHY, Caller
 from relay.base.values import dataclass
 from relay.base.words import (
     BOXES,
+    BoxState,
     count,
     count_boxes,
     count_plan,
@@ -140,6 +141,8 @@ def show_summary(summary: PlanSummary, caller: Caller, near: Near, *, why: bool)
     states = [[find_state(item, known) for item in phase.items] for phase, known in _pair(summary)]
     say(f"{where}: {count_plan(states)}", style="bold")
     _show_questions(summary)
+    for item in summary.plan.left_to_person:
+        say(f"you    {name_item(item.id, item.text)}: tick it in {summary.plan_name} when it is done", style="yellow")
     say()
     _show_phases(summary)
     say()
@@ -254,11 +257,9 @@ def _pair(summary: PlanSummary) -> "list[tuple[Phase, PhaseSummary]]":
     return list(zip(summary.plan.phases, summary.phases, strict=True))
 
 
-def find_state(item: Item, known: PhaseSummary) -> str:
-    """Return ``open``, ``optional``, ``claimed`` or ``done``."""
-    if item.done:
-        return "done"
-    return "claimed" if item.id in known.claimed else "optional" if item.optional else "open"
+def find_state(item: Item, known: PhaseSummary) -> BoxState:
+    """Return the state of an item's box; a claim counts until it is committed."""
+    return "claimed" if item.id in known.claimed and not item.done else item.state
 
 
 def _show_phases(summary: PlanSummary) -> None:

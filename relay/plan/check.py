@@ -220,7 +220,7 @@ def _check_items(plan: Plan, outline: Outline) -> Iterator[Violation]:
 
 
 def _check_signs(plan: Plan) -> Iterator[Violation]:
-    """Warn of boxes that are neither blank nor ticked, and of phases whose items are all optional."""
+    """Warn of boxes that are neither blank nor ticked, of items for a person, and of phases without work for relay."""
     signs = [(item, plan.text[item.mark]) for phase in plan.phases for item in phase.items if not item.done]
     begun = [(item.line, item.id) for item, sign in signs if sign != " " and not item.optional]
     rule = "neither blank nor `x` in its box, and is open for relay"
@@ -234,9 +234,12 @@ def _check_signs(plan: Plan) -> Iterator[Violation]:
         f"item {{}} is {rule} it; write `[ ]` if it is work",
         f"items {{}} are {rule} them; write `[ ]` if they are work",
     )
+    manual = [(item.line, item.id) for phase in plan.phases for item in phase.items if item.state == "yours"]
+    rule = "for a person: no session ticks"
+    yield from _join(manual, f"item {{}} is {rule} it", f"items {{}} are {rule} them")
     for phase in plan.phases:
         if phase.done and not any(item.done for item in phase.items):
-            words = "are optional (`[ ]*`) or put off, so relay passes over it"
+            words = "are optional (`[ ]*`), put off or for a person, so relay passes over it"
             yield _warning(phase.line, f"all items of phase {phase.id} {words}")
 
 

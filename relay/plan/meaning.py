@@ -13,7 +13,7 @@ def find_meaning(phase: Phase, *, items: bool = True) -> Meaning:
     """Return what a phase asks for: its id, gates, order, wishes, and its items by id, box, place and paths."""
     said = (phase.id, phase.verify, phase.own_verify, phase.files, phase.after)
     wishes = tuple((word, value) for word, value, _ in phase.wishes)
-    boxes = ((i.id, i.done, i.optional, i.depth, i.paths, i.targets) for i in phase.items)
+    boxes = ((i.id, i.done, i.optional, i.manual, i.depth, i.paths, i.targets) for i in phase.items)
     return (*said, wishes, phase.tools, tuple(boxes) if items else ())
 
 

@@ -109,13 +109,13 @@ class Phase:
 
     @property
     def done(self) -> bool:
-        """Whether every box but the optional ones is ticked."""
+        """Whether every box is ticked but the optional ones and those of a person."""
         return not self.open_items
 
     @property
     def open_items(self) -> tuple[Item, ...]:
-        """The unticked items in order, without optional ones."""
-        return tuple(item for item in self.items if not item.done and not item.optional)
+        """The unticked items in order, without optional ones and those for a person."""
+        return tuple(item for item in self.items if item.state == "open")
 
     @property
     def open_paths(self) -> tuple[str, ...]:
@@ -153,6 +153,11 @@ class Plan:
     @property
     def done(self) -> bool:
         return all(phase.done for phase in self.phases)
+
+    @property
+    def left_to_person(self) -> tuple[Item, ...]:
+        """Open items for a person in phases whose other items are done."""
+        return tuple(item for phase in self.phases if phase.done for item in phase.items if item.state == "yours")
 
     @property
     def parts(self) -> Iterator[tuple[Phase, tuple[Section, ...]]]:

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from relay.base.errors import PlanError
 from relay.base.values import dataclass
+from relay.base.words import BoxState
 from relay.plan.paths import find_paths
 from relay.plan.text import (
     FrontMatter,
@@ -26,6 +27,7 @@ from relay.plan.text import (
     find_printed_number,
     is_condition,
     is_enumerated,
+    is_for_person,
     is_unit,
     parse_front_matter,
     parse_number,
@@ -167,6 +169,8 @@ class Item:
     """Whether the box holds ``x`` or ``X``."""
     optional: bool = False
     """A star follows the box (``- [ ]* 2.1``) or its sign puts it off (``- [>]``): its phase is done without it."""
+    manual: bool = False
+    """It is work for a person, who ticks it in the file: no session does, and its phase is done without it."""
     line: int
     mark: int
     """Offset of the one character between the brackets."""
@@ -182,6 +186,11 @@ class Item:
     """Paths that are absolute or climb out with ``..``; relay works inside the repository only."""
     symbols: tuple[str, ...]
     """Names of the code in code spans: ``load_key``, ``Store.load``."""
+
+    @property
+    def state(self) -> BoxState:
+        """What its box says; a claim does not stand in a plan."""
+        return "done" if self.done else "optional" if self.optional else "yours" if self.manual else "open"
 
 
 _Placed = TypeVar("_Placed", Entry, Item)
@@ -251,7 +260,7 @@ def read_outline(text: str) -> Outline:
         raise PlanError(f"a plan of {len(text):,} characters; at most {MAX_CHARS:,} are read", line=1)
     lines = Lines.of(text)
     front = parse_front_matter(lines)
-    reader = _Reader(lines, front.body)
+    reader = _Reader(lines, front)
     reader.read(parse_blocks(text[lines.offset(front.body) :], line=front.body))
     sections = reader.cut(reader.heads)
     if boxed := [*_find_boxed(sections)]:
@@ -266,9 +275,10 @@ def read_outline(text: str) -> Outline:
 class _Reader:
     """Walks the block tokens once. Mutable: it collects headings, lines and boxes while it walks."""
 
-    def __init__(self, lines: Lines, first: int) -> None:
+    def __init__(self, lines: Lines, front: FrontMatter) -> None:
         self.lines = lines
-        self.first = first
+        self.front = front
+        self.first = first = front.body
         """0-based line of the file that token line 0 is."""
         self.heads = [Section(level=0, heading="", title="", line=first + 1, start=lines.offset(first))]
         self.entries = list[Entry]()
@@ -316,7 +326,7 @@ class _Reader:
         if found:
             text, stop = heading[found.end() :], self.first + (token.map or [0, 0])[1]
             mark = self.lines.text.index("[", self.lines.offset(index) + found.end(1)) + 1
-            box = _make_item(text, text, done=found[2] != " ", line=index + 1, mark=mark, stop=stop)
+            box = self._make_item(text, text, done=found[2] != " ", line=index + 1, mark=mark, stop=stop)
         self.heads.append(
             Section(
                 level=int(token.tag[1]),
@@ -343,7 +353,7 @@ class _Reader:
             return None
         text = _strip_box(line[bracket:])
         is_put_off = found[1] in PUT_OFF_SIGNS and not (found[1] == "-" and find_printed_number(text))
-        return _make_item(
+        return self._make_item(
             text,
             inline[0].content[found.end() :],
             done=found[1] not in OPEN_SIGNS,
@@ -353,6 +363,14 @@ class _Reader:
             depth=sum(self.items),
             stop=self.first + (item.map[1] if item.map else index + 1),
         )
+
+    def _make_item(self, text: str, prose: str, **fields: Any) -> Item:
+        """Return the item with this first line; `prose` is its whole first paragraph."""
+        found, manual = find_paths(prose), is_for_person(text, self.front.manual)
+        return Item(
+            text=text, manual=manual, paths=found.named, targets=found.targets, refused=found.refused,
+            symbols=found.symbols, **fields,
+        )  # fmt: skip
 
     def _add_paragraph(self, index: int, content: str, *, opens: bool) -> None:
         kind = EntryKind.PROSE if not opens else EntryKind.TASK if self.items[-1] else EntryKind.BULLET
@@ -368,14 +386,6 @@ class _Reader:
     def _is_closed(self, token: "Token") -> bool:
         start, stop = token.map or (0, 0)
         return stop - start > 1 and _OPEN_FENCE.fullmatch(self.lines.at(self.first + stop - 1)) is not None
-
-
-def _make_item(text: str, prose: str, **fields: Any) -> Item:
-    """Return the item with this first line; `prose` is its whole first paragraph."""
-    found = find_paths(prose)
-    return Item(
-        text=text, paths=found.named, targets=found.targets, refused=found.refused, symbols=found.symbols, **fields
-    )
 
 
 def _strip_box(text: str) -> str:

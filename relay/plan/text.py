@@ -251,6 +251,26 @@ def is_condition(plain: str) -> bool:
     return _CONDITION.fullmatch(plain) is not None
 
 
+_CODE_SPAN = re.compile(r"`[^`]*`")
+_FOR_PERSON = re.compile(
+    r"\((?:manual|manually|human)\)|(?<![\w\[])\[(?:M|manual|human)\](?![\w\[(])|(?<![\w@.])@me(?![\w@])"
+    r"|\buser[ -]+manual[ -]+(?:verification|testing|check)\b"
+    r"|^[\W\d]*manual[ -]+(?:verification|testing|test|check|review|step|qa)\s*(?:$|[:(—–-])",
+    re.IGNORECASE,
+)
+"""Sources: conductor's "User Manual Verification", OpenSpec's "(manual)", "[M]" and "@me" of users of several tools."""
+
+
+def is_for_person(text: str, marks: Sequence[str] = ()) -> bool:
+    """Return whether an item's text marks it as work for a person; ``Document the manual check`` does not.
+
+    Args:
+        marks: Further texts that do, whatever their case, as the plan's front matter lists them.
+    """
+    said = _CODE_SPAN.sub("", text)
+    return _FOR_PERSON.search(said) is not None or any(mark.casefold() in said.casefold() for mark in marks)
+
+
 def fold_number(number: str) -> str:
     """Return a number for comparison: ``01.2A`` is ``1.2a``."""
     return ".".join(part.lstrip("0") or "0" for part in number.casefold().split("."))
@@ -302,6 +322,8 @@ class FrontMatter:
 
     settings: Mapping[str, Any] = field(default_factory=dict)
     verify: tuple[str, ...] = ()
+    manual: tuple[str, ...] = ()
+    """Texts that mark an item as work for a person, besides those that relay knows."""
     body: int = 0
     """0-based index of the first line that is Markdown."""
 
@@ -341,12 +363,16 @@ def parse_front_matter(lines: Lines) -> FrontMatter:
         raise _refusal(line, f"has `relay: {settings!r}`; `relay` must be a mapping such as `relay: {{model: …}}`")
     if wrong := [key for key in settings if not isinstance(key, str)]:
         raise _refusal(line, f"has the key {wrong[0]!r} under `relay`; keys must be words (quote `on`, `yes`, `no`)")
-    said = settings.get("verify")
-    commands = [said] if isinstance(said, str) else [] if said is None else said
-    if not isinstance(commands, list) or not all(isinstance(one, str) and one.strip() for one in commands):
-        line = _find_key(lines, close, "verify") or 1
-        raise _refusal(line, 'has a `verify` that is not a list of commands such as ["pytest -q"] (quote each one)')
-    return FrontMatter(settings=settings, verify=tuple(one.strip() for one in commands), body=close + 1)
+    said = {}
+    for key, words in (("verify", 'commands such as ["pytest -q"]'), ("manual", 'texts such as ["@qa", "(by hand)"]')):
+        found = settings.get(key)
+        texts = [found] if isinstance(found, str) else [] if found is None else found
+        if not isinstance(texts, list) or not all(isinstance(one, str) and one.strip() for one in texts):
+            line = _find_key(lines, close, key) or 1
+            raise _refusal(line, f"has a `{key}` that is not a list of {words} (quote each one)")
+        said[key] = tuple(one.strip() for one in texts)
+    rest = {key: value for key, value in settings.items() if key != "manual"}  # what it says is the plan's, no setting
+    return FrontMatter(settings=rest, **said, body=close + 1)
 
 
 def find_setting_line(front: FrontMatter, lines: Lines, key: str) -> int:

@@ -322,6 +322,8 @@ def _render_outline(plan: Plan, current: Phase, goal: str) -> str:
 def _explain_boxes(phase: Phase, text: str, claimed: Sequence[str]) -> str:
     remarks = ["[~]: ticked by an earlier session, not committed yet."] if claimed else []
     remarks += ["]*: not required."] if any(item.optional for item in phase.items) else []
+    if persons := [item.id for item in phase.items if item.state == "yours"]:
+        remarks.append(f"{', '.join(persons)}: for a person, not for you; leave open.")
     return "\n\n".join([text, *remarks])
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from relay.base.errors import ExitCode, PlanError, within
 from relay.base.hints import DOCTOR, REVISE, RUN, TELL, Command, Hint, TypedPath
-from relay.base.words import count, list_some, render_moment, render_span
+from relay.base.words import count, list_some, name_item, render_moment, render_span
 from relay.config import Settings
 from relay.git.lock_journal import clear_stale_locks
 from relay.git.names import list_paths
@@ -111,6 +111,9 @@ def end_done(files: PlanFiles, plan: Plan, spent: Spent) -> RunEnd:
     """Return the end of a run whose plan is done, with doubts about its boxes and conditions for the user to check."""
     phases = len(plan.phases)
     words = add_doubts(files, f"{phases} of {count(phases, 'phase')}")
+    if items := plan.left_to_person:
+        named = list_some([name_item(item.id, item.text) for item in items], _SHOWN_DOUBTS, joint="; ")
+        words += f", {count(len(items), 'item')} for you: {named}"
     if left := list_conditions(plan.outline):
         words += f", for you to check: {list_some([section.title for section in left], _SHOWN_DOUBTS)}"
     return RunEnd(exit_code=ExitCode.DONE, reason=words, next_command=None, spent=spent)

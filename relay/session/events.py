@@ -7,13 +7,12 @@ annotations, and the log's JSON Schema is made from them.
 """
 
 from collections.abc import Callable
-from typing import Literal, NotRequired, TypedDict
+from typing import NotRequired, TypedDict
 
 from relay.base.values import dataclass
+from relay.base.words import BoxState
 from relay.session.usage import Usage
 from relay.session.values import Number, SessionEnd, Shown, Whole
-
-BoxState = Literal["open", "optional", "claimed", "done"]
 
 
 class ShownItem(TypedDict):

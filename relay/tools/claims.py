@@ -104,7 +104,7 @@ _BOX = re.compile(r"\s{0,12}(?:[-*+]|\d{1,9}[.)])\s+\[(.)\]\s+(\S.*)")
 def run_tick(notes: AttemptNotes, given: Mapping[str, Any]) -> ToolResult:
     """Note the claim that an open item of the phase is finished; the answer names the item.
 
-    The last item's tick with the commit's subject ends the turn.
+    An item for a person is refused. The last item's tick with the commit's subject ends the turn.
     """
     evidence = _get_text(given, "evidence")
     asked = given["item"].strip().strip(_AROUND_ID)
@@ -112,6 +112,9 @@ def run_tick(notes: AttemptNotes, given: Mapping[str, Any]) -> ToolResult:
     if item is None:
         raise RefusedError(_say_unknown_item(notes, asked))
     named = shorten(name_item(item.id, item.text), _SHOWN_CHARS)
+    if item.state == "yours":
+        open_items = ", ".join(notes.open_ids()) or "none"
+        raise RefusedError(f"{item.id} is for a person, who ticks it: leave it open. Open for you: {open_items}.")
     known = item.done or item.id in notes.claims
     said = (
         f"Already {'ticked' if item.done else 'claimed'}: {named}. Nothing changed." if known else f"Claimed: {named}"

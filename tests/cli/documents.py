@@ -12,6 +12,7 @@ from msgspec import ValidationError, convert
 from msgspec.json import encode
 
 from relay.base.errors import ErrorKind
+from relay.base.words import BoxState
 from relay.cli.screen import JSON_VERSION
 from relay.insight.figures.worth import LedgerWorth
 from relay.lab.comparing import TrialResult
@@ -21,7 +22,7 @@ from relay.lab.tuning import BandRates, RungFigures, TrialFigures, UseRate
 from relay.ledger.belief import ClaimStatus
 from relay.ledger.model import Kind
 from relay.sandbox.visibility import Inventory
-from relay.session.events import BoxState, CheckResult
+from relay.session.events import CheckResult
 from relay.setup.preconditions import State
 from relay.store.outcomes import OutcomeSums, PhaseOutcome
 from relay.store.resume import ResumeCase

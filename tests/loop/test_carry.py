@@ -266,6 +266,34 @@ def test_a_phase_is_done_without_its_optional_items(stage):
     assert "1 of 1 phase done, 1 of 1 box ticked" in shown
 
 
+def test_no_session_ticks_what_is_for_a_person_and_the_end_names_it(stage):
+    """A run's end, `relay status` and the page name it until the person ticks it in the file."""
+    text = "# Keys\nVerify: `grep -q hello hello.txt`\n- [ ] Say hello — hello.txt\n"
+    text += "- [ ] User Manual Verification: look\n"
+    stage.write("PLAN.md", text)
+    stage.commit("plan")
+    script = WHOLE.replace(
+        "    turns:\n",
+        """    turns:
+      - expect: {first_message_contains: ["1.2: for a person, not for you; leave open."]}
+        tools: [{name: tick, input: {item: "1.2", evidence: "I skipped the manual check because there are tests"}}]
+""",
+    )
+
+    ended = stage.run(script)
+
+    assert ended.exit_code == ExitCode.DONE, ended
+    assert ended.reason == "1 of 1 phase, 1 item for you: 1.2 User Manual Verification: look"
+    assert stage.server.errors == []
+    assert stage.git("show", "HEAD:PLAN.md") == text.replace("[ ] Say", "[x] Say")
+    shown = stage.relay("status").stdout
+    assert "1 of 1 phase done, 1 of 1 box ticked" in shown
+    assert "you    1.2 User Manual Verification: look: tick it in PLAN.md when it is done" in shown
+    stage.edit("[ ] User", "[x] User")
+    stage.commit("I looked")
+    assert stage.relay("run").stdout.splitlines()[-1].startswith("done: 1 of 1 phase (")
+
+
 @pytest.mark.parametrize("put_away", [False, True])
 def test_claims_under_the_names_of_an_earlier_relay_are_the_boxes_that_were_ticked(stage, put_away):
     """It counted 1.1 as the second item of phase 1 and called it 1.2; the snapshot's boxes say what was meant."""

@@ -124,6 +124,15 @@ def test_signs_of_kiro_are_said_to_be_open_or_optional():
     assert found("# P\nVerify: `t`\n- [x] a — x.py\n- [ ]* b\n") == []
 
 
+def test_items_for_a_person_are_named_before_a_run():
+    violation = only("# P\nVerify: `t`\n- [ ] a — x.py\n- [ ] (manual) look\n")
+    assert (violation.line, violation.warning) == (4, True)
+    assert violation.message == "item 1.2 is for a person: no session ticks it"
+    (*_, passed), (*_, named) = found("# P\nVerify: `t`\n- [ ] (manual) look\n")
+    assert "item 1.1 is for a person" in named
+    assert "all items of phase 1 are optional (`[ ]*`), put off or for a person" in passed
+
+
 @pytest.mark.parametrize("sign", list("->"))
 def test_a_box_that_is_put_off_is_passed_over_and_said(sign):
     """`[-]` before a number is Kiro's sign for begun, and stays work."""
@@ -136,7 +145,7 @@ def test_a_box_that_is_put_off_is_passed_over_and_said(sign):
     assert parse_plan(text).tick(["1.1"]).text == text.replace(f"[{sign}]", "[x]")
     said = [message for _, _, message in found(text.replace("- [ ] b", f"- [{sign}] b"))]
     assert any("items 1.1, 1.2 are put off" in message for message in said)
-    assert any("all items of phase 1 are optional (`[ ]*`) or put off" in message for message in said)
+    assert any("all items of phase 1 are optional (`[ ]*`), put off or" in message for message in said)
 
 
 @pytest.mark.parametrize(

@@ -97,6 +97,44 @@ def test_a_phase_is_done_without_what_is_optional():
     assert ticked.text == "# P\n- [x] a\n- [x]* b\n- [-]* c\n# Q\n- [x] d\n- [ ]* e\n"
 
 
+MANUAL = (
+    "(manual) look at the page", "Look at the page (Manual)", "[M] look at the page", "**[manual]** look", "Look @me",
+    "@me: look", "Task: Conductor - User Manual Verification 'Phase 1' (Protocol in workflow.md)", "Manual testing",
+    "**Manual check:** the page", "2.3 Manual verification - open the page",
+)  # fmt: skip
+WORK = (
+    "Document the manual verification", "Write the manual — docs/manual.md", "Test `(manual)` mode", "Mail me@me.org",
+    "Automate manual testing", "Take [M](m.md) over", "Add x[M] to the grid", "Manual steps are gone", "@mentions",
+)  # fmt: skip
+
+
+def test_an_item_that_is_marked_for_a_person_is_no_work_for_a_session():
+    read = {text: parse_plan(f"# P\n- [ ] {text}\n").items[0].state for text in (*MANUAL, *WORK)}
+    assert [text for text in MANUAL if read[text] != "yours"] == []
+    assert [text for text in WORK if read[text] != "open"] == []
+
+
+def test_a_phase_is_done_without_what_is_for_a_person_and_the_plan_names_it():
+    plan = parse_plan("# P\n- [x] a\n- [ ] @me look\n# Q\n- [ ] b\n- [ ] (manual) try\n- [ ]* (manual) more\n")
+    one, two = plan.phases
+    assert (one.done, two.done, plan.next_phase()) == (True, False, two)
+    assert [item.id for item in two.open_items] == ["2.1"]
+    assert [item.id for item in plan.left_to_person] == ["1.2"]
+    assert [item.id for item in plan.tick(["2.1"]).left_to_person] == ["1.2", "2.2"]
+    assert [item.id for item in plan.tick(["1.2", "2.1"]).left_to_person] == ["2.2"]
+
+
+def test_the_front_matter_adds_marks_of_work_for_a_person():
+    text = (
+        "---\nrelay: {manual: ['@qa', (by hand)], model: m}\n---\n# P\n- [ ] @QA look\n- [ ] (by hand) try\n- [ ] a\n"
+    )
+    plan = parse_plan(text)
+    assert [item.state for item in plan.items] == ["yours", "yours", "open"]
+    assert dict(plan.settings) == {"model": "m"}
+    with pytest.raises(PlanError, match="`manual` that is not a list of texts"):
+        parse_plan(text.replace("['@qa', (by hand)]", "[1]"))
+
+
 def test_importing_the_room_loads_neither_markdown_nor_yaml():
     """`relay status` has 150 ms in all."""
     rooms = "relay.plan.parse, relay.plan.edit, relay.plan.operations, relay.plan.check"

@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from relay.base.words import BoxState
 from relay.insight.telemetry.log import open_log
 from relay.session import events
-from relay.session.events import BoxState, ShownItem, ShownPhase
+from relay.session.events import ShownItem, ShownPhase
 from relay.session.records import SCHEMA_VERSION, LoggedEvent, Recorder, Scope, find_scope, parse_record, render_record
 from relay.session.usage import Usage
 from relay.session.values import SessionEnd

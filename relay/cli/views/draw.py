@@ -13,6 +13,7 @@ from rich.text import Text
 
 from relay.base.words import (
     BOXES,
+    BoxState,
     count,
     count_boxes,
     count_questions,
@@ -36,7 +37,7 @@ BAND_STYLES = {
     Band.CONSOLIDATE: "yellow",
     Band.HAND_OFF: "red",
 }
-_BOX_STYLES = {"open": "", "optional": "", "claimed": "yellow", "done": "green"}
+_BOX_STYLES = {"open": "", "optional": "", "yours": "yellow", "claimed": "yellow", "done": "green"}
 _LABEL_CELLS = 9
 _BAR_CELLS = 32
 _NARROW_CELLS = 44
@@ -183,7 +184,7 @@ def _find_current(board: Board) -> int | None:
     return next((i for i, phase in enumerate(board.phases) if _phase_state(phase) != "done"), None)
 
 
-def _phase_state(phase: ShownPhase) -> str:
+def _phase_state(phase: ShownPhase) -> BoxState:
     return sum_up([item["state"] for item in phase["items"]])
 
 

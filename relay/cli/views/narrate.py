@@ -87,7 +87,7 @@ class Narrator:
             yield Line(text=self._summary)
             return
         for item in items:
-            if item["state"] == "claimed" and before.get(item["id"]) in {"open", "optional"}:
+            if item["state"] == "claimed" and before.get(item["id"]) not in {"claimed", "done"}:
                 yield Line(text=f"claimed {name_item(item['id'], item['text'])}", tone=Tone.QUIET)
 
 

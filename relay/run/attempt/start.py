@@ -42,7 +42,7 @@ from relay.run.commit.review import read_rounds
 from relay.run.commit.step import make_sample
 from relay.run.review import render_numbered
 from relay.sandbox.run import Sandbox
-from relay.session.events import BoxState, Noticed, Observe, PlanShown, ShownItem, ShownPhase
+from relay.session.events import Noticed, Observe, PlanShown, ShownItem, ShownPhase
 from relay.session.gauge import assign_line
 from relay.session.layers import NOTE, describe_note
 from relay.session.usage import Spent, estimate_size_tokens, estimate_tokens
@@ -109,8 +109,8 @@ def render_plan(plan: Plan, *, committed: Plan) -> PlanShown:
 
 
 def _render_item(item: Item, done: frozenset[str]) -> ShownItem:
-    claimed: BoxState = "claimed" if item.done else "optional" if item.optional else "open"
-    return ShownItem(id=item.id, text=item.text, state="done" if item.id in done else claimed, paths=list(item.paths))
+    state = "claimed" if item.done and item.id not in done else item.state
+    return ShownItem(id=item.id, text=item.text, state=state, paths=list(item.paths))
 
 
 MAX_LEFTOVERS = 200
