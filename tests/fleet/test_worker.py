@@ -255,6 +255,7 @@ def test_one_share_binds_all_runs_of_a_take_and_a_phase_costs_the_same_while_it_
         if isinstance(event, RunStarted):
             clone, branch = find_clone(field, "ann"), "relay-jobs/main/1"
             told = read_told(clone, branch)
+            assert told
             runs.append((event.cap_usd, find_cost(clone, "PLAN.md", branch, "1", told.start), read_billed(server)))
             if len(runs) == 1:
                 field.push_main({"one.txt": "theirs"})
