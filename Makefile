@@ -1,4 +1,4 @@
-# The commands of this repository: make demo, make test, make test-thorough, make check, make agents, make crash, make toolchains, make templates, make report-browser, make pictures, make compare-kit, make fuzz, make docs, make site, make site-browser, make package, make audit, make clean.
+# The commands of this repository: make demo, make test, make test-nightly, make check, make agents, make crash, make toolchains, make templates, make report-browser, make pictures, make compare-kit, make fuzz, make docs, make site, make site-browser, make package, make audit, make clean.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -14,17 +14,17 @@ PURE_TESTS := tests/plan tests/figures tests/sessions tests/context/test_gauge.p
 # Without the long texts, which take no branch that others do not.
 PURE_CASES := not linear_time and not quadratic_time and not read_in_time
 
-.PHONY: demo test test-thorough check pure coverage agents crash toolchains templates report-browser pictures compare-kit fuzz docs site site-browser package audit sandbox clean
+.PHONY: demo test test-nightly check pure coverage agents crash toolchains templates report-browser pictures compare-kit fuzz docs site site-browser package audit sandbox clean
 .DELETE_ON_ERROR:
 
 demo: $(VENV)/.run sandbox  ## run the example from plan to three commits on a rehearsed model: no key, no network
 	@$(BIN)/relay demo
 
-test: $(VENV)/.dev sandbox  ## run the tests
-	@.ci/in-memory $(BIN)/pytest
+test: $(VENV)/.dev sandbox  ## run the tests, or those of one folder: make test ROOM=plan
+	@.ci/in-memory $(BIN)/pytest $(if $(ROOM),tests/$(ROOM))
 
-test-thorough: $(VENV)/.dev sandbox  ## the tests with many more examples and kills
-	@HYPOTHESIS_PROFILE=thorough PYTEST_TIMEOUT=3600 $(BIN)/pytest
+test-nightly: $(VENV)/.dev sandbox  ## the tests and those that are marked nightly, with many more examples and kills
+	@HYPOTHESIS_PROFILE=nightly PYTEST_TIMEOUT=3600 $(BIN)/pytest $(if $(ROOM),tests/$(ROOM))
 
 check: $(VENV)/.dev  ## formatter, linter, types, layers
 	$(BIN)/ruff format --check .

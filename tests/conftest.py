@@ -42,18 +42,19 @@ from relay.setup.context import RunContext, RunRequest
 from relay.setup.open import open_run
 from relay.store.history import RelayCommit, read_relay_commits
 from tests.copied import find_loose_head, refresh_index
+from tests.effort import NIGHTLY, deselect_nightly
 from tests.endpoint.script import parse_script
 from tests.endpoint.server import Endpoint, serve
 from tests.scripted import ScriptedRunner
 from tests.sdks import needs_sdk
 from tests.warm import run_relay
 
-# The same examples each time: a change is not refused for what it has not touched. "thorough" looks for new ones.
+# The same examples each time: a change is not refused for what it has not touched. "nightly" looks for new ones.
 hypothesis.register_profile(
     "relay", deadline=None, max_examples=10, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
 )
 hypothesis.register_profile(
-    "thorough", parent=hypothesis.get_profile("relay"), max_examples=1_000, derandomize=False, print_blob=True
+    "nightly", parent=hypothesis.get_profile("relay"), max_examples=1_000, derandomize=False, print_blob=True
 )
 hypothesis.register_profile("few", parent=hypothesis.get_profile("relay"), max_examples=5)
 hypothesis.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "relay"))
@@ -152,11 +153,13 @@ def pytest_make_collect_report(
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> Iterator[None]:
-    """Begin with what needs a rig, an SDK or all sources: a worker gets neighbours, so one opens it and not all.
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> Iterator[None]:
+    """Leave out nightly tests; begin with what needs a rig, an SDK or all sources, so that one worker opens it.
 
     The plugin of hypothesis looks for constants in all modules, and keeps them: one worker does, the others read them.
     """
+    if not NIGHTLY and not any("::" in word for word in config.args):
+        deselect_nightly(config, items)
     items.sort(key=lambda i: i.path)  # not as each has collected them: all shuffle the same
     with Path(__file__).open() as turn:
         fcntl.flock(turn, fcntl.LOCK_EX)

@@ -1,27 +1,35 @@
-"""How much is tried: `make test` takes a part of what repeats itself, `make test-thorough` all of it."""
+"""How much is tried: `make test` takes a part of what repeats itself, `make test-nightly` all of it."""
 
 import os
 from collections.abc import Iterable
 from itertools import product
 from typing import Any
 
+import pytest
 from hypothesis import settings
 
-THOROUGH = os.environ.get("HYPOTHESIS_PROFILE") == "thorough"
+NIGHTLY = os.environ.get("HYPOTHESIS_PROFILE") == "nightly"
 
 
 def take_turns(*columns: Iterable[Any]) -> list[tuple[Any, ...]]:
     """Return all combinations; where a part is tried, each value of the longest column with the others in turn."""
     lists = [list(column) for column in columns]
     rows = range(max(map(len, lists)))
-    return list(product(*lists)) if THOROUGH else [tuple(one[at % len(one)] for one in lists) for at in rows]
+    return list(product(*lists)) if NIGHTLY else [tuple(one[at % len(one)] for one in lists) for at in rows]
 
 
 def take_each(step: int, cases: Iterable[Any]) -> list[Any]:
     """Return every so manieth case, where they differ in their words and not in the way that they take; or all."""
-    return list(cases)[:: 1 if THOROUGH else step]
+    return list(cases)[:: 1 if NIGHTLY else step]
 
 
 def try_each() -> settings:
     """Return a fifth of the examples, for a property of each of dozens of kinds."""
     return settings(max_examples=max(5, settings().max_examples // 5))
+
+
+def deselect_nightly(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out the tests that are marked nightly."""
+    if late := [item for item in items if item.get_closest_marker("nightly")]:
+        config.hook.pytest_deselected(items=late)
+        items[:] = [item for item in items if not item.get_closest_marker("nightly")]

@@ -12,16 +12,22 @@ TESTS = """
 import time
 from pathlib import Path
 
+import pytest
+
 def test_a():
     assert 1 == 2, "the reason"
 
 def test_b():
     while not Path("seen").exists():
         time.sleep(0.01)
+
+@pytest.mark.nightly
+def test_c():
+    assert False
 """
 
 
-def test_a_test_that_fails_is_named_while_others_still_run(tmp_path):
+def test_a_test_that_fails_is_named_while_others_still_run_and_nightly_tests_are_left_out(tmp_path):
     (tmp_path / "test_two.py").write_text(TESTS)
     (tmp_path / "pytest.ini").touch()
     environ = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST_", "TESTS_"))}

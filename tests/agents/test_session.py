@@ -29,7 +29,7 @@ from relay.session.events import (
     ToolFinished,
 )
 from tests.agents.conftest import make_profile
-from tests.effort import THOROUGH
+from tests.effort import NIGHTLY
 from tests.waiting import wait_until
 
 TITLE = """
@@ -163,7 +163,7 @@ FAILED = [
 """The gateway's own tests have every fault."""
 
 
-@pytest.mark.parametrize(("fault", "lies", "end", "words"), FAILED if THOROUGH else FAILED[::2])
+@pytest.mark.parametrize(("fault", "lies", "end", "words"), FAILED if NIGHTLY else FAILED[::2])
 def test_a_turn_that_failed_is_not_finished_whatever_the_agent_says(stage, agent, fault, lies, end, words):
     script = f"sessions: [{{turns: [{{tools: {BASH}}}, {{text: never, fault: {fault}}}]}}, {{turns: [{{text: x}}]}}]"
     with agent("run", script, *lies) as ctx:

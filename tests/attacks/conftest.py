@@ -27,7 +27,7 @@ from typing import Any
 import pytest
 
 from relay.sandbox.bwrap import find_bwrap
-from tests.effort import THOROUGH
+from tests.effort import NIGHTLY
 from tests.endpoint.script import parse_script
 from tests.endpoint.server import serve
 from tests.warm import run_bytes
@@ -459,7 +459,7 @@ def warm(start_warm: Callable[..., tuple[str, ...]]) -> Callable[["Arena"], tupl
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Try each attack as one of the users, now this and now that one; where the user matters, as each of them."""
-    if THOROUGH:
+    if NIGHTLY:
         return
     config.hook.pytest_deselected(items=[item for item in items if not _has_turn(item)])
     items[:] = [item for item in items if _has_turn(item)]

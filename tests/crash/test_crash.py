@@ -1,6 +1,6 @@
 """A sample of what `make crash` does in full: die at a system call, run again, nothing lost and nothing twice.
 
-`make test-thorough` takes six times as many.
+`make test-nightly` takes six times as many.
 """
 
 import errno
@@ -14,13 +14,13 @@ import pytest
 from relay.base.tree import is_temporary
 from rigs.crash.rig import Rig, open_rig
 from rigs.crash.tracer import Fault, Starter, find_obstacle
-from tests.effort import THOROUGH
+from tests.effort import NIGHTLY
 
 OBSTACLE = find_obstacle()
 pytestmark = pytest.mark.skipif(bool(OBSTACLE), reason=OBSTACLE)
 PARTS = 97
 """A job is cut into so many parts; a test's number picks the end of one of them."""
-STRIDE = 1 if THOROUGH else 6
+STRIDE = 1 if NIGHTLY else 6
 
 
 @pytest.fixture(scope="module")

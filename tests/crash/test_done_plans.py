@@ -7,7 +7,7 @@ import pytest
 
 from rigs.crash.scenario import git, make_environ
 from rigs.crash.tracer import Fault, Start, Starter, find_obstacle
-from tests.effort import THOROUGH, take_turns
+from tests.effort import NIGHTLY, take_turns
 
 OBSTACLE = find_obstacle()
 pytestmark = pytest.mark.skipif(bool(OBSTACLE), reason=OBSTACLE)
@@ -56,7 +56,7 @@ def move(starter: Starter, tmp_path: Path) -> Move:
     return made
 
 
-@pytest.mark.parametrize(("part", "mode"), take_turns(range(1, PARTS, 1 if THOROUGH else 9), "ba"))
+@pytest.mark.parametrize(("part", "mode"), take_turns(range(1, PARTS, 1 if NIGHTLY else 9), "ba"))
 def test_a_killed_move_is_put_right_by_the_next_run(move, part, mode):
     """Either the plan has moved and its commit is there, or it is where it was; nothing else is left behind."""
     killed, _ = move.run("run", "plans/a.md", fault=Fault(at=1 + move.count() * part // PARTS, mode=mode))

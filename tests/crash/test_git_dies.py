@@ -2,7 +2,7 @@
 
 A killed git, and one without memory, says nothing; what it did not say must never pass for "there is none". Every child
 of a run dies in turn, before its work, after it, and with git's own words for it; `make test` takes a part of
-them, `make test-thorough` all.
+them, `make test-nightly` all.
 """
 
 import os
@@ -18,7 +18,7 @@ from relay.git.command import GitError
 from relay.git.repository import open_repo
 from relay.setup.place import get_place
 from relay.store.plan_state import read_plan_cost
-from tests.effort import THOROUGH
+from tests.effort import NIGHTLY
 from tests.scripted import ScriptedRunner
 
 REAL = shutil.which("git")
@@ -35,7 +35,7 @@ case $how in
 esac
 """
 WAYS = ("before", "after", "memory")
-PARTS = 1 if THOROUGH else 35  # no multiple of three: each way has its turn
+PARTS = 1 if NIGHTLY else 35  # no multiple of three: each way has its turn
 PLAN = """\
 # A word
 

@@ -9,12 +9,12 @@ import pytest
 
 from rigs.crash.landing import LandingRig, open_landing_rig
 from rigs.crash.tracer import Fault, Starter, find_obstacle
-from tests.effort import THOROUGH, take_turns
+from tests.effort import NIGHTLY, take_turns
 
 OBSTACLE = find_obstacle()
 pytestmark = pytest.mark.skipif(bool(OBSTACLE), reason=OBSTACLE)
 PARTS = 23
-STRIDE = 1 if THOROUGH else 8
+STRIDE = 1 if NIGHTLY else 8
 
 
 @pytest.fixture(scope="module")

@@ -28,7 +28,7 @@ from relay.store.spend import read_plan_usage
 from relay.store.trailers import WAIT_UNTIL
 from tests.conftest import Stage, keep_first
 from tests.copied import FSCK, find_loose_head, refresh_index
-from tests.effort import THOROUGH
+from tests.effort import NIGHTLY
 from tests.endpoint.faults import FaultName
 from tests.message_rules import check_messages
 
@@ -289,10 +289,10 @@ TOGETHER = [
 def choose_positions(name: str) -> list[Position]:
     """Choose where a fault is tried: the faults of one outcome share the positions; or each is tried everywhere."""
     if not CASES[name].everywhere:
-        return [Position.MID] if THOROUGH or name not in TOGETHER else []
+        return [Position.MID] if NIGHTLY or name not in TOGETHER else []
     alike = [other for other, case in CASES.items() if case.everywhere and case.then is CASES[name].then]
     turn, positions = alike.index(name), list(Position)
-    return positions if THOROUGH else positions[turn :: len(alike)] or [positions[turn % len(positions)]]
+    return positions if NIGHTLY else positions[turn :: len(alike)] or [positions[turn % len(positions)]]
 
 
 PLACES = [

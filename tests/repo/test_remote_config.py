@@ -14,7 +14,7 @@ import pytest
 from relay.git.config_guard import read_config
 from relay.git.remote import PushEnd, RefUpdate, Remote, RemoteError, find_inside, open_config
 from relay.git.repository import open_repo
-from tests.effort import THOROUGH
+from tests.effort import NIGHTLY
 from tests.repo.conftest import Box
 
 MINE = "refs/relay/claims/plan/phase/1"
@@ -195,7 +195,7 @@ def test_what_git_itself_obeys_is_not_obeyed(world, key, value, name):
 
 
 @pytest.mark.usefixtures("borrowed")
-@pytest.mark.parametrize("keys", [(key,) for key in OTHERS] if THOROUGH else [tuple(OTHERS)[at::4] for at in range(4)])
+@pytest.mark.parametrize("keys", [(key,) for key in OTHERS] if NIGHTLY else [tuple(OTHERS)[at::4] for at in range(4)])
 def test_no_other_key_reaches_outside(world, keys):
     (world.away.parent / "more").write_text(f'[core]\n\tsshCommand = "{world.fill("{evil}")}"\n')
     for key in keys:

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from relay.sandbox.policy import Level
-from tests.effort import THOROUGH
+from tests.effort import NIGHTLY
 
 SECRETS = (b"THROUGH", b"ssh-secret", b"aws-secret", b"netrc-secret", b"env-secret", b"sk-secret", b"system-secret")
 
@@ -232,7 +232,7 @@ def try_acts(place: Any, box: Any, host: Host, acts: tuple[str, ...]) -> dict[st
     return {act: words for act, words in said.items() if find_leaks(words)}
 
 
-@pytest.mark.parametrize("acts", [(act,) for act in SHELL_ACTS] if THOROUGH else [TOGETHER, (ALONE,)])
+@pytest.mark.parametrize("acts", [(act,) for act in SHELL_ACTS] if NIGHTLY else [TOGETHER, (ALONE,)])
 def test_shell_acts_are_held(place: Any, host: Host, writer: Any, acts: tuple[str, ...]) -> None:
     """Shell commands that may write the repository get nothing beyond it."""
     assert try_acts(place, writer, host, acts) == {}
