@@ -115,6 +115,7 @@ def test_a_phase_that_is_edited_in_between_is_asked_for_its_runner_before_it_beg
     assert [session.runner for session in stage.seen(SessionStarted)] == ["api"]
 
 
+@pytest.mark.nightly
 def test_an_agent_reviews_what_another_runner_wrote(stage, agent, kinds):
     """It hands in by relay's own tools, on a model of its own, and writes nothing."""
     put_plan(stage, PLAN.partition("## Phase 2")[0])

@@ -195,6 +195,7 @@ def test_an_endpoint_that_fails_for_a_while_is_asked_again(stage, agent):
     assert sum_usage(stage.seen(SessionEnded)[0].usage) == count_usage(stage)
 
 
+@pytest.mark.nightly
 def test_an_answer_that_broke_off_counts_as_the_most_that_it_can_be(stage, agent):
     """Its prompt as reported, the answer at what was asked for; the others to the token."""
     script = (
@@ -239,6 +240,7 @@ def test_at_the_soft_line_the_session_is_told_and_hands_over(stage, agent):
     assert stage.server.errors == []
 
 
+@pytest.mark.nightly
 def test_in_the_consolidate_band_the_session_is_told_and_goes_on(stage, agent):
     script = f"""
 sessions:
@@ -278,6 +280,7 @@ def test_a_request_that_could_cross_the_cap_is_not_sent(stage, agent):
     assert [request for request in stage.server.requests if request.usage] == []
 
 
+@pytest.mark.nightly
 def test_under_a_small_cap_answers_are_shorter_and_the_phase_is_done(stage, agent):
     """For the longest answers of the model it would take 2.57 USD a request."""
     with agent("run", HELLO, "greedy", max_cost_usd=0.3) as ctx:
@@ -289,6 +292,7 @@ def test_under_a_small_cap_answers_are_shorter_and_the_phase_is_done(stage, agen
     assert sum_usage(stage.seen(SessionEnded)[0].usage) == count_usage(stage)
 
 
+@pytest.mark.nightly
 def test_an_answer_that_is_cut_where_the_caps_leave_no_more_names_a_cap_that_does(stage, agent):
     script = f"sessions: [{{turns: [{{tools: {BASH}}}, {{text: never, fault: {{kind: max_tokens}}}}]}}]"
     with agent("run", script, "greedy", max_cost_usd=0.3) as ctx:
@@ -301,6 +305,7 @@ def test_an_answer_that_is_cut_where_the_caps_leave_no_more_names_a_cap_that_doe
     assert float(ended.next_command.removeprefix("relay run --phase 1 --max-cost ")) > 2.56
 
 
+@pytest.mark.nightly
 def test_what_no_cap_has_room_for_is_said_before_the_agent_is_started(stage, agent):
     with agent("run", HELLO, "dies", max_cost_usd=0.05) as ctx:
         ended = play(ctx)
@@ -311,6 +316,7 @@ def test_what_no_cap_has_room_for_is_said_before_the_agent_is_started(stage, age
     assert ended.next_command.startswith("relay run --phase 1 --max-cost 0.1")
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("lie", "words"),
     [("dies", "its process has ended: the reason is here"), ("idle", "it ended its turn without asking a model")],
@@ -325,6 +331,7 @@ def test_an_agent_that_breaks_down_ends_its_session_and_keeps_its_work(stage, ag
     assert words in session.detail
 
 
+@pytest.mark.nightly
 def test_nothing_writes_while_the_gate_looks_and_nothing_is_left_behind(stage, agent):
     """Each beat of the daemon would be another content."""
     stage.edit("`grep -q hello hello.txt`", "`sh gate.sh`")
@@ -370,6 +377,7 @@ def test_a_stop_takes_place_at_the_next_boundary_and_the_own_loop_finishes_the_p
     assert stage.git("show", "HEAD:hello.txt") == "hello\n"
 
 
+@pytest.mark.nightly
 def test_an_agent_in_a_long_step_is_ended_a_command_s_time_after_the_stop(stage, agent):
     slow = HELLO.replace("> hello.txt", "> hello.txt; sleep 600")
     with agent("run", slow, command_timeout_s=1) as ctx:
@@ -390,6 +398,7 @@ def ask_to_stop(stage):
     stage.interrupts.request(Urgency.FINISH_TURN)
 
 
+@pytest.mark.nightly
 def test_a_flood_is_cut_and_the_work_behind_it_is_done(stage, agent):
     with agent("run", HELLO, "flood") as ctx:
         ended = play(ctx)

@@ -50,6 +50,7 @@ def test_a_phase_ends_in_a_commit_that_says_who_counted(stage, tunnel):
     check_reach(stage)
 
 
+@pytest.mark.nightly
 def test_one_that_tells_nothing_is_counted_by_nothing_and_marked(stage, tunnel):
     with tunnel("shy") as ctx:
         ended = play(ctx)
@@ -87,6 +88,7 @@ def test_at_the_hard_line_it_is_ended_with_its_work_kept(stage, tunnel):
     assert (stage.root / "hello.txt").read_text() == "hello\n"
 
 
+@pytest.mark.nightly
 def test_a_cap_is_looked_at_after_what_it_told(stage, tunnel):
     with tunnel("patient", max_cost_usd=0.01) as ctx:
         ended = play(ctx)

@@ -54,6 +54,7 @@ ATTACKS = {
 }
 
 
+@pytest.mark.nightly
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("name", ATTACKS)
 def test_what_an_archive_brings_ends_no_command_and_removes_nothing(arena, name):

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 import pytest
 
-from tests.effort import THOROUGH
+from tests.effort import NIGHTLY
 
-TOGETHER = 1 if THOROUGH else 10
+TOGETHER = 1 if NIGHTLY else 10
 """How many commands one call has."""
 RUN, PLAN = "run", "plan"
 BOTH = (RUN, PLAN)

@@ -91,6 +91,7 @@ def test_what_is_installed_makes_one_green_and_the_commit_says_so(arena, forge):
     assert [path for path in INSTALLED if path not in doubt] == []
 
 
+@pytest.mark.nightly
 def test_control_without_protection_they_make_it_green_and_that_is_counted(arena, forge):
     _, played = forge(IGNORED, "--sandbox", "off")
 
@@ -211,6 +212,7 @@ def test_no_gate_is_green_by_bytes_that_the_commit_lacks(arena, cheat):
     assert (played.code, arena.git("rev-parse", "HEAD")) == (4, head), played.tail
 
 
+@pytest.mark.nightly
 @pytest.mark.xfail(strict=True, reason="one tree for you: a file over 1 MB is not copied, and keeps its date")
 def test_nor_by_a_large_file_with_an_old_date(arena, cheat):
     head, played, _, green = cheat(ways=LATER)
@@ -219,6 +221,7 @@ def test_nor_by_a_large_file_with_an_old_date(arena, cheat):
     assert (played.code, arena.git("rev-parse", "HEAD")) == (4, head), played.tail
 
 
+@pytest.mark.nightly
 def test_control_without_protection_each_way_makes_the_gate_green_and_it_is_no_pass(arena, cheat):
     _, played, ways, green = cheat("--sandbox", "off")
 

@@ -51,6 +51,7 @@ def test_what_is_named_is_not_shown(arena, level):
     assert "nothing special" in played.got[-1].text
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("level", LEVELS)
 def test_control_what_nobody_named_is_shown(arena, level):
     """Without the setting the same calls show both."""
@@ -119,6 +120,7 @@ def test_what_git_tracks_cannot_be_hidden_and_is_named(arena, words):
     )
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("way", ["link", "hard link", "user", "repository"])
 def test_rules_are_never_what_is_hidden(arena, way):
     """By no link, and by no setting."""

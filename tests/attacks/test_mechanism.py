@@ -36,6 +36,7 @@ def test_the_doctor_says_that_there_is_nothing(arena, without_bwrap):
     assert "bubblewrap" in found[0]["hint"]
 
 
+@pytest.mark.nightly
 def test_control_the_doctor_where_nothing_is_missing(arena):
     """Here the machine has all that the tests above took away."""
     code, report, found = examine(arena, ())
@@ -72,6 +73,7 @@ def test_a_container_is_the_wall_where_the_user_says_so(arena, without_bwrap):
     assert "Relay-Sandbox: container" in arena.git("log", "-1", "--format=%B")
 
 
+@pytest.mark.nightly
 def test_switched_off_by_hand_it_runs_and_says_so(arena, without_bwrap):
     """What was typed is done: a warning at the start, `off` in the head of the run and in the commit."""
     played = arena.play(WORK, "run", "--phase", "2", "--sandbox", "off", before=without_bwrap)

@@ -149,6 +149,7 @@ def serve(server: socket.socket) -> None:
             peer.sendall(b"served")
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("level", BOTH)
 def test_what_was_opened_opens_nothing_else(arena, leaks, level):
     """The opened port and socket answer, what they are is said at the start, refused hosts are in result and log."""

@@ -8,7 +8,7 @@ import pytest
 
 from relay.git.repository import open_repo
 from relay.store.steering_files import begin_watch, find_steering, find_strange
-from tests.effort import THOROUGH
+from tests.effort import NIGHTLY
 
 PLAN = """\
 # Greetings
@@ -66,7 +66,7 @@ ATTACKS = {
 WAYS = ("session", "gate")
 SHOWN = ("a git directory in an empty submodule", "rules that git ignores")
 """What git would execute, and what it does not show: a whole run each, in one of the ways; where all is tried, all."""
-RUNS = product(WAYS, ATTACKS) if THOROUGH else zip(WAYS, SHOWN, strict=True)
+RUNS = product(WAYS, ATTACKS) if NIGHTLY else zip(WAYS, SHOWN, strict=True)
 NONE = [{"turns": [{"text": "Done."}], "repeat": True}]
 
 
@@ -124,6 +124,7 @@ def test_what_steers_others_later_is_not_committed_and_not_obeyed(arena, way, na
     assert not (arena.outside / "executed").exists()
 
 
+@pytest.mark.nightly
 def test_control_a_plain_git_runs_what_stands_in_a_submodule(arena):
     prepare(arena)
     work(arena, "session", ATTACKS["a git directory in an empty submodule"])
@@ -144,6 +145,7 @@ def test_what_a_person_has_staged_counts_and_is_not_committed(arena):
     assert arena.git("diff", "--cached", "--name-only").split() == ["CLAUDE.md", "src/AGENTS.md"]
 
 
+@pytest.mark.nightly
 def test_what_steers_nobody_stops_nothing(arena):
     """Repositories as tests leave them, another tool's settings, and a person's rules from before."""
     prepare(arena)

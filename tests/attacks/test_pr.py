@@ -82,6 +82,7 @@ def test_the_program_is_the_users_and_is_given_words_not_commands(done):
     assert refs == ["refs/heads/relay/greetings"]
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("name", ["github", "gitlab"])
 def test_a_workflow_is_written_where_it_belongs_and_over_nothing(arena, name):
     """Links lead it nowhere, and what stands there stays."""

@@ -130,6 +130,7 @@ FILTERS = {
 """Filters of the user's own configuration whose code a session can write."""
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("name", FILTERS)
 def test_a_filter_of_the_users_finds_no_code_in_the_work_tree(arena, name):
     """A file of the same size has to be looked at by its content; what cleans it is a session's."""
@@ -175,6 +176,7 @@ def test_hooks_of_a_repository_open_no_other_directory(arena, place, command):
     assert b"the hooks of this repository are in" in played.out + played.err
 
 
+@pytest.mark.nightly
 def test_control_hooks_of_the_users_own_configuration_may_be_anywhere(arena):
     (arena.home / "hooks").mkdir()
     arena.git("config", "--global", "core.hooksPath", str(arena.home / "hooks"))
@@ -183,6 +185,7 @@ def test_control_hooks_of_the_users_own_configuration_may_be_anywhere(arena):
     assert "seen" in played.got[0].text
 
 
+@pytest.mark.nightly
 def test_control_a_plain_git_executes_it(arena):
     plant(arena, "passed by")
     arena.git("status")

@@ -4,7 +4,7 @@ import base64
 
 import pytest
 
-from tests.effort import THOROUGH
+from tests.effort import NIGHTLY
 
 PHASE = """\
 # Greetings
@@ -88,7 +88,7 @@ def require_data(played, *titles, shown=()):
         assert sequence not in played.out
 
 
-@pytest.mark.parametrize("names", [(name,) for name in FILES] if THOROUGH else [tuple(FILES)])
+@pytest.mark.parametrize("names", [(name,) for name in FILES] if NIGHTLY else [tuple(FILES)])
 def test_a_change_that_speaks_to_its_reviewer_is_data(arena, names):
     """What is found is confirmed, repaired or left, and counted in the commit by relay alone."""
     files = {"world.txt": "world\n", **dict(FILES[name] for name in names)}
@@ -114,6 +114,7 @@ def test_a_change_that_speaks_to_its_reviewer_is_data(arena, names):
     assert [line.rpartition(" ")[0] for line in found if line] == ["rounds=1 found=1 confirmed=1 open=1"]
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("name", COMMITS)
 def test_a_commit_that_speaks_to_its_reviewer_is_data(arena, name):
     """Of a range that somebody else made neither the messages nor the rules that it brings are words of relay's."""

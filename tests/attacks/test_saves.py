@@ -231,6 +231,7 @@ def test_what_changes_between_two_commands_is_the_persons(stage, path):
     assert (find_all_strange(repo, "PLAN.md"), steering.take_news()) == ((), "")
 
 
+@pytest.mark.nightly
 def test_a_plan_that_relay_commits_while_an_agent_waits_is_in_no_doubt_after_the_next_edit(stage):
     """An agent that has finished is frozen: relay ticks and commits meanwhile, and the user edits later."""
     repo = make_brothers(stage)
@@ -244,6 +245,7 @@ def test_a_plan_that_relay_commits_while_an_agent_waits_is_in_no_doubt_after_the
     assert (find_all_strange(repo, "PLAN.md"), steering.take_news()) == ((), "")
 
 
+@pytest.mark.nightly
 def test_without_its_record_nothing_is_doubted_as_the_hint_says(stage):
     repo = make_brothers(stage)
     watch(repo).look(1)  # relay dies while the command runs
@@ -254,6 +256,7 @@ def test_without_its_record_nothing_is_doubted_as_the_hint_says(stage):
     begin_watch(repo, "PLAN.md")
 
 
+@pytest.mark.nightly
 def test_while_one_command_runs_the_beginning_of_another_proves_nothing(stage):
     repo = make_brothers(stage)
     steering = watch(repo)
@@ -265,6 +268,7 @@ def test_while_one_command_runs_the_beginning_of_another_proves_nothing(stage):
     assert find_all_strange(repo, "PLAN.md") == ("PLAN.md",)
 
 
+@pytest.mark.nightly
 def test_an_edit_on_top_of_a_doubtful_one_is_doubtful_and_after_a_staged_one_it_is_not(stage):
     repo = make_brothers(stage)
     steering = watch(repo)
@@ -283,6 +287,7 @@ def test_an_edit_on_top_of_a_doubtful_one_is_doubtful_and_after_a_staged_one_it_
     assert find_all_strange(repo, "PLAN.md") == ()
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("is_begun", [True, False])
 def test_a_relay_that_died_in_a_command_leaves_the_doubt(stage, *, is_begun):
     """One that died between two commands leaves none: what a person edits then is the person's."""
@@ -296,6 +301,7 @@ def test_a_relay_that_died_in_a_command_leaves_the_doubt(stage, *, is_begun):
     assert find_all_strange(repo, "PLAN.md") == (("PLAN.md",) if is_begun else ())
 
 
+@pytest.mark.nightly
 def test_a_file_that_is_removed_meanwhile_is_in_doubt(stage):
     repo = make_brothers(stage)
     steering = watch(repo)

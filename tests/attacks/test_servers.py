@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.effort import THOROUGH
+from tests.effort import NIGHTLY
 
 BAD = Path(__file__).with_name("bad_server.py")
 MOST_CHARS = 50_000
@@ -66,7 +66,7 @@ GONE_BAD = {
 """What a server does, and what a call of its tool is answered with where that is an error."""
 
 
-@pytest.mark.parametrize("kinds", [(kind,) for kind in GONE_BAD] if THOROUGH else [tuple(GONE_BAD)])
+@pytest.mark.parametrize("kinds", [(kind,) for kind in GONE_BAD] if NIGHTLY else [tuple(GONE_BAD)])
 def test_servers_gone_bad_are_tools_that_answer_badly(arena, leaks, kinds):
     """They give no orders, take no other tool's name, end nothing but themselves; the session goes on behind them."""
     names = {"db" if kind == "names that shadow" else f"s{number}": kind for number, kind in enumerate(kinds)}

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.attacks.conftest import PACKAGES, ROOT
-from tests.effort import THOROUGH
+from tests.effort import NIGHTLY
 
 NONE = [{"turns": [{"text": "Done."}], "repeat": True}]
 PLANTED = ("click", "yaml", "tomllib", "markdown_it", "tempfile")
@@ -85,7 +85,7 @@ def require_held(played, words):
     assert words in played.err.decode()
 
 
-@pytest.mark.parametrize("attack", ATTACKS if THOROUGH else ATTACKS[2:], ids=lambda attack: attack.name)
+@pytest.mark.parametrize("attack", ATTACKS if NIGHTLY else ATTACKS[2:], ids=lambda attack: attack.name)
 def test_relay_does_not_run_where_a_session_could_change_it(arena, attack):
     """A run is refused with the way out; what is planted is not imported on the way to these words."""
     plant(arena)
@@ -135,6 +135,7 @@ def test_relay_inside_of_the_repository_refuses(arena, where):
     assert (shown.returncode, shown.stderr) == (0, b"")
 
 
+@pytest.mark.nightly
 def test_control_python_imports_what_is_planted(arena):
     plant(arena)
     argv = arena.as_user((arena.python, "-c", "import yaml"))

@@ -269,6 +269,7 @@ def test_rules_that_ask_for_no_sandbox_reach_the_model_and_nothing_else(arena, l
     assert b"sandbox bwrap" in played.out
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     "path", ["relay.toml", "PLAN.ledger.yaml", "CLAUDE.md", "src/AGENTS.md", ".claude/settings.json"]
 )

@@ -52,6 +52,7 @@ def play(arena, *words, warm=True):
     return [secret.strip() for secret in FILES.values() if secret in text], text
 
 
+@pytest.mark.nightly
 def test_a_job_is_not_shown_the_work_tree_where_it_was_ordered(arena):
     """A job for real: a child of relay's own in a work tree of its own, beside the repository."""
     prepare(arena)
@@ -87,6 +88,7 @@ def test_a_linked_work_tree_is_not_shown_the_others(arena, way):
     assert shown == []
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("way", WAYS)
 def test_the_main_work_tree_is_not_shown_those_that_lie_in_it(arena, way):
     """Nor those beside it."""

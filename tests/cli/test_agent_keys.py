@@ -72,6 +72,7 @@ def test_a_key_that_ends_in_mid_run_is_renewed_outside_of_the_sandbox(relay, pla
     assert_paid(planned, server)
 
 
+@pytest.mark.nightly
 def test_a_key_that_is_refused_again_stops_the_run_and_says_what_was_tried(relay, planned, home, git):
     home(f"key_command = {json.dumps(['sh', '-c', KEYS])}\n")
     always = REFUSING.replace("status: 401}", "status: 401, times: always}")
@@ -83,6 +84,7 @@ def test_a_key_that_is_refused_again_stops_the_run_and_says_what_was_tried(relay
     assert git("log", "--format=%s") == "plan\nstart"
 
 
+@pytest.mark.nightly
 def test_a_vault_that_locks_in_mid_run_stops_it_in_its_own_words(relay, planned, home):
     """The agent is not the reason, and nothing is charged for a request that was never sent."""
     once = "if test -e ~/asked; then echo the vault is locked >&2; exit 1; fi; echo a > ~/asked; echo k1"
@@ -94,6 +96,7 @@ def test_a_vault_that_locks_in_mid_run_stops_it_in_its_own_words(relay, planned,
     assert (planned / "hello.txt").exists()
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("name", CLOUDS)
 def test_an_agent_builds_a_phase_on_each_cloud_at_list_price(relay, planned, home, git, name):
     """With a login that is taken back in mid-run; the agent is told nothing of it, and sees no secret."""

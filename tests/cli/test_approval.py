@@ -66,6 +66,7 @@ def run_at_terminal(stage, answers):
     return answer_at_terminal(argv, typed, cwd=stage.root, environ=environ, prompt="[y]: ")
 
 
+@pytest.mark.nightly
 def test_a_phase_that_is_skipped_leaves_out_what_comes_after_it(words):
     shown, code = run_at_terminal(words, ["s", "y"])
 
@@ -98,6 +99,7 @@ def test_without_a_terminal_one_phase_is_done(words):
     assert (ended["exit_code"], ended["waits_for"]) == (ExitCode.STOPPED, "phase 3 — Three")
 
 
+@pytest.mark.nightly
 def test_a_person_is_called_for_each_yes_and_once_the_run_is_done(words, monkeypatch, tmp_path):
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
     with listen() as endpoint:
@@ -110,6 +112,7 @@ def test_a_person_is_called_for_each_yes_and_once_the_run_is_done(words, monkeyp
     assert told == [*["relay: a question for you"] * 3, "relay: done"]
 
 
+@pytest.mark.nightly
 def test_a_plan_that_was_broken_meanwhile_is_said_behind_the_end_of_the_run(stage, monkeypatch):
     """What follows the run hears that its phase is done."""
     monkeypatch.chdir(stage.root)

@@ -46,6 +46,7 @@ def test_a_phase_without_a_gate_needs_the_word_of_the_user(relay, write):
     assert relay("run", "--dry-run", "--unchecked", env=KEY).code == ExitCode.DONE
 
 
+@pytest.mark.nightly
 def test_a_gate_of_the_document_is_a_gate(relay, write, project):
     (project / "relay.toml").write_text('verify = ["test -f hello.txt"]\n')
     write("")
@@ -64,6 +65,7 @@ def test_the_example_is_no_plan(relay, doctor, commit):
     assert "unfinished plan" not in planned.err  # it goes on to ask the endpoint
 
 
+@pytest.mark.nightly
 def test_a_phase_for_a_runner_that_there_is_not_is_named_with_all_that_there_are(relay, write):
     """Shown by the commands that ask nobody, and refused by the one that would."""
     write("Verify: `test -f hello.txt`\nRunner: magic")
@@ -79,6 +81,7 @@ def test_a_phase_for_a_runner_that_there_is_not_is_named_with_all_that_there_are
     assert '"runner": "claude"' in relay("check", "--json").out
 
 
+@pytest.mark.nightly
 def test_a_runner_that_is_missing_on_this_machine_is_a_warning_of_check(relay, write):
     """Where a phase wishes for it, with its line; a plan may be checked where none is, so it is valid."""
     write("Verify: `test -f hello.txt`\nRunner: claude")
@@ -149,6 +152,7 @@ def test_a_run_says_before_it_pays_that_one_session_would_do_or_that_a_phase_fit
     assert "phase 2 (" not in said
 
 
+@pytest.mark.nightly
 def test_a_phase_that_the_file_has_split_already_is_split_without_a_model(relay, project, commit):
     """No key, nothing sent; the text is the user's but for the numbers, and is not committed."""
     text = (

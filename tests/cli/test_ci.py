@@ -117,10 +117,12 @@ def test_github_ends_as_relay_did_and_pushes_what_is_committed(forge):
     assert forge(list_steps("run"), BLOCKED, **GITHUB) == ([0, ExitCode.STOPPED, 0], ["plan"])
 
 
+@pytest.mark.nightly
 def test_gitlab_does_so_too(forge):
     assert forge(["\n".join(list_gitlab())], BLOCKED, **GITLAB) == ([ExitCode.STOPPED], ["plan"])
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(("name", "refuses"), take_turns(["github", "gitlab"], ["this branch", "all"]))
 def test_a_push_that_is_refused_loses_no_phase(forge, project, environ, tmp_path, name, refuses):
     """The branch has moved on, or is protected: the commits are on another one, or in the artifact."""

@@ -136,6 +136,7 @@ def test_a_person_sees_it_in_the_view_the_report_and_tune(project):
     assert {one["kind"] for one in use} >= {"file", "history"}
 
 
+@pytest.mark.nightly
 def test_a_note_too_large_for_its_layer_says_so_and_loses_its_middle(project):
     """Before the next session is paid for: by the check, and by the run, with the command that shows the whole note."""
     learned = [f"finding {n}: {'x' * 1_000}" for n in range(20)]

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from tests.effort import THOROUGH, take_turns
+from tests.effort import NIGHTLY, take_turns
 
 PLAN = "# P\n\n## Phase 1 — One\nVerify: `make`\n- [ ] a — a.py\n"
 BROKEN = {
@@ -70,7 +70,7 @@ def test_a_file_that_cannot_be_used_is_told_in_the_same_words_by_every_command(r
     commands = ["check", "run", "doctor", "plan --revise x", "run --dry-run", "plan x", "gate", "plan --split 1"]
     commands += [] if is_of_settings else ["status", "review", "review --whole-plan"]  # those need none of its settings
     turn = list(BROKEN).index(what)
-    for command in (one for at, one in enumerate(commands) if THOROUGH or (at + turn) % 6 == 0):
+    for command in (one for at, one in enumerate(commands) if NIGHTLY or (at + turn) % 6 == 0):
         if command == "doctor":
             assert first.removeprefix("Error: ") in doctor().out
             continue

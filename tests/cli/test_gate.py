@@ -75,6 +75,7 @@ def test_without_anything_to_run_it_says_so(relay, write):
     assert "phase 1 has no verify command, and relay finds no test command in this repository" in ran.err
 
 
+@pytest.mark.nightly
 def test_hooks_are_tried_on_what_is_staged(relay, write, project):
     write("Verify: `test -f PLAN.md`")
     hook = project / ".git/hooks/commit-msg"
@@ -105,6 +106,7 @@ sessions:
 """
 
 
+@pytest.mark.nightly
 def test_what_the_gate_of_a_run_is_not_shown_is_named(relay, write, project):
     """Git ignores it and the phase did not begin with it as it is: green here, and red there."""
     (project / ".gitignore").write_text("*.log\n.venv/\n")

@@ -117,6 +117,7 @@ def test_existing_files_are_kept(relay, project):
     assert "git add" not in relay("init").out
 
 
+@pytest.mark.nightly
 def test_from_a_folder_of_the_repository_the_files_go_to_its_root(relay, project):
     folder = project / "src"
     folder.mkdir()
@@ -130,6 +131,7 @@ def test_from_a_folder_of_the_repository_the_files_go_to_its_root(relay, project
     assert "the root of this repository" not in relay("init").out
 
 
+@pytest.mark.nightly
 def test_beside_a_plan_of_the_folder_no_example_is_written(relay, project):
     """In a monorepo: the example at the root would be what `relay run` finds."""
     folder = project / "pkg"
@@ -149,6 +151,7 @@ def test_the_example_plan_has_the_projects_own_test_command(relay, project):
     assert "this is still the example" in relay("check").out
 
 
+@pytest.mark.nightly
 def test_a_test_command_that_takes_long_is_not_said_to_fail(project, environ):
     """The line for relay.toml is there to be copied; nothing is set, because nothing was seen to pass."""
     (project / "Makefile").write_text("test:\n\t@echo begun; sleep 600\n")
@@ -168,6 +171,7 @@ def test_a_test_command_that_fails_is_told_with_how_the_project_is_set_up(relay,
     assert "- Set up: `npm install`\n" in (project / "AGENTS.md").read_text()
 
 
+@pytest.mark.nightly
 def test_packages_that_git_does_not_ignore_are_named_and_what_the_tests_leave(relay, project):
     """Gates do see packages: what they cost is the time to look through them."""
     for path in (".venv/bin/x", "web/node_modules/a/b.js", "env/pyvenv.cfg", "env/lib/y.py", "own.py", "src/own.py"):
@@ -283,6 +287,7 @@ def test_the_schema_of_the_settings_is_printed(relay, project):
     assert list(project.iterdir()) == [project / ".git"]
 
 
+@pytest.mark.nightly
 def test_where_nothing_is_committed_yet_all_of_it_is_named(relay, tmp_path):
     """A gate does not see what no commit has; the doctor names such files too."""
     folder = tmp_path / "new"

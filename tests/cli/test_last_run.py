@@ -101,6 +101,7 @@ sessions:
 """
 
 
+@pytest.mark.nightly
 def test_what_a_run_says_to_do_next_status_says_too_and_its_cost_counts_without_a_branch(relay, play, project, git):
     """Another run would meet the same again; an edit of the plan is another beginning."""
     ran = play(HANDS_OVER, "--max-sessions", "1")

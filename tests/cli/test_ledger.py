@@ -3,6 +3,8 @@
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 from tests.cli.conftest import Ran
 
 FILE = "one\ntwo\nthree\nfour\n"
@@ -28,6 +30,7 @@ text: "f0a1b0f3c5d1"}], phase: "2", session: "cd34", at: "2026-11-28T21:18:09Z"}
 """A ledger as relay wrote it, with all that can stand in one."""
 
 
+@pytest.mark.nightly
 def test_what_texts_on_beliefs_ask_for(relay: Callable[..., Ran], project: Path, commit: Callable[[], None]) -> None:
     (project / "PLAN.md").write_text("# P\n\n## Phase 1 — A\nVerify: `true`\n- [ ] x — db.py\n")
     (project / "db.py").write_text(FILE)

@@ -2,6 +2,8 @@
 
 import json
 
+import pytest
+
 from relay.base.errors import ExitCode
 from tests.news.listener import listen
 from tests.scripts import serving
@@ -23,6 +25,7 @@ notify = [
 """
 
 
+@pytest.mark.nightly
 def test_a_red_gate_and_the_end_of_a_run_are_told(relay, project, tmp_path, commit):
     (project / "PLAN.md").write_text(PLAN)
     commit()

@@ -5,6 +5,8 @@ import subprocess
 import sys
 import threading
 
+import pytest
+
 from relay.base.errors import ExitCode
 from tests.cli.test_run import PLAN
 from tests.commit.test_review import FINDING, REPAIR, WORK, judge, report
@@ -39,6 +41,7 @@ REST = (
 )
 
 
+@pytest.mark.nightly
 def test_a_night(relay, project, environ, tmp_path, git, commit):
     config = tmp_path / "home/.config/relay/config.toml"
     config.parent.mkdir(parents=True)

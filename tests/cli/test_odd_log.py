@@ -1,5 +1,7 @@
 """Every command that reads a log, over one that relay did not write: it shows what it can, and never breaks."""
 
+import pytest
+
 from relay.base.errors import ExitCode
 from relay.git.notes import lock_worktree
 from relay.git.repository import open_repo
@@ -11,6 +13,7 @@ COMMANDS = (
 )  # fmt: skip
 
 
+@pytest.mark.nightly
 def test_an_odd_log_breaks_no_command(relay, project, environ):
     """The fine run beside it, in the same folder, is shown as ever; nothing of the odd one reaches the terminal raw."""
     folder = project / ".relay/sessions"

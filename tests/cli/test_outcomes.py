@@ -71,6 +71,7 @@ def test_a_repair_a_revert_and_the_cost_are_counted(stage):
     assert read(stage, "--days", "1") == found
 
 
+@pytest.mark.nightly
 def test_a_revert_of_the_revert_brings_the_phase_back(stage):
     run_plan(stage)
     stage.git("revert", "--no-edit", "HEAD")
@@ -92,6 +93,7 @@ def test_a_clone_shows_the_same_and_its_page_has_the_plots(stage, tmp_path):
     assert (refused.returncode, page.read_text()) == (ExitCode.USER, "mine")
 
 
+@pytest.mark.nightly
 def test_a_shallow_clone_says_what_it_lacks(stage, tmp_path):
     run_plan(stage)
     place = tmp_path / "shallow"

@@ -34,6 +34,7 @@ def test_two_models_in_one_plan_are_billed_at_their_own_prices(stage):
     assert_paid(stage.root, server, "HEAD~1..HEAD", "claude-opus-5-5")
 
 
+@pytest.mark.nightly
 def test_a_phase_that_escalates_costs_what_all_its_sessions_cost(stage):
     stage.write("PLAN.md", ONE)
     stage.write("relay.toml", 'escalate = ["effort=high", "model=claude-sonnet-5-5"]\nmax_repairs = 0\n')
@@ -62,6 +63,7 @@ def test_a_task_from_a_pipe_is_planned_built_and_closes_its_issue(stage):
     assert ("Closes #12" in body, "#99" in body) == (True, False)
 
 
+@pytest.mark.nightly
 def test_the_lines_of_the_page_show_what_each_phase_cost(stage):
     """To the cent, as a program or a notebook has them, after a run that it started itself."""
     page = (Path(__file__).parents[2] / "docs/reference/api.md").read_text(encoding="utf-8")

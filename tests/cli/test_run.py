@@ -281,6 +281,7 @@ def test_a_dry_run_says_what_would_be_done_and_does_nothing(relay, planned, git)
     assert (git("for-each-ref"), sorted(planned.iterdir())) == before
 
 
+@pytest.mark.nightly
 def test_a_phase_that_a_heading_counts_otherwise_is_named_with_it(relay, project, commit, endpoint):
     (project / "PLAN.md").write_text(NUMBERED)
     commit()
@@ -332,6 +333,7 @@ def test_what_is_done_is_said_without_a_key(relay, planned, git):
     assert git("for-each-ref", "refs/relay") == ""
 
 
+@pytest.mark.nightly
 def test_a_broken_ledger_is_named_with_its_line(relay, planned, endpoint, git):
     """The ledger is read before a session starts; its path and line are told like a plan's."""
     (planned / "PLAN.ledger.yaml").write_text("# c\n- x\n")
@@ -352,6 +354,7 @@ def test_a_dirty_tree_is_named_before_anything_starts(relay, planned, endpoint, 
     assert ran.err.startswith("Error: tracked files have uncommitted changes: mine.txt\nHint: ")
 
 
+@pytest.mark.nightly
 def test_below_a_mount_point_that_is_no_repository_it_is_said_the_same(program, environ, tmp_path):
     """A volume of a container, for one: git's last line there speaks of file systems."""
     mounted = ("bwrap", "--dev-bind", "/", "/", "--tmpfs", tmp_path, "--chdir", tmp_path)
@@ -377,6 +380,7 @@ def test_a_plan_that_is_gone_comes_back_from_its_commit(relay, planned):
         assert "Hint: the last commit has it: git restore PLAN.md\n" in relay(words).err
 
 
+@pytest.mark.nightly
 def test_a_plan_that_a_commit_took_out_comes_back_from_the_one_before(relay, planned):
     """The next command would pay for another plan."""
     git = ("git", "-c", "user.name=t", "-c", "user.email=t@t")
@@ -499,6 +503,7 @@ def test_doctor_never_shows_the_key(doctor):
         assert "cannot be reached" in ran.out
 
 
+@pytest.mark.nightly
 def test_doctor_shows_origins_and_hostile_settings_harmless(doctor, project):
     (project / "relay.toml").write_text('model = "other-model"\n')
     ran = doctor("--settings")
@@ -534,6 +539,7 @@ def test_the_next_command_keeps_the_plan_that_was_typed(relay, planned, endpoint
     assert ran.err.splitlines()[-1] == f"Hint: relay status {named}"
 
 
+@pytest.mark.nightly
 def test_a_finished_plan_is_done_while_another_ones_phase_is_open(relay, planned, environ, git):
     """It needs nothing; an unfinished one is told which command goes on, from the folder where it was asked."""
     from relay.git.notes import lock_worktree
@@ -576,6 +582,7 @@ def test_a_verify_command_that_a_screen_hides_is_not_run(relay, planned, endpoin
     assert git("for-each-ref", "refs/relay") == ""
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("on", ["models", "messages"])
 def test_a_key_that_the_endpoint_says_back_is_shown_nowhere(relay, doctor, planned, on):
     """Not by a run, a planner, the doctor or in JSON, and not kept in what they leave in git."""
@@ -597,6 +604,7 @@ def test_a_key_that_the_endpoint_says_back_is_shown_nowhere(relay, doctor, plann
     assert key not in kept.stdout
 
 
+@pytest.mark.nightly
 def test_a_locale_that_is_not_utf8_is_no_obstacle(planned, environ, endpoint, git):
     """Subjects, commands and file names reach git as UTF-8, and the screen as what it can show."""
     plain = {**environ, **endpoint, "LC_ALL": "C", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0"}

@@ -61,6 +61,7 @@ def test_a_plan_that_is_done_moves_by_a_commit_of_its_own(relay, plans, project,
     assert git("status", "--porcelain") == ""
 
 
+@pytest.mark.nightly
 def test_a_plan_that_is_typed_twice_is_one_plan(relay, plans, project, commit):
     """Whatever its spellings: after it has moved it is not looked for again, and the next plan has its turn."""
     (project / "relay.toml").write_text('done_dir = "plans/done"\n')
@@ -72,6 +73,7 @@ def test_a_plan_that_is_typed_twice_is_one_plan(relay, plans, project, commit):
     assert sorted(path.name for path in (plans / "done").iterdir()) == ["a.md", "b.md"]
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("folder", "said"),
     [
@@ -96,6 +98,7 @@ def test_a_plan_never_moves_through_a_link_over_a_file_or_out_of_gits_sight(
     assert (git("rev-parse", "HEAD"), git("status", "--porcelain")) == (head, "")
 
 
+@pytest.mark.nightly
 def test_a_plan_that_cannot_move_stays_where_it_is(relay, plans, project, git, commit):
     """Whether another file is there or a hook refuses: the file, the index and the branch are as before."""
     (project / "relay.toml").write_text('done_dir = "plans/done"\n')
@@ -146,6 +149,7 @@ THREE = "# T\n\n" + "".join(
 )
 
 
+@pytest.mark.nightly
 def test_a_range_of_phases_is_worked_on_and_no_more(relay, project, commit, git):
     """A phase of it that is done is passed over; a second run of the same range sends nothing."""
     (project / "PLAN.md").write_text(THREE.replace("[ ] Write 1", "[x] Write 1"))
@@ -160,6 +164,7 @@ def test_a_range_of_phases_is_worked_on_and_no_more(relay, project, commit, git)
     assert "phase  4" in dry
 
 
+@pytest.mark.nightly
 def test_a_range_that_waits_for_another_phase_says_so(relay, project, commit):
     (project / "PLAN.md").write_text(THREE)
     commit()

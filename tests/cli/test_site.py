@@ -24,6 +24,7 @@ def site(tmp_path_factory):
     return place / "html"
 
 
+@pytest.mark.nightly
 def test_every_page_is_in_the_menu(site):
     front = (site / "index.html").read_text(encoding="utf-8")
     pages = {str(path.relative_to(ROOT / "docs").with_suffix(".html")) for path in (ROOT / "docs").rglob("*.md")}
@@ -31,18 +32,21 @@ def test_every_page_is_in_the_menu(site):
     assert re.findall(r'class="caption-text">([^<]+)', front)[:4] == ["Tutorial", "How-to", "Reference", "Explanation"]
 
 
+@pytest.mark.nightly
 def test_a_page_asks_no_other_host(site):
     """What is loaded is beside the page; links that a person follows may lead anywhere."""
     loaded = re.compile(r"""<(?:script|img|iframe)[^>]+src="(https?:[^"]+)|<link[^>]+href="(https?:[^"]+)""")
     assert [path.name for path in site.rglob("*.html") if loaded.search(path.read_text(encoding="utf-8"))] == []
 
 
+@pytest.mark.nightly
 def test_the_search_needs_no_server(site):
     """The index is a script, and no page is fetched for a summary; `make site-browser` types a search."""
     assert (site / "searchindex.js").read_text(encoding="utf-8").startswith("Search.setIndex(")
     assert "SHOW_SEARCH_SUMMARY: false" in (site / "_static/documentation_options.js").read_text(encoding="utf-8")
 
 
+@pytest.mark.nightly
 def test_what_is_made_from_the_code_is_there(site):
     assert "--max-cost" in (site / "reference/commands.html").read_text(encoding="utf-8")
     text = re.sub(r"<[^>]+>", "", (site / "reference/messages.html").read_text(encoding="utf-8"))

@@ -57,6 +57,7 @@ def test_a_run_works_on_the_roots_plan_and_paths_are_the_roots(play, relay, deep
     assert git("status", "--porcelain") == ""
 
 
+@pytest.mark.nightly
 def test_a_plan_named_on_the_command_line_is_relative_to_where_it_is_typed(play, relay, deep, git):
     """As for any other program; it is shown and recorded by its path in the repository."""
     assert "docs/BUILD.md on main" in relay("status", "--plan", "../BUILD.md", cwd=deep).out
@@ -109,6 +110,7 @@ def test_of_two_plans_the_one_that_is_taken_is_named_and_how_to_take_the_other(p
     assert "[ ]" in (deep / "PLAN.md").read_text()
 
 
+@pytest.mark.nightly
 def test_planning_writes_the_roots_plan(play, deep, project):
     """Without --plan the settings' name counts from the root."""
     (project / "PLAN.md").unlink()
@@ -121,6 +123,7 @@ def test_planning_writes_the_roots_plan(play, deep, project):
     assert [path.name for path in deep.iterdir()] == ["kept.txt"]
 
 
+@pytest.mark.nightly
 def test_going_back_reaches_the_whole_tree(play, relay, deep, project, git):
     """The branch has the tree from before; no file is touched."""
     start = git("rev-parse", "HEAD").strip()
@@ -166,6 +169,7 @@ def test_a_hint_is_typed_where_the_command_was(relay, deep, project, git, typed,
     assert ran.err.splitlines()[-1].startswith(f"Hint: {hint}")
 
 
+@pytest.mark.nightly
 def test_the_doctor_and_a_phase_that_is_too_big_hint_from_there(relay, doctor, deep, project):
     """What is no error is written in the same way."""
     (project / "docs/BUILD.md").write_text(PLAN + "".join(f"- [ ] Do {n} — src/{n}.py\n" for n in range(30)))
@@ -179,6 +183,7 @@ def test_the_doctor_and_a_phase_that_is_too_big_hint_from_there(relay, doctor, d
     assert "do: --plan ../PLAN.md" in doctor(cwd=deep).out
 
 
+@pytest.mark.nightly
 def test_a_refused_commit_says_from_there_what_the_user_can_do(play, deep, project, git):
     """The user's own file holds what the phase needs: git's command is the one that works where he stands."""
     (project / "hello.txt").write_text("hello\n")

@@ -2,6 +2,8 @@
 
 import json
 
+import pytest
+
 from relay.base.errors import ExitCode
 from relay.session.events import ResponseReceived, SessionStarted
 from relay.session.gauge import assign_line
@@ -22,6 +24,7 @@ def make_phase(n):
     ]
 
 
+@pytest.mark.nightly
 def test_each_phase_of_a_plan_gets_a_line_and_tune_says_what_came_of_it(stage):
     """The line is the session's own; a hash chooses it, so that a second plan of the same text has the same."""
     phases = "\n".join(f"## Phase {n} — Part {n}\n\n- [ ] Write part {n} — p{n}.txt\n" for n in range(1, PHASES + 1))
@@ -46,6 +49,7 @@ def test_each_phase_of_a_plan_gets_a_line_and_tune_says_what_came_of_it(stage):
     assert {band["band"]: band["sessions"] for band in found["rates"]}["orient"] == PHASES
 
 
+@pytest.mark.nightly
 def test_a_phase_keeps_its_line_behind_a_hand_off_commit_whatever_becomes_of_its_text(stage):
     """The commit says it: an item that a session adds makes no other line of it, and no phase without an arm."""
     stage.write("PLAN.md", "# Parts\n\n## Phase 1 — One\n\n- [ ] 1.1 Write a — p1.txt\n- [ ] 1.2 Write b\n")

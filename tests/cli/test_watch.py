@@ -89,6 +89,7 @@ def test_what_is_written_meanwhile_is_shown_and_a_torn_line_waits(tmp_path):
     assert lines[-1] == "next: relay run"
 
 
+@pytest.mark.nightly
 def test_a_run_that_was_killed_is_told_from_one_that_is_silent(project, environ):
     """The kernel's lock tells it; another run's log means that this one is over too."""
     write_log(project, OPEN)

@@ -97,6 +97,7 @@ def test_after_each_phase_the_branch_is_pushed_and_its_draft_is_made_and_kept(fo
     assert [line.rpartition(": ")[2] for line in said][-2:] == ["replaced the text of 7"] * 2  # and at the end
 
 
+@pytest.mark.nightly
 def test_what_the_forge_refuses_is_a_warning_and_the_run_goes_on(forge):
     forge.put(fails=["create"])
 
@@ -149,6 +150,7 @@ def test_what_can_make_no_request_is_refused_before_anything_is_sent(forge, why)
         assert (done.returncode, words in done.stderr) == (ExitCode.USER, True), done
 
 
+@pytest.mark.nightly
 def test_the_setting_is_the_users_own_and_does_not_stop_a_repository_that_has_no_remote(forge):
     forge.stage.git("remote", "remove", "origin")
     done = forge.relay("run", "--phase", "1", script=HELLO, RELAY_PR="true")
@@ -163,6 +165,7 @@ def test_the_setting_is_the_users_own_and_does_not_stop_a_repository_that_has_no
     assert "pr" in refused.stderr
 
 
+@pytest.mark.nightly
 def test_with_jobs_only_the_run_that_was_typed_asks(forge):
     plan = PLAN.replace("## Phase 2 — World\n", "## Phase 2 — World\nAfter: none\n")
     forge.stage.write("PLAN.md", plan)
@@ -219,6 +222,7 @@ def test_a_review_is_one_comment_of_the_request_and_the_next_one_replaces_it(for
     assert bodies == [f"{mark} not yours", "mine", f"{mark}\n**relay review** of phase 1: 0 findings\n"]
 
 
+@pytest.mark.nightly
 def test_a_review_that_could_not_be_posted_is_not_begun(forge):
     assert forge.relay("run", "--phase", "1", script=HELLO).returncode == ExitCode.DONE
     away = {"ANTHROPIC_API_KEY": "k", "ANTHROPIC_BASE_URL": "http://127.0.0.1:9"}
@@ -346,6 +350,7 @@ def test_what_came_back_is_built_and_costs_what_was_billed(forge):
     assert_paid(forge.stage.root, server)
 
 
+@pytest.mark.nightly
 def test_what_cannot_be_followed_is_said_and_changes_nothing(asked):
     git, plan = asked.stage.git, (asked.stage.root / "PLAN.md").read_text()
     head = git("rev-parse", "HEAD")
@@ -386,6 +391,7 @@ ODD = [
 ]
 
 
+@pytest.mark.nightly
 def test_odd_answers_and_very_long_ones_are_a_phase_that_a_session_is_shown_whole(asked):
     """JSON can hold half a character, which no file can; what one phase does not take stays for the next."""
     asked.put(answers=answer(asked.tool, more=ODD))

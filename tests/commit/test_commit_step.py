@@ -98,6 +98,7 @@ def test_a_gate_and_a_hook_that_rewrite_each_others_file_are_refused(stage):
     assert stage.commits() == ()
 
 
+@pytest.mark.nightly
 def test_what_is_written_all_the_time_and_is_not_the_commits_holds_nothing_up(stage):
     """`relay run | tee run.log`: each line that relay says of a gate is written while that gate looks."""
     stage.write("run.log", "begins\n")
@@ -116,6 +117,7 @@ def test_what_is_written_all_the_time_and_is_not_the_commits_holds_nothing_up(st
     assert "run.log" not in stage.git("ls-files")
 
 
+@pytest.mark.nightly
 def test_a_tracked_file_that_the_gate_rewrites_is_the_last_word_of_the_run(stage):
     """The next run refuses to begin beside it, so a person is told at once what to do."""
     stage.write("app.lock", "v1\n")

@@ -50,6 +50,7 @@ def test_nothing_done_by_a_phase_that_is_to_change_something(stage, run, verify,
     assert stage.commits() == ()
 
 
+@pytest.mark.nightly
 def test_a_session_that_did_nothing_is_told_once(stage):
     """It ends again without a change: no third answer is paid for, and the phase goes to the person."""
     stage.write("PLAN.md", "## Phase 1 — Export\n\n- [ ] Write the export — src/export.py\n")
@@ -81,6 +82,7 @@ def run_beside(stage):
     return run_phase
 
 
+@pytest.mark.nightly
 def test_a_linter_says_nothing_for_a_phase_whose_tests_are_red_before_and_after(stage, run_beside):
     ended = run_beside(document=(RED_TESTS, "git --version"))
 
@@ -89,6 +91,7 @@ def test_a_linter_says_nothing_for_a_phase_whose_tests_are_red_before_and_after(
     assert "- [ ] add" in (stage.root / "PLAN.md").read_text()
 
 
+@pytest.mark.nightly
 def test_a_phase_that_did_nothing_beside_a_red_linter_is_refused_too(run_beside):
     """What is red need not be tests, and what is green may be: neither says a word for the work."""
     ended = run_beside(document=("grep -q y old.py", "git --version"), item="Look at it")
@@ -117,6 +120,7 @@ def test_what_was_red_all_the_time_is_said_wherever_a_person_looks(stage, run_be
     assert f"done: 1 of 1 phase, doubtful: {red} (spent" in again
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("settings", "command", "expected"),
     [
@@ -151,6 +155,7 @@ def test_a_command_that_went_from_red_to_green_speaks_for_a_phase_that_changed_n
     assert read_doubts(stage) == ["no file was changed", ABSENT, seen]
 
 
+@pytest.mark.nightly
 def test_what_was_done_since_the_phase_was_planned_speaks_for_it(stage):
     """An earlier session went further than its own phase; the one that finds it done only ticks."""
     phases = (f"## Phase {n} — P\nVerify: `test -d .`\n- [ ] Write it — {n}.txt\n" for n in (1, 2))
@@ -164,6 +169,7 @@ def test_what_was_done_since_the_phase_was_planned_speaks_for_it(stage):
     assert read_doubts(stage) == [IDLE]
 
 
+@pytest.mark.nightly
 def test_a_phase_that_only_looks_is_marked(stage, run):
     """It names nothing that it changes, and its gate is green; commit, view and status say that nothing was changed."""
     assert run("Check that the tests pass", verify="Verify: `test -f old.py`\n").exit_code == ExitCode.DONE
@@ -173,6 +179,7 @@ def test_a_phase_that_only_looks_is_marked(stage, run):
     assert json.loads(stage.relay("status", "--json").stdout)["phases"][0]["doubts"] == [IDLE]
 
 
+@pytest.mark.nightly
 def test_a_name_that_is_not_there_is_marked(stage, run):
     """The work may have got another name."""
     verify = "Verify: `test -f src/exporter.py`\n"
@@ -251,6 +258,7 @@ def test_a_session_that_changes_the_check_is_said_in_the_commit_and_the_view(sta
     assert said == ([f"ticked anyway: the check was changed: {words}"] if words else [])
 
 
+@pytest.mark.nightly
 def test_a_phase_may_change_the_tests_that_its_earlier_session_made(stage):
     stage.write("PLAN.md", "## Phase 1 — Two\nVerify: `true; test -e a.py`\n- [ ] One — a.py\n- [ ] Two — b.py\n")
     stage.commit("plan")

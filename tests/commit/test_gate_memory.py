@@ -74,6 +74,7 @@ def install(stage, word):
     hook.chmod(0o755)
 
 
+@pytest.mark.nightly
 def test_what_passed_once_more_on_what_a_hook_rewrote_is_not_run_again(stage, run):
     """That gate saw exactly the commit: a hook that formats costs a second run of the suite, and no third."""
     install(stage, "formatted")
@@ -135,6 +136,7 @@ def test_what_a_gate_leaves_as_evidence_stands_in_its_event_and_in_the_report(st
     assert '<pre tabindex="0">hello</pre>' in page
 
 
+@pytest.mark.nightly
 @pytest.mark.skipif(os.geteuid() != 0 or shutil.which("mount") is None, reason="needs to mount a small file system")
 def test_evidence_that_the_disk_refuses_is_said_and_stops_no_phase(stage):
     leave = "head -c 90000 /dev/zero > $RELAY_EVIDENCE/shot.png"

@@ -80,6 +80,7 @@ def test_a_hook_that_keeps_a_stash_while_it_works_has_a_git_directory_of_its_own
     assert begun.git("status", "--porcelain") == ""
 
 
+@pytest.mark.nightly
 def test_hooks_of_a_linked_work_tree_have_one_too(begun, tmp_path):
     """Its own files are below the common directory."""
     install_hook(begun, LIKE_LINT_STAGED.replace("> .git/hooks/", '> "$(git rev-parse --git-common-dir)"/hooks/'))
@@ -94,6 +95,7 @@ def test_hooks_of_a_linked_work_tree_have_one_too(begun, tmp_path):
     assert read_git_dir(begun) == before
 
 
+@pytest.mark.nightly
 def test_what_a_session_leaves_in_its_scratch_directory_is_not_there_for_a_hook(begun):
     """It could be a configuration that makes the hook's program say yes."""
     install_hook(begun, 'test -z "$(ls -A $TMPDIR | grep -v hook-)"\n')
@@ -153,6 +155,7 @@ exit 7
 """
 
 
+@pytest.mark.nightly
 def test_a_user_reads_what_a_hook_said_where_a_red_gate_is_read(begun):
     """On the screen, in the log, and afterwards: the line that tells most first, and no colours of its."""
     install_hook(begun, TELLS)
@@ -235,6 +238,7 @@ if grep -qE '^.{101,}$' "$1"; then echo 'lines of at most 100, please'; exit 1; 
 """
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("form", "planned", "worked"),
     [
@@ -262,6 +266,7 @@ def test_a_hook_that_wants_a_form_of_subjects_gets_one(stage, form, planned, wor
     assert [event.subject for event in stage.seen(Committed)] == [planned, worked]
 
 
+@pytest.mark.nightly
 def test_a_hook_that_wants_a_form_of_subjects_gets_one_for_the_ledger_too(stage):
     """What a person adds between two runs is committed by itself."""
     install_hook(stage, CONVENTIONAL, "commit-msg")
@@ -326,6 +331,7 @@ def list_attempts(stage):
     return stage.git("for-each-ref", "--format=%(refname)", "refs/relay/leg").split()
 
 
+@pytest.mark.nightly
 def test_a_branch_that_a_hook_forbids_costs_nothing(begun):
     """Its way out is named first, and is a way out: what is there is the same on a branch of the plan's own."""
     install_hook(begun, NOT_ON_MAIN)
@@ -343,6 +349,7 @@ def test_a_branch_that_a_hook_forbids_costs_nothing(begun):
     assert len(begun.commits()) == 2
 
 
+@pytest.mark.nightly
 def test_a_branch_that_a_hook_forbids_once_there_is_something_to_commit_is_told_no_session(begun):
     install_hook(begun, f"git diff --cached --quiet && exit 0\n{NOT_ON_MAIN}")
     runner = ScriptedRunner(sessions=[*WORK])
@@ -350,6 +357,7 @@ def test_a_branch_that_a_hook_forbids_once_there_is_something_to_commit_is_told_
     assert len(runner.told) == 1
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("switch", ["relay", "git"], ids=["--branch", "git switch -c"])
 def test_an_open_phase_goes_along_to_a_new_branch(begun, switch):
     """The hook came meanwhile: what the session finished is committed there, and nothing of it is paid again."""
@@ -375,6 +383,7 @@ def test_an_open_phase_goes_along_to_a_new_branch(begun, switch):
     assert begun.git("log", "-1", "--format=%s", "main") == "start\n"
 
 
+@pytest.mark.nightly
 def test_a_phase_whose_work_is_not_here_stays_on_its_branch(begun):
     """Somebody has put it away, and goes back to it later."""
     begun.play(ScriptedRunner(sessions=[[[("write", {"path": "hello.txt", "content": "no\n"})]]]), max_repairs=0)
@@ -454,6 +463,7 @@ def test_what_a_message_hook_refuses_no_session_is_told(begun):
     assert begun.play(ScriptedRunner(sessions=[]), phase="1", all_=False, sandbox="auto").exit_code == ExitCode.DONE
 
 
+@pytest.mark.nightly
 def test_a_phase_is_committed_without_the_evidence_that_a_hook_refuses(begun):
     """The session cannot take it back, and its work is green."""
     install_hook(begun, "! grep 'evidence: made' \"$1\"\n", "commit-msg")
@@ -463,6 +473,7 @@ def test_a_phase_is_committed_without_the_evidence_that_a_hook_refuses(begun):
     assert "a commit hook refused the session's evidence; the commit is without it" in list_notices(begun)
 
 
+@pytest.mark.nightly
 def test_what_a_hook_says_twice_no_session_is_asked_to_repair_again(begun):
     """It was told once, and changed nothing; nor does another run pay for it."""
     install_hook(begun, "git diff --cached --quiet && exit 0\necho no copyright notice; echo took $$.5s; exit 1\n")
@@ -476,6 +487,7 @@ def test_what_a_hook_says_twice_no_session_is_asked_to_repair_again(begun):
     assert begun.play(runner, phase="1", all_=False, sandbox="auto").exit_code == ExitCode.DONE
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("script", ["exit 1\n", "echo there are no staged files; exit 1\n"], ids=["silent", "empty"])
 def test_a_hook_that_only_wants_something_to_commit_stops_nothing(begun, script):
     """`git diff --cached --name-only | grep py$` under `set -e` fails without a word."""

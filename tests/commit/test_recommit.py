@@ -2,6 +2,8 @@
 
 import subprocess
 
+import pytest
+
 from relay.base.errors import ExitCode
 from relay.session.events import SessionStarted
 from relay.session.values import SessionEnd, SessionOutcome
@@ -32,6 +34,7 @@ def count_sessions(stage):
     return len(stage.seen(SessionStarted))
 
 
+@pytest.mark.nightly
 def test_an_unrelated_commit_meanwhile_costs_no_session(stage):
     """The work is put on the new tip, checked again and committed."""
     commit_at_gate(stage, "user.txt", "mine\n")
@@ -45,6 +48,7 @@ def test_an_unrelated_commit_meanwhile_costs_no_session(stage):
     assert stage.git("status", "--porcelain") == ""
 
 
+@pytest.mark.nightly
 def test_where_paths_meet_a_session_looks_at_it(stage):
     """The user committed the same file with other words than are there now."""
     stage.on_gate = None
@@ -107,6 +111,7 @@ def test_a_signature_that_cannot_be_made_is_paid_for_once(stage):
     assert stage.git("log", "-1", "--format=%s").strip() == "Say hello"
 
 
+@pytest.mark.nightly
 def test_work_that_was_taken_out_since_is_not_committed(stage):
     """A session does it again."""
     fail_to_sign(stage)
@@ -133,6 +138,7 @@ def test_what_a_person_repaired_behind_a_red_gate_is_committed_without_a_session
     assert stage.git("log", "-1", "--format=%s") == "Say hello\n"
 
 
+@pytest.mark.nightly
 def test_a_session_that_says_again_what_nothing_speaks_for_is_not_asked_a_third_time(stage):
     """Nor is one paid by the next run, which meets the same."""
     stage.write("hello.txt", "hello\n")

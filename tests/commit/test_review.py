@@ -126,6 +126,7 @@ def test_a_refuted_fault_changes_nothing(greeting):
     assert greeting.git("show", "HEAD:hello.txt") == "hello\nrm -rf /\n"
 
 
+@pytest.mark.nightly
 def test_what_is_not_to_be_repaired_is_not_refuted_either(greeting):
     greeting.run("sessions:" + WORK + report(FINDING | {"severity": "nit"}), review="phase")
 
@@ -133,6 +134,7 @@ def test_what_is_not_to_be_repaired_is_not_refuted_either(greeting):
     assert get_review(greeting).startswith("rounds=1 found=1 confirmed=0 open=0 ")
 
 
+@pytest.mark.nightly
 def test_a_weakened_test_is_always_important(greeting):
     ended = greeting.run(
         "sessions:" + WORK + report(FINDING | {"category": "tests", "severity": "nit"})
@@ -143,6 +145,7 @@ def test_a_weakened_test_is_always_important(greeting):
     assert (ended.exit_code, greeting.server.errors) == (ExitCode.DONE, [])
 
 
+@pytest.mark.nightly
 def test_a_session_that_leaves_a_fault_is_not_asked_for_ever(greeting):
     """It says why; the commit says that one is open."""
     greeting.run(
@@ -156,6 +159,7 @@ def test_a_session_that_leaves_a_fault_is_not_asked_for_ever(greeting):
     assert "not changed by the session: hello.txt:2" in "".join(event.text for event in greeting.seen(Noticed))
 
 
+@pytest.mark.nightly
 def test_there_are_two_rounds_at_most(greeting):
     greeting.run(
         "sessions:" + WORK + report(FINDING) + judge((True, "line 2 is a command"))
@@ -169,6 +173,7 @@ def test_there_are_two_rounds_at_most(greeting):
     assert get_review(greeting).startswith("rounds=2 found=2 confirmed=2 open=0 repair=unreviewed ")
 
 
+@pytest.mark.nightly
 def test_a_killed_review_is_held_again_and_what_it_cost_is_counted(greeting):
     """A review that has come to an end is not paid for twice."""
     greeting.run("sessions:" + WORK + "  - {turns: [{text: x, fault: {kind: status, status: 401}}]}\n", review="phase")
@@ -200,6 +205,7 @@ def test_what_a_review_cost_that_was_cut_off_is_counted(greeting):
     assert greeting.commits()[0].cost_usd == pytest.approx(billed + count_billed(greeting.server), abs=1e-6)
 
 
+@pytest.mark.nightly
 def test_a_reviewer_that_hands_nothing_in_holds_no_phase_up(greeting):
     greeting.run("sessions:" + WORK + "  - {turns: [{text: fine}, {text: really}]}\n", review="phase")
 
@@ -260,6 +266,7 @@ def test_a_dearer_reviewer_is_checked_at_its_own_price(greeting):
     assert ended.spent_usd < 1
 
 
+@pytest.mark.nightly
 def test_a_reviewer_that_there_is_not_costs_no_session(greeting):
     with pytest.raises(RelayError, match="no-such-model"):
         greeting.run("sessions:" + WORK, review="phase", review_model="no-such-model")
@@ -267,6 +274,7 @@ def test_a_reviewer_that_there_is_not_costs_no_session(greeting):
     assert greeting.seen(SessionStarted) == []
 
 
+@pytest.mark.nightly
 def test_a_plan_is_reviewed_with_its_last_phase(stage):
     """The whole change since before its first phase."""
     phases = [("hello", "1.1"), ("world", "2.1")]
@@ -287,6 +295,7 @@ def test_a_plan_is_reviewed_with_its_last_phase(stage):
     assert [REVIEW in dict(commit.found) for commit in stage.commits()] == [True, False]
 
 
+@pytest.mark.nightly
 def test_a_hand_off_is_not_reviewed(greeting):
     greeting.run(
         """

@@ -104,6 +104,7 @@ def keep_times(stage):
     os.utime(place, ns=(found.st_atime_ns, found.st_mtime_ns))
 
 
+@pytest.mark.nightly
 def test_a_mode_that_git_does_not_look_at_is_not_seen(stage, work):
     """The commit has the file as it was."""
     made = work("test -x src/app.py", before=lambda: None, do=lambda: change_mode(stage))
@@ -111,6 +112,7 @@ def test_a_mode_that_git_does_not_look_at_is_not_seen(stage, work):
     assert "src/app.py (executable or not, where core.fileMode tells git not to look)" in made.for_model
 
 
+@pytest.mark.nightly
 def test_a_change_that_git_was_told_to_overlook_is_committed(stage, work):
     """What the gate saw is what the commit holds."""
     assert isinstance(work("grep -q opp src/app.py", lambda: keep_times(stage)), PhaseCommit)
@@ -152,6 +154,7 @@ def test_what_the_user_has_not_committed_makes_no_gate_red(stage, work):
     assert (stage.root / "src/test_draft.py").read_text() == "("
 
 
+@pytest.mark.nightly
 def test_what_was_there_when_the_phase_began_is_its_environment(stage, work):
     """Ignored settings, dependencies and caches, beside what differs too."""
 
@@ -297,6 +300,7 @@ SEEN_ALL_THE_SAME = {
 }
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("case", take_each(2, SEEN_ALL_THE_SAME))
 def test_what_a_session_installs_is_seen_and_said(stage, work, case):
     """Nothing would run without packages: the commit says that the gate saw other ones than there were."""
@@ -321,6 +325,7 @@ def test_what_a_session_installs_is_seen_and_said(stage, work, case):
     assert sorted(path.name for path in (stage.root / "node_modules/.cache").iterdir()) == ["x", "y"]
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("do", "words"),
     [
@@ -344,6 +349,7 @@ def test_what_cannot_be_hidden_is_said(stage, work, do, words):
     assert words in stage.git("log", "-1", "--format=%(trailers:key=Relay-Doubt,valueonly,unfold)")
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("gate", take_each(2, ["grep -q saved src/app.py", "test -e new.py"]))
 def test_a_file_that_the_user_saves_while_the_gate_runs_makes_it_not_green(stage, work, gate):
     """The gate is run once more without it; what was saved stays."""
@@ -364,6 +370,7 @@ def test_a_file_that_the_user_saves_while_the_gate_runs_makes_it_not_green(stage
     assert (stage.root / "src/app.py").read_text() == "saved\n"
 
 
+@pytest.mark.nightly
 def test_a_gate_that_formats_does_so_beside_what_differs(stage, work):
     """What it makes of the commit's files is taken into the work tree, and then it has to agree."""
     stage.write("hello.txt", "")
@@ -378,6 +385,7 @@ def test_a_gate_that_formats_does_so_beside_what_differs(stage, work):
     assert not (stage.root / "made.txt").exists()
 
 
+@pytest.mark.nightly
 def test_secrets_stay_hidden_where_something_differs(stage, work):
     """In what is copied and in what is shown."""
 
@@ -391,6 +399,7 @@ def test_secrets_stay_hidden_where_something_differs(stage, work):
     assert isinstance(made, PhaseCommit), made
 
 
+@pytest.mark.nightly
 def test_without_a_sandbox_the_commit_says_what_the_gate_could_see(stage, work):
     """Nothing can be hidden then: it is told, and counted in the trailer."""
     made = work("test -e out.log", lambda: stage.write("out.log", "x"), sandbox="off")
@@ -401,6 +410,7 @@ def test_without_a_sandbox_the_commit_says_what_the_gate_could_see(stage, work):
     assert any(notice.text == words and notice.warning for notice in stage.seen(Noticed))
 
 
+@pytest.mark.nightly
 def test_what_is_large_is_shown_and_stays_protected(stage, work):
     """Git's directory, the rules in what is shown, and what the stage cannot copy."""
     for number in range(MAX_COPIED_FILES + 1):
@@ -421,6 +431,7 @@ def test_what_is_large_is_shown_and_stays_protected(stage, work):
     assert files(stage) == ["PLAN.md", "hello.txt"]
 
 
+@pytest.mark.nightly
 def test_a_linked_work_tree_is_laid_out_too(stage, work, tmp_path):
     """Its git directory is a file there."""
     stage.git("worktree", "add", "-q", "-b", "side", str(tmp_path / "linked"))

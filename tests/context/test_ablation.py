@@ -6,7 +6,7 @@ import pytest
 
 from relay.base.errors import ExitCode
 from relay.session.events import Noticed, RunStarted, ToolFinished
-from tests.effort import THOROUGH
+from tests.effort import NIGHTLY
 
 LONG = "x" * 79 + "\n"
 SCRIPT = json.dumps({
@@ -65,7 +65,7 @@ def find_features(stage):
 
 
 ALL = ["reset", "rules", "ledger", "cache", "spill", "consolidate", "skills", "preload"]
-SOME = [[name] for name in ALL] if THOROUGH else [ALL[::2], ALL[1::2]]
+SOME = [[name] for name in ALL] if NIGHTLY else [ALL[::2], ALL[1::2]]
 """Each without the others; by default those that come next to each other in turn."""
 
 

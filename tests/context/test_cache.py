@@ -138,6 +138,7 @@ sessions:
 """
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("setting", "gate_s", "ttl"), [("auto", 10.0, "5m"), ("auto", 290.0, "1h"), ("5m", 290.0, "5m"), ("1h", 10.0, "1h")]
 )

@@ -150,6 +150,7 @@ SCRIPT = json.dumps({
 })  # fmt: skip
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("flags", "toml", "soft"),
     take_each(

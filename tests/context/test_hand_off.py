@@ -3,6 +3,8 @@
 import json
 import re
 
+import pytest
+
 from relay.base.errors import ExitCode
 from relay.session.events import GaugeCrossed, SessionEnded, SessionStarted
 from relay.session.values import SessionEnd
@@ -39,6 +41,7 @@ def list_openings(stage):
     return [messages for messages in bodies if len(messages) == 1]
 
 
+@pytest.mark.nightly
 def test_the_handoff_note_of_a_session_that_did_not_hand_off(stage):
     """Done, open, decisions with reasons, dead ends, files: relay knows them without having asked."""
     stage.write("big.txt", BIG)
@@ -91,6 +94,7 @@ def test_three_sessions_without_a_tick_are_too_big(stage):
     assert stage.commits() == ()
 
 
+@pytest.mark.nightly
 def test_a_phase_has_a_limited_number_of_sessions(stage):
     """Also when each of them ticks something."""
     hand_off = call("hand_off", next_step="go on", learned=[], dead_ends=[])

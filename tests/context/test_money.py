@@ -74,6 +74,7 @@ def test_a_cap_below_one_answer_sends_nothing(stage):
     assert len(stage.commits()) == 1
 
 
+@pytest.mark.nightly
 def test_where_the_cap_leaves_less_a_shorter_answer_is_asked_for(stage):
     """Not less than is worth sending; an answer that does not fit into that is the end."""
     assert stage.run(make_script(HELLO), all_=False, max_cost_usd=0.5).exit_code == ExitCode.DONE
@@ -87,6 +88,7 @@ def test_where_the_cap_leaves_less_a_shorter_answer_is_asked_for(stage):
     assert (ended.exit_code, ended.next_command) == (ExitCode.STOPPED, "relay run --max-cost 1")
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("cap", ["max_cost_usd", "max_phase_cost_usd", "max_tokens_total"])
 def test_a_cap_of_nothing_lets_nothing_be_sent(stage, cap):
     """Who types 0 means 0; what means no cap is ``none``."""
@@ -96,6 +98,7 @@ def test_a_cap_of_nothing_lets_nothing_be_sent(stage, cap):
     assert [r.path for r in stage.server.requests if r.method == "POST"] == []
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("report", ["missing", "zero"])
 def test_what_one_answer_did_not_say_locks_nothing(stage, report):
     """It counts as the most that it can have cost, is marked as that, and the next run goes on under the same cap."""
@@ -157,6 +160,7 @@ class Killed(BaseException):
     """The process is gone."""
 
 
+@pytest.mark.nightly
 def test_what_a_killed_session_spent_on_looking_around_is_counted(stage):
     """Reading changes no file, yet what it cost is noted with each answer; a kill loses none."""
     looks = [{"tools": [{"name": "read", "input": {"path": "AGENTS.md", "offset": n}}]} for n in range(1, 30)]
@@ -273,6 +277,7 @@ def test_a_retry_is_a_request_too(stage):
     assert (spent(stage) <= 0.16, ended.estimated) == (True, True)
 
 
+@pytest.mark.nightly
 def test_repositories_are_left_as_they_are_when_the_money_ends(stage):
     """Work is kept in the tree and in the open attempt, nothing is committed."""
     stage.run(make_long(), max_cost_usd=0.1, max_output_tokens=ROOM)

@@ -172,6 +172,7 @@ def test_plan_gates_ticks_and_commits_are_the_same_and_the_conversation_is_its_o
     check_conversation(letters)
 
 
+@pytest.mark.nightly
 def test_a_summary_that_does_not_fit_ends_in_a_hand_over(letters):
     """The conversation goes on unharmed: the model is told to hand over, and the run is not lost."""
     letters.run(make_script(play(1, reads=8), play(2), play(3), summary="long " * 12_000), context="compact",
@@ -181,6 +182,7 @@ def test_a_summary_that_does_not_fit_ends_in_a_hand_over(letters):
     assert any("planned line" in json.dumps(r.body["messages"][-1]) for r in list_requests(letters))
 
 
+@pytest.mark.nightly
 def test_a_full_window_ends_a_continuous_session_in_a_fresh_one(letters):
     """`none` has no line but the window; there it hands over, with a handoff note, to a new conversation."""
     sessions = [play(1, reads=24), {**play(1, reads=0), "name": "again"}, play(2), play(3)]
@@ -193,6 +195,7 @@ def test_a_full_window_ends_a_continuous_session_in_a_fresh_one(letters):
     assert count_conversations(letters) == 2
 
 
+@pytest.mark.nightly
 def test_too_many_summaries_in_a_row_are_given_up(letters):
     """A context that is full again right behind each summary is not compacted for ever."""
     reads = [{"tools": [{"name": "read", "input": {"path": f"big{n}.txt"}} for n in range(2)]} for _ in range(9)]
@@ -204,6 +207,7 @@ def test_too_many_summaries_in_a_row_are_given_up(letters):
     assert "the context fills again right behind every summary" in words
 
 
+@pytest.mark.nightly
 def test_an_endpoint_that_ignores_the_wish_to_edit_is_found_out(letters):
     """The arm would be another one without anybody knowing: the session hands over instead."""
     session = {**play(1, reads=12), "when": {"first_message_contains": "Carry out phase 1"}, "repeat": True}

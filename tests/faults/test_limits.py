@@ -133,6 +133,7 @@ def ask_status(stage, *flags):
     return said.stdout
 
 
+@pytest.mark.nightly
 def test_status_says_until_when_a_limit_lasts(stage):
     """While it lasts, and whose it is; not when it is past."""
     until = int(time.time()) + 3 * 3_600 + 30
@@ -180,6 +181,7 @@ def test_a_wait_can_be_interrupted(stage):
     assert [r.path for r in stage.server.requests if r.path == "/v1/messages"] == []
 
 
+@pytest.mark.nightly
 def test_a_long_wait_is_in_git_before_it_begins(stage):
     """A run that is killed while it waits must not ask again at once."""
     found = []
@@ -221,6 +223,7 @@ def test_three_sessions_that_end_at_the_same_item_with_the_same_error_stop_the_r
     assert len(stage.seen(SessionStarted)) == 3
 
 
+@pytest.mark.nightly
 def test_a_first_prompt_that_does_not_fit_is_the_users(stage):
     """A fresh session would send the same: there is none, and the phase is not called too big."""
     overflow = {"text": "no", "fault": {"kind": "overflow", "times": "always"}}
@@ -259,6 +262,7 @@ def test_sessions_that_get_further_are_not_stuck(stage, second):
     assert find_repeated_error(open_repo(stage.root), find_attempt(stage))[0] == 1
 
 
+@pytest.mark.nightly
 def test_an_endpoint_in_trouble_does_not_hide_that_a_phase_is_stuck(stage):
     """A session that ended by a limit is neither the same error nor another."""
     stage.run(script([tick("1.2"), STUCK, hand_off()], [{"text": "no", "fault": FAR}]), max_wait_s=0)
@@ -266,6 +270,7 @@ def test_an_endpoint_in_trouble_does_not_hide_that_a_phase_is_stuck(stage):
     assert find_repeated_error(open_repo(stage.root), find_attempt(stage))[0] == 1
 
 
+@pytest.mark.nightly
 def test_a_red_gate_three_times_over_is_stuck(stage):
     """All is ticked, and the checks say no, in the same words."""
     for n in (1, 2, 3):
@@ -274,6 +279,7 @@ def test_a_red_gate_three_times_over_is_stuck(stage):
         assert "all ticked: gate: 0 of 1 verify commands passed" in ended.reason or n < 3
 
 
+@pytest.mark.nightly
 def test_what_a_cut_answer_cost_survives_a_stop(stage):
     """SIGTERM in mid-answer: no time for the work tree, but the spend is in git."""
     stalling = {"text": "Writing.", "tools": [{"name": "bash", "input": {"command": "exit 1"}}]}
@@ -314,6 +320,7 @@ def stop_once(condition):
         thread.join()
 
 
+@pytest.mark.nightly
 def test_an_endpoint_that_is_overloaded_at_the_start_is_asked_again(stage):
     """The first request of a command is the one for the model's limits."""
     faults = [{"on": "models", "fault": {"kind": "overloaded", "times": 2}}]
@@ -343,6 +350,7 @@ def test_a_key_that_is_refused_at_the_start_changes_nothing(stage, act):
     assert stage.events == []
 
 
+@pytest.mark.nightly
 def test_a_prompt_that_never_fits_stops_after_three_sessions(stage):
     """Fresh sessions do not help where each becomes too long; there is no fourth."""
     overflow = [bash("true"), {"text": "no", "fault": {"kind": "overflow", "times": "always"}}]
@@ -355,6 +363,7 @@ def test_a_prompt_that_never_fits_stops_after_three_sessions(stage):
     assert len(stage.seen(SessionStarted)) == 3
 
 
+@pytest.mark.nightly
 def test_an_answer_that_is_always_cut_ends_the_session(stage):
     """Asked again with more room once, told to write in parts once, then it is the end; nothing of it was run."""
     turns = [

@@ -45,6 +45,7 @@ def test_the_environment_that_has_it_is_named(stage):
     assert ".venv/bin/no-such-linter is there and not on PATH" in str(refused.value.hint)
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("command", "item"),
     take_each(2, [("mytool --version", "Add a script `mytool` — setup.py"), ("./check.sh", "Check it — a.py")]),
@@ -125,12 +126,14 @@ def test_a_file_that_no_commit_could_hold_costs_nothing(stage, item, ignored, ca
     assert words.endswith(f" ({cause})")
 
 
+@pytest.mark.nightly
 def test_a_phase_that_lets_the_file_into_git_may_begin(stage):
     stage.write(".gitignore", "out/\n")
     plan(stage, "test -f out/a.c", "Keep what is bound — .gitignore, out/a.c")
     assert stage.play(block()).reason == "phase 1: blocked: seen"
 
 
+@pytest.mark.nightly
 def test_a_file_that_only_a_person_writes_may_be_read_and_is_named_as_the_run_begins(stage):
     plan(stage, "grep -q hello hello.txt", "Say hello as AGENTS.md has it")
     text = (stage.root / "PLAN.md").read_text()
@@ -143,6 +146,7 @@ def test_a_file_that_only_a_person_writes_may_be_read_and_is_named_as_the_run_be
     assert f"{words} there" in [event.text for event in stage.seen(Noticed)]
 
 
+@pytest.mark.nightly
 def test_a_check_that_no_commit_has_costs_nothing(stage):
     """The session would see it pass, and the gate would not find it."""
     plan(stage, "sh ./check.sh")
@@ -150,6 +154,7 @@ def test_a_check_that_no_commit_has_costs_nothing(stage):
     assert "its gate can never be green, because `sh ./check.sh` needs check.sh, which no commit has" in words
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("gate", take_each(2, ["test ! -e notes.txt && false", "cp hello.txt notes.txt"]))
 def test_a_check_that_only_names_such_a_file_is_no_reason_to_refuse(stage, gate):
     stage.write("notes.txt", "mine\n")
@@ -160,6 +165,7 @@ def test_a_check_that_only_names_such_a_file_is_no_reason_to_refuse(stage, gate)
 NO_TESTS = "echo 'ERROR: file or directory not found: tests/test_utils.py'; echo 'no tests ran in 0.01s'; exit 4"
 
 
+@pytest.mark.nightly
 def test_a_gate_that_tests_a_file_which_nothing_makes_costs_nothing(stage):
     """Its runner runs nothing, whatever a session does; `--unchecked` goes on."""
     stage.write("tests/test_utils/test_a.py", "")
@@ -172,6 +178,7 @@ def test_a_gate_that_tests_a_file_which_nothing_makes_costs_nothing(stage):
     assert stage.play(block(), sandbox="auto", unchecked=True).reason == "phase 1: blocked: seen"
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     "item",
     take_each(
@@ -234,6 +241,7 @@ def test_a_check_that_the_phase_may_make_runnable_is_waited_for_and_not_called_e
     assert [event.expected for event in stage.seen(GateFinished)] == ["before the work: it checked nothing yet"]
 
 
+@pytest.mark.nightly
 def test_a_check_of_the_document_may_wait_for_a_later_phase(stage):
     stage.write("run.sh", NO_SCRIPT)
     later = "## Phase 2 — Tests\n- [ ] Have npm run the tests — package.json\n"
@@ -243,6 +251,7 @@ def test_a_check_of_the_document_may_wait_for_a_later_phase(stage):
     assert stage.play(block(), sandbox="auto").reason == "phase 1: blocked: seen"
 
 
+@pytest.mark.nightly
 def test_a_plan_of_a_package_is_told_how_its_commands_reach_it(stage):
     for path in ("app/__init__.py", "tests/__init__.py", "tests/test_core.py"):
         stage.write(f"packages/api/{path}", "")
@@ -255,6 +264,7 @@ def test_a_plan_of_a_package_is_told_how_its_commands_reach_it(stage):
     assert "`cd packages/api && true && python3 -m unittest tests.test_core`" in str(refused.value.hint)
 
 
+@pytest.mark.nightly
 def test_a_file_in_the_way_of_a_later_phase_is_named_as_the_run_begins_and_is_no_obstacle_once_committed(stage):
     stage.write("world.txt", "a draft\n")
     assert stage.play(block()).reason == "phase 1: blocked: seen"
@@ -263,6 +273,7 @@ def test_a_file_in_the_way_of_a_later_phase_is_named_as_the_run_begins_and_is_no
     ]
 
 
+@pytest.mark.nightly
 def test_a_run_that_is_refused_behind_its_first_phase_keeps_what_that_has_cost(stage):
     """Its log would say that nobody knows, to `relay watch` and `report`."""
     stage.write("world.txt", "a draft\n")
@@ -275,6 +286,7 @@ def test_a_run_that_is_refused_behind_its_first_phase_keeps_what_that_has_cost(s
     assert done.spent.cost_usd
 
 
+@pytest.mark.nightly
 def test_a_phase_that_goes_on_is_refused_while_the_file_is_in_its_way(stage):
     """An edit of the plan has named it; once it is out of the way the phase goes on."""
     stage.write("notes.txt", "mine\n")

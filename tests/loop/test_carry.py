@@ -43,6 +43,7 @@ def names(stage, rev="HEAD"):
     return stage.git("show", "--name-only", "--format=", rev).split()
 
 
+@pytest.mark.nightly
 def test_an_open_attempt_goes_with_the_branch(stage):
     """The user commits something else meanwhile: work and claims stay the attempt's, one commit has them all."""
     stage.run(BLOCKED)
@@ -58,6 +59,7 @@ def test_an_open_attempt_goes_with_the_branch(stage):
     assert stage.commits()[0].body.endswith("\n  evidence: grep")
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("moved", [False, True])
 def test_claims_do_not_outlive_their_work(stage, moved):
     """The user puts the open phase's work away: what was ticked is open again, and the next session is told why."""
@@ -90,6 +92,7 @@ def test_a_plan_edited_while_an_attempt_is_open_is_what_the_run_goes_on_with(sta
     assert names(stage) == ["PLAN.md", "hello.txt"]
 
 
+@pytest.mark.nightly
 def test_what_an_open_attempt_asked_and_amended_outlives_an_edit_of_the_plan(stage):
     """The user's edit and the session's stand in one plan; where both cannot, the user's does, and it is said."""
     acts = [
@@ -117,6 +120,7 @@ def test_what_an_open_attempt_asked_and_amended_outlives_an_edit_of_the_plan(sta
     assert "Which port?" in stage.git("show", f"{attempt.wip_ref}:PLAN.md")
 
 
+@pytest.mark.nightly
 def test_a_claim_of_an_item_that_was_reworded_is_open_again(stage):
     """What was claimed is not what the plan asks for any more; what it still asks for stays claimed."""
     stage.write("PLAN.md", "## Phase 1\nVerify: `grep -q hello hello.txt`\n- [ ] A — hello.txt\n- [ ] B — hello.txt\n")
@@ -147,6 +151,7 @@ def test_prose_and_gates_may_be_edited_between_phases(stage):
     assert "In every language." in stage.git("show", "HEAD:PLAN.md")
 
 
+@pytest.mark.nightly
 def test_a_finished_plan_can_be_replaced(stage):
     """A second feature in the same file is a new plan with a count of its own."""
     stage.write("PLAN.md", "# Old\n\n## Phase 1\nVerify: `test -d .`\n- [x] Was done — old.txt\n")
@@ -168,6 +173,7 @@ sessions:
     assert stage.commits()[1].cost_usd == planned.spent_usd
 
 
+@pytest.mark.nightly
 def test_what_the_baseline_gate_writes_is_nobodys(stage):
     """A file that the gate made before the session is the session's once it writes it."""
     stage.write(
@@ -181,6 +187,7 @@ def test_what_the_baseline_gate_writes_is_nobodys(stage):
     assert names(stage) == ["PLAN.md", "hello.txt"]
 
 
+@pytest.mark.nightly
 def test_a_stop_during_the_baseline_opens_nothing(stage):
     """No attempt, no baseline that blames the next session for what was red before."""
     stage.write("PLAN.md", "## Phase 1\nVerify: `sleep 5 && test -d .`\n- [ ] Say hello — hello.txt\n")
@@ -193,6 +200,7 @@ def test_a_stop_during_the_baseline_opens_nothing(stage):
     assert stage.git("for-each-ref", "refs/relay") == ""
 
 
+@pytest.mark.nightly
 def test_an_uncommitted_plan_that_is_written_over_is_kept(stage):
     """`--force` replaces what the user typed, and says where it is."""
     stage.write("PLAN.md", "# Mine\n\n## Phase 1\n- [ ] Typed all night — night.txt\n")
@@ -294,6 +302,7 @@ def test_no_session_ticks_what_is_for_a_person_and_the_end_names_it(stage):
     assert stage.relay("run").stdout.splitlines()[-1].startswith("done: 1 of 1 phase (")
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("put_away", [False, True])
 def test_claims_under_the_names_of_an_earlier_relay_are_the_boxes_that_were_ticked(stage, put_away):
     """It counted 1.1 as the second item of phase 1 and called it 1.2; the snapshot's boxes say what was meant."""

@@ -191,6 +191,7 @@ def test_however_it_ends_the_call_is_answered_and_paid(app, way):
     assert len(app.commits()) == 1
 
 
+@pytest.mark.nightly
 def test_two_questions_of_one_turn_are_answered_one_after_the_other(app):
     ask = {"tools": [*call("Where is it made?")["tools"], *call("Who calls it?")["tools"]]}
     first = [{**LOOK, "expect": {"first_message_contains": "Where is it made?"}}, answer(CLAIM)]
@@ -205,6 +206,7 @@ def test_two_questions_of_one_turn_are_answered_one_after_the_other(app):
     assert order == ["", "explore", "explore", "explore", "", "", ""]
 
 
+@pytest.mark.nightly
 def test_nobody_is_said_to_be_asked_of_findings_of_one_file(app):
     """An explorer has ended when its findings stand in the ledger, beside each other."""
     app.run(play([LOOK, answer(CLAIM, {"claim": "greet takes a name", "places": ["app/greet.py:1"]})]))
@@ -213,6 +215,7 @@ def test_nobody_is_said_to_be_asked_of_findings_of_one_file(app):
     assert [one.text for one in app.seen(Noticed) if "is asked how" in one.text] == []
 
 
+@pytest.mark.nightly
 def test_an_explorer_has_no_explorer(app):
     run_asking(app, [call(), answer(CLAIM)])
 
@@ -221,6 +224,7 @@ def test_an_explorer_has_no_explorer(app):
     assert "There is no tool 'explore'" in list_results(inner)[0]["content"]
 
 
+@pytest.mark.nightly
 def test_it_is_told_before_its_last_request(app):
     looks = [{"tools": [{"name": "search", "input": {"pattern": f"word {n}"}}]} for n in range(MAX_TURNS - 1)]
     last = {**answer(CLAIM), "expect": {"last_message_contains": "Call answer now"}}
@@ -229,11 +233,13 @@ def test_it_is_told_before_its_last_request(app):
     assert sum(one.query == "explore" for one in app.seen(ResponseReceived)) == MAX_TURNS
 
 
+@pytest.mark.nightly
 def test_it_ends_with_its_turns(app):
     looks = [{"tools": [{"name": "search", "input": {"pattern": f"word {n}"}}]} for n in range(MAX_TURNS)]
     assert "20 turns" in run_asking(app, looks)[0]
 
 
+@pytest.mark.nightly
 def test_an_answer_that_is_too_long_is_sent_back_and_cut_if_it_stays_so(app):
     many = [CLAIM | {"claim": f"{n}: " + "greetings " * 60} for n in range(20)]
     back = {"last_result_contains": f"at most {MAX_ANSWER_TOKENS:,}", "last_result_is_error": True}
@@ -300,6 +306,7 @@ def test_its_commands_reach_nothing_that_those_of_its_session_reach(app):
     assert (ended.exit_code, app.server.errors) == (ExitCode.DONE, [])
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("cap", "said"),
     [
@@ -316,6 +323,7 @@ def test_a_cap_that_cannot_hold_the_worst_case_is_an_answer_and_no_stop(app, cap
     assert {one.query for one in app.seen(ResponseReceived)} == {""}
 
 
+@pytest.mark.nightly
 def test_its_own_cap_ends_it_after_it_was_told(app):
     """Each of its prompts counts whole, cached or not."""
     padded: list[dict[str, Any]] = [{"tools": [{"name": "search", "input": {"pattern": f"w{n}"}}]} for n in range(9)]
@@ -342,6 +350,7 @@ def test_it_has_a_model_of_its_own_at_its_own_price(app):
     assert not any(one.estimated for one in answers)
 
 
+@pytest.mark.nightly
 def test_a_model_that_is_not_there_is_said_before_anything_is_paid(app):
     with pytest.raises(RunnerError, match="nope"):
         app.run(play([LOOK]), explore_model="nope")
@@ -368,6 +377,7 @@ def test_only_a_phase_of_many_files_is_offered_it(app, item, flags, is_offered):
     assert ("explore" in names) == is_offered
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("context", ["none", "compact", "edit"])
 def test_the_outer_conversation_goes_on_whatever_the_strategy(app, context):
     assert "greet makes" in run_asking(app, [LOOK, answer(CLAIM)], context=context)[0]
@@ -386,6 +396,7 @@ class Stopping(list[Event]):
             self.app.interrupts.request(self.urgency)
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("urgency", [Urgency.FINISH_TURN, Urgency.NOW])
 def test_asked_to_stop_it_stops_like_a_command(app, urgency):
     command = "sleep 300" if urgency is Urgency.NOW else "true"
@@ -416,6 +427,7 @@ def test_killed_in_the_middle_its_money_is_booked_and_nobody_resumes_it(app, num
     assert len(app.seen(SessionStarted)) == 1
 
 
+@pytest.mark.nightly
 def test_a_planner_explores_and_its_claims_stand_in_the_ledger_with_the_plan(app):
     app.git("rm", "-q", "PLAN.md")
     app.git("commit", "-qm", "no plan")

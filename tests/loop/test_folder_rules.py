@@ -2,6 +2,8 @@
 
 import hashlib
 
+import pytest
+
 from relay.base.errors import ExitCode
 from relay.session.events import Noticed, RunStarted, SessionStarted, ToolFinished
 
@@ -57,6 +59,7 @@ def test_a_phase_is_given_the_rules_of_the_folders_that_it_names(stage):
     assert "Greet in French." not in second
 
 
+@pytest.mark.nightly
 def test_what_a_session_leaves_for_the_next_one_of_its_run_is_not_obeyed(stage):
     """Rules that appeared while its commands could run are named, and the next session is not given them."""
     stage.write("PLAN.md", PLAN[: PLAN.index("## Phase 1")] + PLAN[PLAN.index("## Phase 2") :])
@@ -69,6 +72,7 @@ def test_what_a_session_leaves_for_the_next_one_of_its_run_is_not_obeyed(stage):
     assert "api/v1/AGENTS.md may be a session's; it is not read" in [n.text for n in stage.seen(Noticed)]
 
 
+@pytest.mark.nightly
 def test_what_the_plan_says_beside_its_boxes_is_in_the_first_message_to_the_byte(stage):
     """Bullets, tables and prose of the phase, those between a heading and its phases, those behind all phases."""
     table = "| old | new |\n|:----|----:|\n| `a` |  *b* |"

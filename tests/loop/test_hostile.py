@@ -49,6 +49,7 @@ sessions:
     assert stage.server.errors == []
 
 
+@pytest.mark.nightly
 def test_without_a_sandbox_a_changed_plan_is_put_back_and_the_model_told(stage):
     """The guard does not rest on the sandbox alone; the change is kept in a snapshot."""
     before = (stage.root / "PLAN.md").read_text()
@@ -84,6 +85,7 @@ def test_a_gate_that_collects_no_tests_is_not_green(stage):
     assert (stage.root / "hello.txt").read_text() == "hello\n"
 
 
+@pytest.mark.nightly
 def test_a_hook_that_refuses_is_a_failed_gate(stage):
     """The user's hook is honoured: the session is told, nothing is committed, nothing is lost."""
     install_hook(stage, "#!/bin/sh\ngit diff --cached --quiet || { echo no swearing >&2; exit 1; }\n")
@@ -169,6 +171,7 @@ def test_a_hook_that_rewrites_the_users_files_at_a_phases_commit_commits_none_of
     assert stage.git("status", "--porcelain").splitlines() == [" M dirty.txt", "?? untracked.txt"]
 
 
+@pytest.mark.nightly
 def test_a_hook_that_rewrites_half_done_work_at_an_amendment_commits_none(stage):
     """What no gate has seen is in no commit, and stays the open phase's."""
     half = """
@@ -204,6 +207,7 @@ def test_a_dirty_tree_is_refused_and_with_allow_dirty_kept_out(stage):
     assert stage.git("status", "--porcelain").splitlines() == [" M AGENTS.md", "?? notes.txt"]
 
 
+@pytest.mark.nightly
 def test_the_users_edit_of_an_open_phase_is_committed_by_itself(stage):
     """An amendment between attempts is taken; relay says so in a commit of its own."""
     stage.run(HELLO, all_=False)
@@ -215,6 +219,7 @@ def test_the_users_edit_of_an_open_phase_is_committed_by_itself(stage):
     assert "three times" in stage.git("show", "HEAD:PLAN.md")
 
 
+@pytest.mark.nightly
 def test_unticking_by_hand_is_not_committed_by_relay(stage):
     """What relay ticked, relay does not take back; the message says how the user can."""
     stage.run(HELLO, all_=False)
@@ -236,6 +241,7 @@ def test_spending_stops_before_the_request_that_could_cross_the_cap(stage):
     assert [request for request in stage.server.requests if request.path == "/v1/messages"] == []
 
 
+@pytest.mark.nightly
 def test_a_gate_that_leaves_files_behind_does_not_commit_them(stage):
     """Only what the session changed is the session's."""
     stage.write("PLAN.md", "## Phase 1\nVerify: `touch junk.log && grep -q hello hello.txt`\n- [ ] Hello — hello.txt\n")
@@ -248,6 +254,7 @@ def test_a_gate_that_leaves_files_behind_does_not_commit_them(stage):
     assert stage.git("status", "--porcelain").split() == ["??", "junk.log"]
 
 
+@pytest.mark.nightly
 def test_rules_that_do_not_fit_are_said(stage):
     """What was cut of AGENTS.md is never cut in silence."""
     stage.write("AGENTS.md", "x" * 40_000)
@@ -272,6 +279,7 @@ Verify: `sh build/check.sh`
 """
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("place", ["build", "node_modules"])
 def test_what_a_session_leaves_for_the_gate_of_a_later_phase(stage, place):
     """In a file that git ignored before the first one: hidden, or said in the commit of each phase that saw it."""

@@ -71,6 +71,7 @@ def work(stage, hours, *advances, before=lambda: None):
         return make_end_event(work_within(hours, ctx.interrupts, ctx.observe, act), AT_ROOT)
 
 
+@pytest.mark.nightly
 def test_a_run_waits_for_its_first_hour(stage):
     work(stage, Hours(not_before=4_000_000_000.0), BLOCK)
 
@@ -93,6 +94,7 @@ def test_at_its_last_hour_a_run_hands_over(stage):
     assert stage.seen(SessionStarted) == []
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("until", take_each(2, [None, 4_000_000_000.0]))
 def test_what_ends_earlier_ends_as_it_did(stage, until):
     ended = work(stage, Hours(until=until), BLOCK)
@@ -100,6 +102,7 @@ def test_what_ends_earlier_ends_as_it_did(stage, until):
     assert (ended.exit_code, "enough seen" in ended.reason) == (ExitCode.STOPPED, True)
 
 
+@pytest.mark.nightly
 def test_a_stop_before_the_last_hour_is_the_users(stage):
     ended = work(stage, Hours(until=4_000_000_000.0), before=lambda: stage.interrupts.request(Urgency.FINISH_TURN))
 

@@ -2,6 +2,8 @@
 
 import json
 
+import pytest
+
 from relay.base.errors import ExitCode
 from relay.session.events import Committed, ResponseReceived, SessionEnded
 from relay.session.values import SessionEnd
@@ -64,6 +66,7 @@ def test_a_red_gate_comes_back_to_the_session_that_ended_by_its_tick(stage):
     assert [event.subject for event in stage.seen(Committed)] == ["Say hello"], ended
 
 
+@pytest.mark.nightly
 def test_a_tick_that_is_not_the_last_call_or_leaves_items_open_ends_nothing(stage):
     """The session sees what its other calls say; its own last words name the commit."""
     hello = [[write("hello\n"), tick(commit="Say hello"), call("bash", command="cat hello.txt")]]
@@ -76,6 +79,7 @@ def test_a_tick_that_is_not_the_last_call_or_leaves_items_open_ends_nothing(stag
     assert [event.subject for event in stage.seen(Committed)] == ["Greet", "Say world"]
 
 
+@pytest.mark.nightly
 def test_a_tick_whose_answer_asks_for_something_goes_on(stage):
     """The session is told which later item its change makes wrong, and can amend it."""
     stage.write("PLAN.md", PLAN)

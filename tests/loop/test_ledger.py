@@ -128,6 +128,7 @@ def test_a_later_session_is_told_that_a_decision_is_stale_and_revisits_it(arc):
     assert "to do" not in shown
 
 
+@pytest.mark.nightly
 def test_a_tick_over_a_claim_that_the_session_put_in_doubt_and_left_is_a_doubt_until_it_is_settled(stage):
     stage.write("PLAN.md", PLAN)
     stage.commit()
@@ -158,6 +159,7 @@ def test_what_a_claim_says_gives_a_forge_no_command(stage):
     assert "Closes #7" not in message
 
 
+@pytest.mark.nightly
 def test_what_a_session_changed_and_looked_at_again_is_no_doubt(stage):
     stage.write("PLAN.md", PLAN)
     stage.commit()
@@ -173,6 +175,7 @@ def test_what_a_session_changed_and_looked_at_again_is_no_doubt(stage):
     assert stage.git("log", "-1", "--format=%(trailers:key=Relay-Doubt,valueonly,unfold)").strip() == ""
 
 
+@pytest.mark.nightly
 def test_cited_lines_are_found_again_where_they_moved_to(arc):
     stage, (_old, new), _ = arc
     refused = stage.relay("ledger", "add", "x", "--because", "y", "--source", "db.py:9")
@@ -290,6 +293,7 @@ def do(n, file, *turns, told=(), lacks=()):
     return json.dumps({"sessions": [{"turns": [*said, *(ends if said else [{**ends[0], "expect": first}, ends[1]])]}]})
 
 
+@pytest.mark.nightly
 def test_what_a_session_contradicts_it_is_asked_of_and_what_rested_on_it_goes_out_for_all_that_follow(stage):
     """Sessions decide, build on it, contradict it and are asked, replace it; the last one and the report know."""
     stage.write("PLAN.md", RETRIES)
@@ -410,6 +414,7 @@ def test_of_a_contradiction_that_a_session_records_as_it_is_asked_to_neither_sid
     play(do(4, "docs", told=["Two it is"], lacks=["CONTRADICTION"]))
 
 
+@pytest.mark.nightly
 def test_a_claim_that_a_session_words_anew_when_it_is_asked_takes_the_place_of_the_one_before(stage):
     """The answer names it; a session that forgets it is asked again, so that no copy stays in unseen."""
     stage.write("PLAN.md", RETRIES)
@@ -427,6 +432,7 @@ def test_a_claim_that_a_session_words_anew_when_it_is_asked_takes_the_place_of_t
     play(do(2, "queue", ({"claim": other}, asked), ({"claim": f"{other} at most", "contradicts": first}, again)))
 
 
+@pytest.mark.nightly
 def test_what_stands_beside_a_claim_begins_a_line_of_its_own(stage):
     """Also behind the list of claims that the new one puts out."""
     stage.write("PLAN.md", RETRIES)
@@ -444,6 +450,7 @@ def test_what_stands_beside_a_claim_begins_a_line_of_its_own(stage):
     play(do(3, "client", ({"claim": "Retry counts must be 2", "replaces": first[rule]}, told)))
 
 
+@pytest.mark.nightly
 def test_a_session_that_has_looked_confirms_a_stale_claim_where_it_stands_now(arc):
     stage, (_old, new), _ = arc
     stage.write("db.py", "# moved\n" + (stage.root / "db.py").read_text().replace("length = 64", "length = 64  # hex"))

@@ -73,6 +73,7 @@ def test_each_phase_asks_its_own_model_at_that_models_price(begin):
     assert models == ["claude-opus-5-5", "claude-haiku-5-5"]
 
 
+@pytest.mark.nightly
 def test_what_is_typed_counts_for_all_phases(begin):
     stage = begin()
     ran = stage.run(make(say("hello", "1.1"), say("world", "2.1")), model="claude-sonnet-5-5")
@@ -80,6 +81,7 @@ def test_what_is_typed_counts_for_all_phases(begin):
     assert list_asked(stage) == [("claude-sonnet-5-5", "low"), ("claude-sonnet-5-5", None)]
 
 
+@pytest.mark.nightly
 def test_a_cap_holds_at_the_price_of_the_phases_model(begin):
     """What one model may still send is too dear for the other."""
     stage = begin(PLAN.replace("claude-haiku-5-5", "dear-1"))
@@ -118,6 +120,7 @@ def test_a_phase_that_its_sessions_do_not_finish_climbs_before_the_run_stops(beg
     assert [words.rpartition("goes on with ")[2] for words in told] == ["effort high", "model claude-sonnet-5-5"]
 
 
+@pytest.mark.nightly
 def test_a_ladder_has_an_end_and_a_later_run_goes_on_at_its_top(begin):
     """Nothing is tried twice, whoever starts the run; the gate's refusal is what stops it."""
     stage = begin(ONE)
@@ -129,6 +132,7 @@ def test_a_ladder_has_an_end_and_a_later_run_goes_on_at_its_top(begin):
     assert list_rungs(stage) == ["effort=high", "model=claude-sonnet-5-5"]
 
 
+@pytest.mark.nightly
 def test_a_run_that_is_cut_off_goes_on_where_it_was_on_the_ladder(begin):
     stage = begin(ONE)
 
@@ -145,6 +149,7 @@ def test_a_run_that_is_cut_off_goes_on_where_it_was_on_the_ladder(begin):
     assert list_rungs(stage) == ["effort=high"]
 
 
+@pytest.mark.nightly
 def test_a_hand_off_commit_keeps_the_place_on_the_ladder(begin):
     stage = begin(f"{ONE}- [ ] Say more — more.txt\n")
     idle = {"turns": [{"text": "I am done.", "repeat": 9}]}
@@ -157,6 +162,7 @@ def test_a_hand_off_commit_keeps_the_place_on_the_ladder(begin):
     assert list_rungs(stage, "HEAD~1") == list_rungs(stage) == ["effort=high"]
 
 
+@pytest.mark.nightly
 def test_a_change_that_the_settings_have_no_more_does_not_count(begin):
     stage = begin(ONE)
     assert stage.run(make(BAD, BAD, BAD), **LADDER).exit_code == ExitCode.STOPPED
@@ -164,6 +170,7 @@ def test_a_change_that_the_settings_have_no_more_does_not_count(begin):
     assert list_asked(stage) == [("claude-opus-5-5", "high")]
 
 
+@pytest.mark.nightly
 def test_the_next_phase_begins_below(begin):
     stage = begin()
     ended = stage.run(make(BAD, say("hello", "1.1"), say("world", "2.1")), escalate=["effort=high"], max_repairs=0)
@@ -172,6 +179,7 @@ def test_the_next_phase_begins_below(begin):
     assert (list_rungs(stage, "HEAD~1"), list_rungs(stage)) == (["effort=high"], [])
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     "turn",
     [
@@ -199,6 +207,7 @@ def test_a_model_that_is_out_of_quota_is_replaced_for_the_rest_of_the_phase(begi
     assert list_rungs(stage) == []
 
 
+@pytest.mark.nightly
 def test_without_a_fallback_a_model_that_is_out_of_quota_stops_the_run(begin):
     stage = begin()
     assert stage.run(make(SPENT)).exit_code == ExitCode.STOPPED

@@ -56,6 +56,7 @@ def run(stage, script):
     return told, stage.git("log", "-1", "--format=%(trailers:key=Relay-Doubt,valueonly,unfold)", done[0]), done[0]
 
 
+@pytest.mark.nightly
 def test_a_session_is_told_after_its_command_and_its_amendment_is_in_the_same_commit(stage):
     [told], doubts, commit = run(stage, MOVE % AMEND)
     assert WRONG[0] in told
@@ -78,6 +79,7 @@ def test_what_a_session_leaves_wrong_is_a_doubt_of_its_commit(stage):
     assert [words in first for words in WRONG] == [True, True]
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(("amend", "doubts"), [(AMEND, []), ("", ["2.1 names src/keys.py, which no commit has"])])
 def test_a_rename_that_was_amended_as_asked_leaves_no_doubt_about_the_later_tick(stage, amend, doubts):
     """A note that has the old name beside one that is there says where the work went."""

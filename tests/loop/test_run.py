@@ -1,5 +1,7 @@
 """From a plan to commits, and every way in which a phase does not get there."""
 
+import pytest
+
 from relay.base.errors import ExitCode
 from relay.run.loop import find_done_plan
 from relay.session.events import SessionEnded, SessionStarted
@@ -89,6 +91,7 @@ def test_a_second_run_has_nothing_to_do(stage):
     assert [r for r in stage.server.requests if r.path == "/v1/messages"] == []
 
 
+@pytest.mark.nightly
 def test_conditions_of_the_whole_are_left_to_the_user(stage):
     """Nobody works on them, nobody ticks them, and the last line says that they are there."""
     stage.write("PLAN.md", f"{stage.git('show', 'HEAD:PLAN.md')}\n## Success criteria\n- [ ] it is friendly\n")
@@ -103,6 +106,7 @@ def test_conditions_of_the_whole_are_left_to_the_user(stage):
     assert (ended.exit_code, ended.reason) == (ExitCode.DONE, "2 of 2 phases")
 
 
+@pytest.mark.nightly
 def test_a_plan_that_somebody_changed_meanwhile_is_not_done(stage):
     """What is on the branch is; the phase that was just added is not."""
     stage.run(HELLO + WORLD)
@@ -198,6 +202,7 @@ sessions:
     assert stage.server.errors == []
 
 
+@pytest.mark.nightly
 def test_an_item_that_the_session_added_can_be_ticked_by_it(stage):
     """An amendment and the tick of what it added land in one commit."""
     script = """

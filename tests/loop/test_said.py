@@ -85,6 +85,7 @@ def test_words_reach_the_session_and_every_later_one_of_the_phase(stage):
     assert not any(key == "Relay-Said" for key, _ in stage.commits()[0].found)
 
 
+@pytest.mark.nightly
 def test_words_go_along_with_a_hand_off_commit(stage):
     """Another machine has the branch and no refs of relay's."""
     stage.write("PLAN.md", "# P\n\n## Phase 1 — Two\nVerify: `test -f a`\n- [ ] Make a — a\n- [ ] Make b — b\n")
@@ -130,6 +131,7 @@ def test_words_of_a_hand_off_that_came_from_elsewhere_are_no_words_of_this_user(
     assert "phase 1: blocked: seen" in ran.stdout
 
 
+@pytest.mark.nightly
 def test_words_for_one_phase_wait_for_it(stage):
     assert "the next session of phase" not in stage.relay("say", "--phase", "2", "in English").stdout
 

@@ -90,6 +90,7 @@ def test_a_file_that_changed_since_it_was_seen_is_not_written_over(stage, play):
     assert (stage.root / "c.txt").read_text() == "its own\n"
 
 
+@pytest.mark.nightly
 def test_what_git_ignores_is_not_written_over_unseen(stage, play):
     """No snapshot holds it."""
     stage.write(".gitignore", "local\n")
@@ -109,6 +110,7 @@ def test_an_edit_of_the_plan_meanwhile_stays(stage, play):
     assert "# Greetings and more" in (stage.root / "PLAN.md").read_text()
 
 
+@pytest.mark.nightly
 def test_a_plan_that_is_put_back_is_kept_as_it_was_found(stage, play):
     """Whoever changed it while the command ran."""
     results = play(bash("true"), bash("echo mine >> PLAN.md"), sandbox="off")

@@ -63,6 +63,7 @@ def test_the_phase_that_names_a_server_gets_its_tools_and_no_other_phase_does(st
     assert notes[1:] == ["Tools: evil: none of your mcp_servers; this phase works without it"]
 
 
+@pytest.mark.nightly
 def test_what_a_server_writes_between_calls_is_in_the_next_snapshot(stage):
     """Whatever the next call is: a tick alone looks at no file; nobody else is said to have saved it."""
     stage.write("server.py", FAKE.read_text())

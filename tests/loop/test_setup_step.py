@@ -56,6 +56,7 @@ def test_setup_runs_before_the_first_session_and_not_again(locked):
     assert "node_modules" not in locked.git("log", "--name-only", "--format=")
 
 
+@pytest.mark.nightly
 def test_setup_runs_again_for_another_lock_file_other_commands_and_a_lost_environment(locked):
     def count(*commands):
         with locked.enter(
@@ -84,6 +85,7 @@ def test_a_setup_that_fails_stops_before_anything_is_paid(locked):
     assert not locked.seen(GateStarted)
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("command", take_each(2, ["echo two > package-lock.json", "echo x > new.txt", "rm .gitignore"]))
 def test_a_setup_that_changes_what_git_knows_is_not_taken_for_work(locked, command):
     with pytest.raises(RepoError) as refusal:
@@ -178,6 +180,7 @@ def test_an_approval_that_cannot_be_kept(tmp_path):
         save_approval(tmp_path, ["x"], {})
 
 
+@pytest.mark.nightly
 def test_a_repository_that_wants_a_setup_is_asked_about(locked):
     """Refused unattended, with nothing run; approved by one word, and then kept."""
     locked.write("relay.toml", f"setup = [{json.dumps(INSTALL)}]\n")

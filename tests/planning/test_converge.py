@@ -28,6 +28,7 @@ def converge(stage, *turns):
     return stage.plan(f"sessions:\n  - turns:\n{listed}", PlanTask(converge=True))
 
 
+@pytest.mark.nightly
 def test_where_nothing_is_missing_the_plan_is_the_same_to_the_byte(finished):
     ended = converge(finished, '{text: "All is there.", expect: {first_message_contains: "Say hello — hello.txt"}}')
 
@@ -41,6 +42,7 @@ def test_where_nothing_is_missing_the_plan_is_the_same_to_the_byte(finished):
     assert ended.spent_usd > 0
 
 
+@pytest.mark.nightly
 def test_it_is_told_by_its_own_name(finished):
     with serve(parse_script("sessions:\n  - turns: [{text: All is there.}]\n")) as server:
         environ = {"ANTHROPIC_API_KEY": "k", "ANTHROPIC_BASE_URL": server.base_url}
@@ -56,6 +58,7 @@ def test_what_is_missing_becomes_a_phase_behind_the_others(finished):
     assert (finished.root / "PLAN.md").read_text() == PLAN + "\n" + NEW.replace("\\n", "\n") + "\n"
 
 
+@pytest.mark.nightly
 def test_an_unfinished_plan_is_not_held_against_anything(stage):
     with pytest.raises(PlanError, match="has open phases"):
         converge(stage, "{text: x}")

@@ -61,6 +61,7 @@ def test_the_planner_corrects_once_what_both_confirm(stage):
     assert spent == pytest.approx(sum(event.cost_usd for event in stage.seen(ResponseReceived)), abs=1e-6)
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("findings", "verdicts"), [((), ()), ((FAULT,), (False,)), (({**FAULT, "severity": "nit"},), ())]
 )
@@ -70,6 +71,7 @@ def test_what_is_not_confirmed_changes_nothing(stage, findings, verdicts):
     assert read(stage) == PLAN
 
 
+@pytest.mark.nightly
 def test_a_plan_that_no_session_corrects_is_kept_with_the_fault_named(stage):
     ended = run(stage, plan(PLAN), report(FAULT), judge(confirmed=True), use("submit_plan", {"markdown": "none"}))
     assert ended.exit_code == ExitCode.DONE
@@ -78,12 +80,14 @@ def test_a_plan_that_no_session_corrects_is_kept_with_the_fault_named(stage):
     assert any(event.text.startswith(words) for event in stage.seen(Noticed))
 
 
+@pytest.mark.nightly
 def test_a_critic_that_hands_nothing_in_costs_no_plan(stage):
     ended = run(stage, plan(PLAN), {"turns": [{"text": "Fine.", "repeat": 3}]})
     assert (ended.exit_code, read(stage)) == (ExitCode.DONE, PLAN)
     assert any("the plan was not criticized" in event.text for event in stage.seen(Noticed))
 
 
+@pytest.mark.nightly
 def test_nobody_criticizes_a_plan_unasked(stage):
     assert run(stage, plan(PLAN), plan_critic=False).exit_code == ExitCode.DONE
     assert [session.title for session in stage.seen(SessionStarted)] == ["planning"]
@@ -105,6 +109,7 @@ def test_the_issue_that_a_task_names_is_found(text, issue):
     assert find_issue(text) == issue
 
 
+@pytest.mark.nightly
 def test_a_pipe_without_a_task_asks_nobody(stage):
     ran = stage.relay("plan", "--force", "-", answer="  \n")
     assert ran.returncode == ExitCode.USAGE

@@ -76,6 +76,7 @@ def test_a_command_that_nobody_can_review_is_not_taken(stage, name, form):
     assert (stage.root / "PLAN.md").read_text() == stage.git("show", "HEAD:PLAN.md")
 
 
+@pytest.mark.nightly
 def test_a_split_names_the_lines_that_were_submitted(stage):
     """Not those of the merged plan, which the session never saw; what its phases are called there is said."""
     stage.write("PLAN.md", PLAN)
@@ -94,6 +95,7 @@ def test_a_split_names_the_lines_that_were_submitted(stage):
     assert "\n- line 7: " in second
 
 
+@pytest.mark.nightly
 def test_the_way_on_from_a_plan_that_was_not_taken_is_the_same_command(stage):
     """With what was asked for, quoted for a shell."""
     feature = 'don\'t `rm -rf $HOME`; say "hello"'
@@ -115,6 +117,7 @@ def test_the_last_plan_that_is_not_taken_ends_the_session(stage):
     assert len([r for r in stage.server.requests if r.path == "/v1/messages"]) == MAX_SUBMISSIONS
 
 
+@pytest.mark.nightly
 def test_what_ended_the_session_comes_before_the_faults_of_its_last_plan(stage):
     """Nobody looks for the cause in the plan when it was the endpoint."""
     script = json.loads(submit("no plan"))

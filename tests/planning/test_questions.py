@@ -122,6 +122,7 @@ def test_no_question_and_no_answer_becomes_anything_but_a_line(question, answer)
     ]
 
 
+@pytest.mark.nightly
 def test_what_is_said_from_another_terminal_while_it_plans_is_a_constraint(stage):
     def say():
         stage.on_tool = None
@@ -163,6 +164,7 @@ def test_a_question_of_a_session_at_work_goes_into_the_plan_and_the_work_goes_on
     assert read_results(stage)[1].startswith("Already asked")
 
 
+@pytest.mark.nightly
 def test_a_question_outlives_the_session_that_left_it(stage):
     stage.write("PLAN.md", PLAN)
     stage.commit("plan")

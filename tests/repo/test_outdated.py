@@ -69,6 +69,7 @@ def test_files_and_folders_that_are_gone_are_named_with_their_new_name(look):
     ]
 
 
+@pytest.mark.nightly
 def test_a_folder_that_went_to_two_places_has_no_new_name(look):
     after = dict(BEFORE)
     after["x/a.py"], after["y/b.py"] = after.pop("src/old/a.py"), after.pop("src/old/b.py")
@@ -139,6 +140,7 @@ def test_prose_large_files_and_bytes_define_nothing(look, path, text):
     assert look({**plain, path: ""}, {**plain, path: text}) == ()
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("note", "is_told"),
     [

@@ -49,6 +49,7 @@ def test_the_users_edit_stays_the_users(stage):
     assert (stage.root / "app.txt").read_text() == EDIT
 
 
+@pytest.mark.nightly
 def test_without_a_sandbox_it_is_kept_as_it_was(stage):
     """Nothing hides it from the gate then; the notice names the ref."""
     prepare(stage, "hello.txt")
@@ -63,6 +64,7 @@ def test_without_a_sandbox_it_is_kept_as_it_was(stage):
     assert any("app.txt" in n.text and kept in n.text for n in stage.seen(Noticed))
 
 
+@pytest.mark.nightly
 def test_a_file_that_only_the_gate_rewrote_is_free_for_the_session(stage, finish):
     """It was as in HEAD before; the user's other edit needs no ref of its own."""
     prepare(stage, "app.txt")

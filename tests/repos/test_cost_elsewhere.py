@@ -87,6 +87,7 @@ def test_a_phase_that_is_finished_by_hand_has_cost_what_its_sessions_did(stage, 
     assert count(stage) == opened
 
 
+@pytest.mark.nightly
 def test_a_clone_counts_what_it_can_see(stage, opened, tmp_path):
     """Attempts and snapshots are there once they are fetched."""
     stage.git("clone", "-q", ".", str(tmp_path / "clone"))
@@ -108,6 +109,7 @@ def test_another_plan_does_not_pay_for_it(stage):
 NEW = "# Another\n\n## Phase 1 — Zeta\nVerify: `test -s zeta.txt`\n- [ ] Say zeta — zeta.txt\n"
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("removes", [True, False], ids=["removed first", "written over"])
 def test_a_plan_that_takes_the_place_of_another_one_does_not_pay_for_it(stage, opened, removes):
     """Nothing of the old one is left in it; the old one's open attempt is not its own either."""
@@ -133,6 +135,7 @@ DONE = """\
 """
 
 
+@pytest.mark.nightly
 def test_a_new_plan_over_a_finished_one_begins_at_nothing(stage):
     """Before it is committed too: status, the cap and the run count nothing of the finished plan."""
     ended = stage.run(HELLO + DONE)

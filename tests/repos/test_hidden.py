@@ -62,6 +62,7 @@ def test_an_edit_that_git_hides_is_refused_by_name(hidden):
     assert hidden.git("ls-files", "-v", "config.py") == hidden.tag
 
 
+@pytest.mark.nightly
 def test_a_session_that_changes_it_is_refused_and_its_bytes_are_kept(hidden):
     """The box stays open, and the user's text is in the snapshot from the attempt's start."""
     hidden.write("PLAN.md", PLAN)
@@ -76,6 +77,7 @@ def test_a_session_that_changes_it_is_refused_and_its_bytes_are_kept(hidden):
     assert LOCAL in reachable(hidden)
 
 
+@pytest.mark.nightly
 def test_it_stays_out_of_a_phase_that_does_not_need_it(hidden, finish):
     """The commit is made without it, the user hears of it, and both file and flag stay."""
     hidden.write("config.py", LOCAL)
@@ -86,6 +88,7 @@ def test_it_stays_out_of_a_phase_that_does_not_need_it(hidden, finish):
     assert hidden.git("ls-files", "-v", "config.py") == hidden.tag
 
 
+@pytest.mark.nightly
 def test_what_a_session_does_to_an_unchanged_one_is_committed_and_the_flag_stays(hidden, finish):
     """Nothing of the user's is in it; the index follows the commit, and the file stays hidden."""
     assert finish(HELLO) == ["PLAN.md", "config.py", "hello.txt"]
@@ -94,6 +97,7 @@ def test_what_a_session_does_to_an_unchanged_one_is_committed_and_the_flag_stays
     assert hidden.git("diff", "--cached", "--name-only") == ""
 
 
+@pytest.mark.nightly
 def test_one_that_is_not_there_is_no_deletion(hidden, finish):
     """Whoever hides a file and removes it wants it in the commits."""
     (hidden.root / "config.py").unlink()

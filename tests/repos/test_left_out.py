@@ -26,6 +26,7 @@ def committed(stage):
     return stage.git("show", "--name-only", "--format=", "HEAD").split()
 
 
+@pytest.mark.nightly
 def test_a_tracked_file_beside_thousands_of_generated_ones_is_committed(stage):
     """A command edits it in a directory that snapshots leave out for its untracked files."""
     stage.write("PLAN.md", "## Phase 1\nVerify: `grep -q new web/app.js`\n- [ ] Generate the pages\n")
@@ -63,6 +64,7 @@ def refuse(stage, text, *, early=False, **flags):
     return ended.reason
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     "item", take_each(2, ["Say hello — hello.txt", "Create `hello.txt`", "Say hello — greetings/"])
 )
@@ -83,6 +85,7 @@ def test_a_file_of_the_users_that_satisfies_the_phase_already(stage, item):
     assert committed(stage) == ["PLAN.md"]
 
 
+@pytest.mark.nightly
 def test_a_dirty_file_of_the_users_that_satisfies_the_phase_already(stage):
     """The same for one that HEAD has in another form, beside an item whose code is there."""
     stage.write("config.py", "old\n")
@@ -110,6 +113,7 @@ ONLY_READ = {
 """Items, and the file of the user's that each names."""
 
 
+@pytest.mark.nightly
 def test_what_an_item_only_reads_may_be_the_users(stage, make_repo):
     """Honest phases are not refused; one with all of the items, since a refusal of any would name its file."""
     inner = make_repo("inner")
@@ -168,6 +172,7 @@ def test_a_file_in_a_repository_inside_of_this_one(stage, make_repo):
     assert "commit it there and tick the box yourself" in words
 
 
+@pytest.mark.nightly
 def test_a_file_of_the_users_that_was_too_large_at_the_start(stage):
     """It is the user's, whatever the session makes of it; once he has committed it, the phase is through."""
     plan(stage, "test $(wc -c < data.bin) -lt 100", "Shrink it — data.bin")
@@ -183,6 +188,7 @@ def test_a_file_of_the_users_that_was_too_large_at_the_start(stage):
     assert ended.exit_code == ExitCode.DONE, ended
 
 
+@pytest.mark.nightly
 def test_what_an_added_item_names_counts(stage):
     """An item that the session itself added is not ticked without its file either."""
     plan(stage, "grep -q hello hello.txt", "Say hello — hello.txt")

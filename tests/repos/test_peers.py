@@ -74,6 +74,7 @@ def check_landed(stage, *files, renames=True):
 # --- Lost work
 
 
+@pytest.mark.nightly
 def test_a_commit_that_fails_leaves_the_work_where_it_is(stage):
     """gsd-2: when merging a milestone failed, its work tree and branch were deleted, and it counted as complete."""
     hook = stage.root / ".git/hooks/pre-commit"
@@ -94,6 +95,7 @@ def test_a_commit_that_fails_leaves_the_work_where_it_is(stage):
     check_landed(stage, "PLAN.md", "hello.txt")
 
 
+@pytest.mark.nightly
 def test_nothing_is_built_on_what_could_not_be_committed(stage):
     """gsd-2 (#1326): commits stopped in the middle of a milestone, and task after task was called complete."""
     hook = stage.root / ".git/hooks/pre-commit"
@@ -107,6 +109,7 @@ def test_nothing_is_built_on_what_could_not_be_committed(stage):
     check_nothing_claimed(stage)
 
 
+@pytest.mark.nightly
 def test_all_that_a_session_changed_is_in_the_commit(stage):
     """Ralphex (#185): fixes were committed without `git add`; what the session had edited stayed behind."""
     for name in ("changed.txt", "removed.txt", "moved.txt", "script.sh"):
@@ -121,6 +124,7 @@ def test_all_that_a_session_changed_is_in_the_commit(stage):
     assert stage.git("status", "--porcelain") == ""
 
 
+@pytest.mark.nightly
 def test_other_settings_do_not_orphan_the_work(stage):
     """gsd-2 (#2625): an update flipped the default of `isolation`; the branch with the work was never merged."""
     find_dead(stage)
@@ -150,6 +154,7 @@ def test_a_phase_whose_files_are_in_a_nested_repository_is_not_done(stage):
     assert (stage.root / "app/hello.txt").read_text() == "hello\n"
 
 
+@pytest.mark.nightly
 def test_a_nested_repository_beside_the_work_is_neither_deleted_nor_linked(stage):
     """gsd-2: the gitlink was committed without a .gitmodules, so nobody could ever fetch what it pointed to."""
     ended = stage.run(BASH % "mkdir app && cd app && git init -q . && echo x > main.txt", all_=False)
@@ -178,6 +183,7 @@ def test_stashes_and_other_work_trees_are_not_touched(stage):
     assert ((other / "AGENTS.md").read_text(), (other / "new.txt").read_text()) == ("uncommitted\n", "untracked\n")
 
 
+@pytest.mark.nightly
 def test_the_doctor_repairs_nothing_by_deleting(stage):
     """gsd-2: `doctor fix` deleted the work tree that an unfinished milestone was in."""
     find_dead(stage)
@@ -224,6 +230,7 @@ def test_a_session_cannot_delete_the_plan(stage):
     assert stage.git("show", "HEAD~1:tasks/prd.md") == "what it is for\n"
 
 
+@pytest.mark.nightly
 def test_a_conflict_with_the_users_changes_is_no_success(stage):
     """ralph-orchestrator: git refused to merge over local changes, and the phase was reported as a success."""
     stage.write("hello.txt", "hi\n")
@@ -262,6 +269,7 @@ def test_a_dead_run_blocks_nobody(stage):
     check_landed(stage, "PLAN.md", "hello.txt")
 
 
+@pytest.mark.nightly
 def test_the_log_of_the_session_that_died_is_kept(stage):
     """ralphd: the resumed run wrote its transcript over that of the attempt that had crashed."""
     find_dead(stage)
@@ -273,6 +281,7 @@ def test_the_log_of_the_session_that_died_is_kept(stage):
     assert {path: path.read_bytes() for path in logs} == logs
 
 
+@pytest.mark.nightly
 def test_an_interrupted_check_is_no_verdict(stage):
     """ralphd: interrupting a verification counted as a failed one and took back a finished task."""
 
@@ -292,6 +301,7 @@ def test_an_interrupted_check_is_no_verdict(stage):
     check_landed(stage, "PLAN.md", "hello.txt")
 
 
+@pytest.mark.nightly
 def test_a_refused_key_is_not_the_end_of_the_plan(stage):
     """ralphex: an authorization error was logged as completed, and the next run wiped the progress."""
     fault = "      - text: never\n        fault: {kind: status, status: 401, times: always}\n"
@@ -305,6 +315,7 @@ def test_a_refused_key_is_not_the_end_of_the_plan(stage):
     check_landed(stage, "PLAN.md", "hello.txt")
 
 
+@pytest.mark.nightly
 def test_what_was_spent_before_the_crash_counts(stage):
     """ralph-orchestrator: `--continue` began the cost and the iterations at zero, so no cap ever held."""
     assert stage.run(HALF.replace("- text: never reached", "- tools: [{name: block, input: {reason: stop}}]")).spent_usd
@@ -331,6 +342,7 @@ def test_the_tenth_interruption_is_like_the_first(stage):
     check_landed(stage, "PLAN.md", "hello.txt")
 
 
+@pytest.mark.nightly
 def test_what_was_stuck_is_tried_again_when_the_user_asks(stage):
     """gsd-2 (#5465): the next run restored the counter of the stuck one and stopped before it did anything."""
     stuck = """
@@ -349,6 +361,7 @@ sessions:
     check_landed(stage, "PLAN.md", "hello.txt")
 
 
+@pytest.mark.nightly
 def test_a_phase_that_was_blocked_goes_on_when_the_user_has_repaired_it(stage):
     """gsd-pi (#1457): every later run replayed the recorded abort; nothing could authorize a new attempt."""
     block = HALF.replace("- text: never reached", "- tools: [{name: block, input: {reason: the disk is missing}}]")
@@ -365,6 +378,7 @@ def test_a_phase_that_was_blocked_goes_on_when_the_user_has_repaired_it(stage):
     assert stage.git("status", "--porcelain") == ""
 
 
+@pytest.mark.nightly
 def test_a_plan_gets_nothing_of_another_plans_run(stage):
     """ralph-orchestrator (PR 250): tasks of earlier runs got into the prompt, and those of this one were not found."""
     told = "make it longer: zebra"
@@ -386,6 +400,7 @@ def test_a_plan_gets_nothing_of_another_plans_run(stage):
 # --- Dirty trees
 
 
+@pytest.mark.nightly
 def test_an_uncommitted_specification_stays_and_can_be_read(stage):
     """Orca (PR 155): a fresh run stashed the hand-written spec away before the flow could read it."""
     stage.write("spec.md", "say zebra\n")
@@ -398,6 +413,7 @@ def test_an_uncommitted_specification_stays_and_can_be_read(stage):
     assert stage.git("stash", "list") == ""
 
 
+@pytest.mark.nightly
 def test_a_setting_that_nothing_reads_is_refused(stage):
     """ralph-tui (#332): `autoCommit` was accepted and ignored, and nobody could tell."""
     stage.write("relay.toml", "auto_commit = false\n")
@@ -407,6 +423,7 @@ def test_a_setting_that_nothing_reads_is_refused(stage):
         stage.run(HELLO)
 
 
+@pytest.mark.nightly
 def test_what_the_user_staged_is_not_swept_up(stage):
     """ralphex: a bookkeeping commit took all of the index along."""
     stage.write("mine.txt", "staged\n")
@@ -430,6 +447,7 @@ def test_untracked_files_are_no_obstacle_and_no_prey(stage):
     assert stage.git("status", "--porcelain") == "?? tmp/\n"
 
 
+@pytest.mark.nightly
 def test_a_file_that_was_only_touched_is_clean(stage):
     """ralphex: a clean tree was refused as one with uncommitted changes."""
     os.utime(stage.root / "AGENTS.md", (1, 1))
@@ -443,6 +461,7 @@ def test_a_file_that_was_only_touched_is_clean(stage):
 # --- Interrupts and other sessions
 
 
+@pytest.mark.nightly
 def test_after_an_interrupt_no_other_phase_begins(stage):
     """ralph-claude-code: the handler returned, and the loop went on with the next iteration."""
     stage.on_tool = lambda: stage.interrupts.request(Urgency.FINISH_TURN)
@@ -466,6 +485,7 @@ def test_no_process_outlives_the_work(stage):
     assert not [line for line in lines if line.exists() and mark.encode() in line.read_bytes()]
 
 
+@pytest.mark.nightly
 def test_a_second_run_takes_nothing_over(stage):
     """ralph-claude-code and the ralph-loop plugin went on in whatever session was open in the folder."""
     find_dead(stage)

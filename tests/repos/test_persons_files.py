@@ -1,5 +1,7 @@
 """Rules and settings that a person writes while a phase is open: in nobody's commit, in nobody's way."""
 
+import pytest
+
 from relay.base.errors import ExitCode
 from relay.session.events import Noticed
 from tests.resume.conftest import LUNCH
@@ -9,6 +11,7 @@ BLOCKED = HELLO.replace('- text: "Commit: Say hello"', "- tools: [{name: block, 
 MINE = {"CLAUDE.md": "mine\n", "docs/AGENTS.md": "mine\n", "relay.toml": "max_sessions = 5\n", ".mcp.json": "{}\n"}
 
 
+@pytest.mark.nightly
 def test_what_a_person_writes_between_two_runs_stops_no_phase(stage):
     """The phase is committed without it, what was left out is said, and it stays where it is."""
     assert stage.run(BLOCKED, all_=False).exit_code == ExitCode.STOPPED

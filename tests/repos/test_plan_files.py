@@ -39,6 +39,7 @@ def test_an_ignored_plan_is_not_committed_behind_the_users_back(stage, finish):
     assert stage.git("status", "--porcelain") == ""
 
 
+@pytest.mark.nightly
 def test_an_ignored_plan_that_is_tracked_is_a_plan(stage, finish):
     """Git itself does not ignore what it tracks."""
     stage.write(".gitignore", "PLAN.md\n")
@@ -69,6 +70,7 @@ def test_a_plan_behind_a_symlink_is_refused_with_the_path_that_works(stage, fini
     assert stage.git("status", "--porcelain") == ""
 
 
+@pytest.mark.nightly
 def test_a_plan_that_is_a_link_out_of_the_repository(stage, tmp_path):
     """What lies outside is neither read nor written by a run; `--dry-run` says the same."""
     outside = tmp_path / "PLAN.md"
@@ -98,6 +100,7 @@ def test_an_edited_plan_with_crlf_is_amended_and_ticked_in_place(stage, finish):
     assert stage.git("status", "--porcelain") == ""
 
 
+@pytest.mark.nightly
 def test_line_ends_that_git_converts_are_nobodys_edit(stage, finish):
     stage.git("config", "core.autocrlf", "true")
     (stage.root / "PLAN.md").unlink()
@@ -108,6 +111,7 @@ def test_line_ends_that_git_converts_are_nobodys_edit(stage, finish):
     assert [event.text for event in stage.seen(Noticed) if "saved" in event.text] == []
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("attributes", "ends"),
     take_each(3, [("", b"\r\n"), ("* text=auto\n", b"\r\n"), ("*.md -text\n", b"\r\n"), ("*.md text\n", b"\n")]),

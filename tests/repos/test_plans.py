@@ -33,6 +33,7 @@ sessions:
 """
 
 
+@pytest.mark.nightly
 def test_files_that_others_changed_since_the_plan_are_named(stage, finish):
     """To the user and to the session, with the commit; relay's own commits do not count."""
     stage.write("hello.txt", "hi\n")
@@ -43,6 +44,7 @@ def test_files_that_others_changed_since_the_plan_are_named(stage, finish):
     assert noticed == [f"changed since phase 1 was planned: hello.txt is new: {commit} greet by hand"]
 
 
+@pytest.mark.nightly
 def test_a_file_that_is_gone_is_named_until_the_plan_is_written_anew(stage, finish):
     """A commit that changes the plan file says that its author has looked."""
     stage.write("hello.txt", "hi\n")
@@ -87,6 +89,7 @@ def test_a_plan_edited_while_a_session_works_is_not_lost(stage, finish):
     assert "Say it three times" in committed
 
 
+@pytest.mark.nightly
 def test_a_plan_in_a_subdirectory_beside_another_one(stage, finish):
     """Each plan has its own commits, ledger and boxes."""
     stage.write("docs/PLAN.md", (stage.root / "PLAN.md").read_text())
@@ -102,6 +105,7 @@ def test_a_plan_in_a_subdirectory_beside_another_one(stage, finish):
     assert (stage.root / "docs/PLAN.md").read_text().count("- [x]") == 1
 
 
+@pytest.mark.nightly
 def test_a_renamed_plan_keeps_its_boxes(stage, finish):
     """The file is the truth: under its new name the next open phase is next."""
     finish()
@@ -146,6 +150,7 @@ def test_the_open_phase_of_one_plan_is_not_taken_for_another_plans(stage, finish
     assert finish(script.replace("hello", "hallo")) == ["docs/PLAN.md", "hallo.txt"]
 
 
+@pytest.mark.nightly
 def test_a_attempt_of_another_plan_that_did_nothing_is_no_obstacle(stage, finish):
     """It was opened and the process died before the first tool."""
     stage.write("docs/PLAN.md", (stage.root / "PLAN.md").read_text())
@@ -172,6 +177,7 @@ def test_a_plan_that_is_renamed_while_a_phase_is_open_keeps_it(stage, finish, co
     assert (stage.root / "BUILD.md").read_text().count("- [x]") == 1
 
 
+@pytest.mark.nightly
 def test_where_a_plan_stands_is_the_same_in_a_packed_repository(stage, finish):
     finish()
     stage.edit("Say it twice", "Say it three times")

@@ -60,6 +60,7 @@ def test_a_branch_is_made_before_the_phase_and_nothing_else_moves(done):
     assert [commit.phase for commit in done.commits()] == ["2", "1"]
 
 
+@pytest.mark.nightly
 def test_where_nobody_answers_it_says_how_to_go_on_without_an_answer(done):
     """A no is one."""
     ran = done.relay("rewind", "2")
@@ -68,6 +69,7 @@ def test_where_nobody_answers_it_says_how_to_go_on_without_an_answer(done):
     assert len(done.commits()) == 2
 
 
+@pytest.mark.nightly
 def test_a_second_branch_gets_another_name(done):
     """A branch that is there is never moved."""
     repo = open_repo(done.root)
@@ -101,6 +103,7 @@ def test_the_revert_that_is_printed_brings_tree_and_boxes_back(done):
     assert files(done).keys() == {"AGENTS.md", "PLAN.md", "mine.txt"}
 
 
+@pytest.mark.nightly
 def test_a_revert_of_the_revert_counts_the_phase_as_done(done):
     """What was brought back can be undone again."""
     revert(done, "2")
@@ -184,6 +187,7 @@ def test_money_that_was_spent_is_spent_whichever_way_one_goes_back(stage, phase,
     assert [request.path for request in stage.server.requests if request.method == "POST"] == []
 
 
+@pytest.mark.nightly
 def test_what_another_plan_cost_is_not_this_ones(done):
     """A plan that came into the repository after the rewind has a count of its own."""
     repo = open_repo(done.root)

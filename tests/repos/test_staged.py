@@ -60,6 +60,7 @@ def test_going_back_is_refused_over_it(staged, finish):
     assert (*read_staged(staged), staged.git("for-each-ref")) == before
 
 
+@pytest.mark.nightly
 def test_staging_the_work_of_an_open_phase_leaves_nothing_behind(stage, finish):
     """A snapshot has the staged bytes, so the index goes on to what was committed, as with `git commit --only`."""
     assert stage.run(HALF, all_=False).exit_code == ExitCode.STOPPED
@@ -73,6 +74,7 @@ def test_staging_the_work_of_an_open_phase_leaves_nothing_behind(stage, finish):
     assert find_lost(stage.root, dict(os.environ), seen) == []
 
 
+@pytest.mark.nightly
 def test_bytes_staged_over_the_work_of_an_open_phase_stay_staged(stage, finish):
     """No snapshot ever saw them: they are the index's only, and stay there."""
     assert stage.run(HALF, all_=False).exit_code == ExitCode.STOPPED

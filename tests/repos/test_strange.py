@@ -30,6 +30,7 @@ def bash(command):
     return BASH % ("'" + command.replace("'", "''") + "'")
 
 
+@pytest.mark.nightly
 def test_an_unborn_branch_gets_the_plan_as_its_first_commit(stage, finish):
     """No commit yet is no obstacle: the plan is the first one."""
     shutil.rmtree(stage.root / ".git")
@@ -104,6 +105,7 @@ def test_submodules_are_neither_entered_nor_committed(stage, finish, make_repo):
     assert (stage.root / "sub/inner.txt").read_text() == "changed inside\n"
 
 
+@pytest.mark.nightly
 def test_phases_are_not_put_side_by_side_where_their_work_trees_would_lack_a_submodule(stage, make_repo):
     """It is refused by name before any request; one phase after the other works in the user's own tree."""
     inner = make_repo("inner")
@@ -119,6 +121,7 @@ def test_phases_are_not_put_side_by_side_where_their_work_trees_would_lack_a_sub
     assert "sub would be empty" not in stage.relay("run", "--jobs", "2", "--dry-run").stderr
 
 
+@pytest.mark.nightly
 def test_relay_works_inside_a_submodule(stage, finish, make_repo):
     """The submodule is a repository of its own; the outer one is not touched."""
     inner = make_repo("inner")
@@ -134,6 +137,7 @@ def test_relay_works_inside_a_submodule(stage, finish, make_repo):
     assert stage.git("status", "--porcelain").split() == ["M", "sub"]
 
 
+@pytest.mark.nightly
 def test_a_nested_repository_is_left_alone_and_named(stage, finish):
     """What a session makes with git init stays in the work tree; the user is told that relay did not keep it."""
     script = bash("mkdir nested && cd nested && git init -q . && echo x > inside.txt")
@@ -142,6 +146,7 @@ def test_a_nested_repository_is_left_alone_and_named(stage, finish):
     assert (stage.root / "nested").is_dir()
 
 
+@pytest.mark.nightly
 def test_an_untracked_nested_repository_of_the_user_stays_out(stage, finish, make_repo):
     """Neither its files nor a gitlink reach a commit."""
     inner = make_repo("elsewhere")
@@ -152,6 +157,7 @@ def test_an_untracked_nested_repository_of_the_user_stays_out(stage, finish, mak
     assert stage.git("status", "--porcelain").split() == ["??", "vendor/"]
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("cone", take_each(2, ["--cone", "--no-cone"]))
 def test_a_sparse_checkout_keeps_what_is_not_checked_out(stage, finish, cone):
     """Files outside the cone are not taken for deleted ones."""
@@ -192,6 +198,7 @@ def test_a_shallow_clone_is_enough(stage, finish):
     assert stage.git("rev-parse", "--is-shallow-repository") == "true\n"
 
 
+@pytest.mark.nightly
 def test_sha256_and_index_version_4(stage, finish):
     """Neither the hash nor the index format matters."""
     shutil.rmtree(stage.root / ".git")
@@ -227,6 +234,7 @@ def test_autocrlf_keeps_lf_in_commits_and_crlf_in_the_work_tree(stage, finish):
     assert stage.git("status", "--porcelain") == ""
 
 
+@pytest.mark.nightly
 def test_a_filter_of_the_users_own_config_runs_as_in_git(stage, finish, tmp_path):
     """An LFS-like driver: the commit holds what clean made of the file, the work tree the file."""
     home = tmp_path / "gitconfig"
@@ -286,6 +294,7 @@ def test_symlinks_are_committed_as_links_and_never_followed(stage, finish, tmp_p
     assert stage.git("status", "--porcelain") == ""
 
 
+@pytest.mark.nightly
 def test_names_that_differ_in_case_only_are_two_files(stage, finish):
     """Where the file system keeps both, so does the commit."""
     finish(bash("echo a > Readme && echo b > README"))
@@ -308,6 +317,7 @@ def test_read_only_files_and_modes_survive(stage, finish):
     assert stage.git("status", "--porcelain") == ""
 
 
+@pytest.mark.nightly
 def test_a_read_only_plan_is_still_ticked(stage, finish):
     """Relay replaces the file; its mode stays git's."""
     (stage.root / "PLAN.md").chmod(0o444)
@@ -317,6 +327,7 @@ def test_a_read_only_plan_is_still_ticked(stage, finish):
     assert "- [x] Say hello" in (stage.root / "PLAN.md").read_text()
 
 
+@pytest.mark.nightly
 def test_git_variables_of_the_caller_lead_nowhere(stage, finish, tmp_path, make_repo):
     """GIT_DIR and its kin point at another repository, which stays as it is."""
     other = make_repo("other")

@@ -20,6 +20,7 @@ Verify: `grep -q hello hello.txt && date > report.txt && date > sub-report.log`
 """
 
 
+@pytest.mark.nightly
 def test_what_the_gate_leaves_behind_is_told_and_not_committed(stage, finish):
     """It stays in the work tree; what git ignores is not worth a word."""
     stage.write("PLAN.md", LEAVES)

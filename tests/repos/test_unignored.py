@@ -39,12 +39,14 @@ def test_a_file_that_was_ignored_when_the_phase_began_is_not_committed(diary, fi
     assert diary.git("status", "--porcelain").split() == ["??", "local/diary.txt"]
 
 
+@pytest.mark.nightly
 def test_it_does_not_help_to_move_its_directory(diary, finish):
     """The file keeps its time under another name."""
     assert finish(run_commands("mv local notes", HELLO)) == ["PLAN.md", "hello.txt"]
     assert any("notes/diary.txt" in notice.text for notice in diary.seen(Noticed))
 
 
+@pytest.mark.nightly
 def test_a_phase_that_needs_it_is_refused(diary):
     """No box is ticked without its code."""
     diary.write("PLAN.md", "## Phase 1 — Notes\nVerify: `test -d .`\n- [ ] Commit the notes — local/diary.txt\n")
@@ -56,6 +58,7 @@ def test_a_phase_that_needs_it_is_refused(diary):
     assert "- [ ]" in diary.git("show", "HEAD:PLAN.md")
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("autocrlf", take_each(2, ["true", "false"]))
 def test_a_renamed_directory_is_the_sessions_work(stage, finish, autocrlf):
     """Its files are as old as they were, and were there under another name: committed."""
@@ -72,6 +75,7 @@ def test_a_renamed_directory_is_the_sessions_work(stage, finish, autocrlf):
     assert stage.git("ls-tree", "HEAD", "src") == ""
 
 
+@pytest.mark.nightly
 def test_what_was_ignored_stays_known_to_the_sessions_of_a_phase(diary, finish):
     """Also behind a session that ended early, and whatever times the files say they have."""
     os.utime(diary.root / "local/diary.txt", (2**32, 2**32))

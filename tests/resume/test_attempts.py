@@ -1,10 +1,13 @@
 """A session that was cut off has no number of its own, and counts as a try all the same."""
 
+import pytest
+
 from relay.cli.views.narrate import Narrator
 from relay.session.events import SessionStarted
 from tests.resume.conftest import LUNCH, REST
 
 
+@pytest.mark.nightly
 def test_tries_count_on_where_session_numbers_do_not(stage, cut_off):
     cut_off()
     stage.run(LUNCH, all_=False)

@@ -107,6 +107,7 @@ def check_end(stage, files):
     stage.git("fsck", "--strict", "--no-dangling", "--no-progress")
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("move", "row"),
     [
@@ -146,6 +147,7 @@ def test_in_a_clone_of_the_branch_the_open_phase_begins_anew(stage):
     check_end(stage, ["PLAN.md", "world.txt"])
 
 
+@pytest.mark.nightly
 def test_a_job_in_a_linked_work_tree_goes_on_there(stage):
     """The main work tree, on a branch of its own, sees none of it."""
     main = stage.root

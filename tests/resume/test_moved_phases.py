@@ -171,6 +171,7 @@ def test_a_phase_that_comes_after_the_new_one_waits_with_its_work(greeting):
     assert attempt.phase_id == "2"
 
 
+@pytest.mark.nightly
 def test_a_handoff_note_goes_to_its_phase(greeting):
     """Of the commits on the branch too: the session of the new phase 2 starts without the note of the old one."""
     seen = []
@@ -234,6 +235,7 @@ def test_an_edit_made_while_the_session_worked_takes_back_no_tick(stage, landed)
     assert "Say it three times" in stage.git("show", "HEAD:PLAN.md")
 
 
+@pytest.mark.nightly
 @pytest.mark.xfail(strict=True, raises=AssertionError, reason="one tree for you: a tick counts with its commit alone")
 def test_a_phase_whose_commit_was_reset_softly_under_an_open_one_is_not_done(greeting):
     """Its code is only staged: the plan does not end as done without it."""

@@ -106,6 +106,7 @@ def test_what_git_ignores_is_not_written_over(stage, cut_off):
     assert stage.git("show", place.replace("<file>", "notes/a.txt")) == "a\n"
 
 
+@pytest.mark.nightly
 def test_a_session_that_ended_with_an_error_counts_once(stage):
     """What is found after the restart is stored with that session's words; it is not another session in a row."""
     stuck = """

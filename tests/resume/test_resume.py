@@ -130,6 +130,7 @@ def test_in_a_linked_work_tree(stage, cut_off, ask, finish):
     assert not (main / "hello.txt").exists()
 
 
+@pytest.mark.nightly
 def test_another_branch_and_back(stage, cut_off, ask, finish):
     """On the other branch nothing is open; back again the attempt is as it was."""
     cut_off()
@@ -213,6 +214,7 @@ def test_after_the_commit_point(stage, ask):
     assert [session.phase_id for session in stage.seen(SessionStarted)] == ["2"]
 
 
+@pytest.mark.nightly
 @pytest.mark.usefixtures("landed")
 def test_after_the_commit_point_and_a_commit_of_the_users(stage, ask):
     """The session's commit is found below the user's, and what follows a commit is done."""
@@ -244,6 +246,7 @@ def test_a_commit_that_the_user_took_back_is_not_finished_again(stage):
     assert (stage.root / "hello.txt").read_text() == "hello\n"
 
 
+@pytest.mark.nightly
 def test_a_phase_that_the_user_finished_is_not_in_the_way(stage, cut_off):
     """He committed the session's work and his own, with the tick: nothing of it is uncommitted."""
     cut_off()
@@ -257,6 +260,7 @@ def test_a_phase_that_the_user_finished_is_not_in_the_way(stage, cut_off):
     assert [session.phase_id for session in stage.seen(SessionStarted)] == ["2"]
 
 
+@pytest.mark.nightly
 def test_what_of_a_phase_is_uncommitted_is_named(stage, cut_off):
     """A part was committed with the tick: only the rest is in the way. The named command helps, and no cost is lost."""
     cut_off()
@@ -276,6 +280,7 @@ def test_what_of_a_phase_is_uncommitted_is_named(stage, cut_off):
     assert json.loads(stage.relay("status", "--json").stdout)["spent"]["usd"] > before > 0
 
 
+@pytest.mark.nightly
 def test_a_phase_waits_again_when_the_one_before_it_is_taken_back(stage, ask):
     """Phase 2 was open; its work has to be put away before phase 1 begins again, and is not committed before it."""
     start = stage.git("rev-parse", "HEAD").strip()
@@ -297,6 +302,7 @@ def test_a_phase_waits_again_when_the_one_before_it_is_taken_back(stage, ask):
     assert stage.git("log", "--format=%h", "--glob=refs/relay/wip", "--", "world.txt") != ""
 
 
+@pytest.mark.nightly
 def test_an_open_phase_of_a_branch_that_was_renamed(stage, cut_off, ask, finish):
     """`relay status` and a run say so, with the command that takes it along; after that it goes on."""
     cut_off()

@@ -234,6 +234,7 @@ def test_asked_once_what_does_not_pass_stays_in_the_attempt(stage, again):
     assert "Relay-Items: 1.1 1.2" in stage.git("log", "-1", "--format=%B")
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("phase", take_each(2, ["all", "next"]))
 def test_asked_once_at_the_very_end_everything_is_done(stage, phase):
     """The phase was finished before the stop came about: it is committed, and nothing is left to resume."""
@@ -244,6 +245,7 @@ def test_asked_once_at_the_very_end_everything_is_done(stage, phase):
     assert "Relay-Status: done" in stage.git("log", "-1", "--format=%B")
 
 
+@pytest.mark.nightly
 def test_stopped_while_the_gate_runs(stage):
     """The gate's processes die, nothing is committed, and the gate is run again by the next run."""
     mark = f"{os.getpid()}77"
@@ -264,6 +266,7 @@ def test_stopped_while_the_gate_runs(stage):
     check_resumes(stage)
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(("number", "words"), [(signal.SIGINT, Urgency.FINISH_TURN), (signal.SIGTERM, Urgency.NOW)])
 def test_asked_before_a_session_began_nothing_has_to_be_finished(stage, number, words):
     """An endpoint that does not answer is not waited for, and the signal is answered at once."""

@@ -121,6 +121,7 @@ def quick_switches():
     sys.setswitchinterval(usual)
 
 
+@pytest.mark.nightly
 def test_a_program_with_many_open_files_reads_and_runs(project):
     """`select` takes no descriptor above 1,023."""
     lines = (
@@ -136,6 +137,7 @@ def test_a_program_with_many_open_files_reads_and_runs(project):
     assert ran.stdout.split() == ["0", "1"], ran.stderr
 
 
+@pytest.mark.nightly
 @pytest.mark.usefixtures("quick_switches")
 def test_threads_may_read_plans_of_one_repository(stage):
     """What one has read of history is kept for the next, and each new plan takes its place."""

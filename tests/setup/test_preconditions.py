@@ -79,6 +79,7 @@ def test_uncommitted_changes_are_missing_until_a_phase_is_open(stage):
         require(check_clean(repo, "PLAN.md"))
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("dirty", [False, True])
 def test_what_stood_in_the_work_tree_for_a_moment_is_gone_before_a_session(stage, dirty):
     """Found by what git is asked whether all is clean, or by a question of its own."""
@@ -87,6 +88,7 @@ def test_what_stood_in_the_work_tree_for_a_moment_is_gone_before_a_session(stage
         assert not (stage.root / "deep").exists()
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("prepare", "words"),
     [
@@ -186,6 +188,7 @@ MAY_BE_STARTED = (
 )
 
 
+@pytest.mark.nightly
 def test_a_hook_of_which_it_cannot_be_told_stops_nothing(stage):
     for script in MAY_BE_STARTED:
         finding = look_at_hook(stage, script)
@@ -193,6 +196,7 @@ def test_a_hook_of_which_it_cannot_be_told_stops_nothing(stage):
         assert (finding.state, finding.words) == (State.OK, "pre-commit: their programs are installed")
 
 
+@pytest.mark.nightly
 def test_hooks_that_git_or_the_user_leaves_out_are_not_looked_at(stage):
     """One that is not executable is none to git."""
     script = "#!/no/such/interpreter\n"
@@ -202,6 +206,7 @@ def test_hooks_that_git_or_the_user_leaves_out_are_not_looked_at(stage):
     assert look_at_hook(stage, script, name="commit-msg").state is State.MISSING
 
 
+@pytest.mark.nightly
 def test_a_file_that_git_does_not_run_is_not_looked_at_beside_a_configured_hook(stage, tmp_path):
     """Git before 2.54 knows no configured ones: here it says that it is newer."""
     git = tmp_path / "bin/git"
@@ -222,6 +227,7 @@ def test_a_file_that_git_does_not_run_is_not_looked_at_beside_a_configured_hook(
     assert check_hooks(repo, Settings(), PATH).state is State.MISSING
 
 
+@pytest.mark.nightly
 def test_what_setup_commands_may_install_is_not_missing_yet(stage, tmp_path):
     script = f"#!{stage.root}/.venv/bin/python\n"
     assert look_at_hook(stage, script, setup=("uv sync",)).state is State.OK
@@ -249,6 +255,7 @@ def hidden() -> Iterator[Path]:
     program.unlink()
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("script", ["#!HIDDEN\n", FRAMEWORK.replace("{python}", "HIDDEN")])
 def test_a_hook_whose_program_is_hidden_from_it_stops_a_run_too(stage, hidden, script):
     """It would find out behind the first session. A directory that the user shows is seen."""
@@ -310,6 +317,7 @@ def test_rules_that_are_cut_or_not_read_are_a_warning(tmp_path: Path):
     assert 'rules_fallback_names = [".cursorrules"]' in unread.details[0]
 
 
+@pytest.mark.nightly
 def test_the_first_thing_that_a_user_can_repair_is_said_first(stage):
     """No key, an unfinished merge, a plan that is ignored and a dirty tree: one after the other."""
     stage.write(".gitignore", "LOST.md\n")

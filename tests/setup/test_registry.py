@@ -35,6 +35,7 @@ def test_a_phase_runs_on_a_runner_that_needs_no_key(stage):
     assert "Say hello" in runner.told[0]
 
 
+@pytest.mark.nightly
 def test_a_session_that_wrote_the_plan_itself_finds_it_put_back(stage):
     stage.play(ScriptedRunner([[[("bash", {"command": "echo done > PLAN.md"})], []]]), phase="1", sandbox="off")
 

@@ -59,6 +59,7 @@ def load(environ):
     return load_settings(flags={}, environ=environ, plan_settings={}, repo_root=None, user_dir=None)
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("joint", [":", ",", " , "])
 def test_directories_of_the_user_are_listed_as_path_is_or_as_other_lists_are(stage, tmp_path, joint):
     """And may begin with ``~/``."""
