@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from relay.base.errors import ConfigError, ExitCode, PlanError, RepoError
-from relay.base.hints import RUN
-from relay.base.words import list_some
+from relay.base.errors import ConfigError, ExitCode, FlagError, PlanError, RepoError
+from relay.base.hints import RUN, Command
+from relay.base.words import list_some, render_usd
 from relay.cli.boundary import note_place
 from relay.cli.options import events_option, offer_phases, plan_option
 from relay.cli.screen import clean_line, say, say_now
@@ -27,7 +27,7 @@ from relay.insight.telemetry.log import LogTail, RunLogs, list_own_logs, list_ru
 from relay.session.events import RunEnded
 from relay.setup.place import Place, load_plan
 from relay.store.refs import has_jobs
-from relay.store.worktree_notes import MAX_CHARS, leave_words
+from relay.store.worktree_notes import MAX_CHARS, leave_cap, leave_words
 
 if TYPE_CHECKING:
     from relay.fleet.landing import Job
@@ -177,17 +177,22 @@ def follow(log: RunLogs, view: View, is_alive: Callable[[], bool], pause: Callab
 
 
 @click.command("say")
-@click.argument("words", nargs=-1, required=True, help="Your message.")
+@click.argument("words", nargs=-1, help="Your message.")
 @click.option("--phase", metavar="N", default="", shell_complete=offer_phases, help="Tell only sessions of this phase.")
+@click.option("--max-cost", metavar="USD", help="Raise or lower the cap of the plan that is at work; none: no cap.")
 @plan_option
-def say_command(words: tuple[str, ...], phase: str, plan: str | None) -> None:
+def say_command(words: tuple[str, ...], phase: str, max_cost: str | None, plan: str | None) -> None:
     """Send a message to the session that is at work here; it reads the message with its next tool result.
 
     Later sessions read it too, until the phase is committed. If no relay is at work, the next session reads it. Your
-    words weigh as much as the plan; the gate decides as before.
+    words weigh as much as the plan; the gate decides as before. With --max-cost the run at work has another cap.
     """
     place = note_place(plan)
     repo = place.repo
+    if max_cost is not None:
+        _say_cap(place, max_cost)
+        if not words:
+            return
     text = "\n".join(clean_line(line) for line in " ".join(words).splitlines()).strip()
     if not text:
         raise click.UsageError("there is nothing to say")
@@ -208,6 +213,21 @@ def say_command(words: tuple[str, ...], phase: str, plan: str | None) -> None:
     else:
         whom = whom if phase else "the next session"
         say(f"no relay is at work here; {whom} is told when it begins: {place.caller.write(RUN)}")
+
+
+def _say_cap(place: Place, typed: str) -> None:
+    from relay.config.keys import KEYS
+
+    try:
+        cap = KEYS["max_cost_usd"].read(typed, is_text=True)
+    except ValueError as error:
+        raise FlagError(f"--max-cost {typed!r}: {error}") from None
+    if find_holder(place.repo) is None:
+        words = "no relay is at work here whose cap could change"
+        raise ConfigError(words, hint=(Command(words=("run", "--max-cost", typed)), " begins with this cap"))
+    leave_cap(place.repo, cap)
+    shown = "no cap" if cap is None else f"a cap of {render_usd(cap)}"
+    say(f"left for the run that is at work here; it has {shown} from its next request on")
 
 
 def _require_open(place: Place, phase_id: str) -> None:

@@ -14,7 +14,7 @@ blocked  a session asked for a person
 stopped  work is left, for any other reason
 limit    a request has to wait for minutes
 red      a gate is red that should be green
-cost     80 % of the cap is spent
+cost     50, 75 or 90 % of the cap is spent
 question a session asks the user something, or a phase waits for a yes (run --approve)
 """
 USUAL = ("done", "blocked", "stopped", "limit", "cost", "question")

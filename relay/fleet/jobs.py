@@ -238,14 +238,15 @@ class SharedCap:
     """
 
     def __init__(self, cap: float | None, spent: float) -> None:
-        self._cap = cap
+        self.cap = cap
+        """A person may change it while jobs are at work; their shares stay."""
         self._spent = spent
         self._shares: dict[str, float] = {}
 
     @property
     def left(self) -> float | None:
         """The rest of the cap, neither spent nor set aside; None without a cap."""
-        return None if self._cap is None else max(0.0, self._cap - self._spent - sum(self._shares.values()))
+        return None if self.cap is None else max(0.0, self.cap - self._spent - sum(self._shares.values()))
 
     def offer(self, places: int) -> float:
         """Return the share that a job would get now; infinite without a cap."""
@@ -257,7 +258,7 @@ class SharedCap:
         Args:
             places: Among how many jobs, this one included, the rest is divided.
         """
-        if self._cap is None:
+        if self.cap is None:
             return None
         alone = not self._shares
         share = self.offer(places)

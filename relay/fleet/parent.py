@@ -51,7 +51,7 @@ from relay.session.records import LoggedEvent
 from relay.setup.context import RunContext, RunEnd
 from relay.setup.session import make_meter
 from relay.store.plan_state import read_plan_cost
-from relay.store.worktree_notes import drop_words, leave_words, read_words
+from relay.store.worktree_notes import drop_words, leave_words, read_words, take_cap
 
 
 class Tell(Protocol):
@@ -115,6 +115,9 @@ class _Parent:
     def run(self) -> RunEnd:
         state, interrupts = self._state, self._ctx.interrupts
         while True:
+            if moved := take_cap(self._ctx.repo):
+                self._money.cap, state.is_stale = moved.cap_usd, True  # a phase that waits for money may have it now
+                self._ctx.observe(moved)
             if state.is_stale and not interrupts.stop_now:
                 self._advance()
             if not state.working and (interrupts.finish_turn or not (state.foreign or state.is_stale)):
@@ -416,7 +419,7 @@ class _Parent:
             again = (*parts, self._again)
         if unsent := [end.unsent for end in state.stopped.values() if end.unsent]:
             dearest = max(unsent, key=lambda one: (one.cost_usd is None, one.cost_usd or 0.0, one.tokens))
-            again = raise_cap(self._again, ctx.settings, spent, dearest)
+            again = raise_cap(self._again, ctx.settings, self._money.cap, spent, dearest)
         return RunEnd(exit_code=find_code(state.stopped), reason=reason, next_command=again, spent=spent)
 
     @property

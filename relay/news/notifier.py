@@ -23,6 +23,7 @@ from relay.base.values import dataclass
 from relay.base.words import count_questions, fill_variables, render_duration, render_usd, shorten
 from relay.config.news import Channel
 from relay.session.events import (
+    CapMoved,
     Event,
     GateFinished,
     JobMoved,
@@ -38,8 +39,8 @@ from relay.session.events import (
 from relay.session.usage import add_usd
 from relay.session.values import SessionEnd
 
-COST_SHARE = 0.8
-"""Share of the cap."""
+COST_SHARES = (0.5, 0.75, 0.9)
+"""Shares of the cap; each is news once."""
 LONG_WAIT_S = 300
 """A shorter wait is over before anybody has looked."""
 DETAIL_CHARS = 600
@@ -69,7 +70,8 @@ class Watcher:
         self._spent: float | None = None
         self._last: dict[str, SessionEnded] = {}  # by phase: several may run side by side
         self._waits = False
-        self._has_told_cost = False
+        self._cap: float | None = None
+        self._told_shares = 0
         self._red: set[str] = set()
         self._has_told_stop = False
 
@@ -98,7 +100,11 @@ class Watcher:
 
     def _note(self, event: Event) -> None:
         if isinstance(event, RunStarted):
-            self._started, self._spent = event, event.spent_usd
+            self._started, self._spent, self._cap = event, event.spent_usd, event.cap_usd
+            self._told_shares = self._count_shares()  # an earlier run told of them
+        elif isinstance(event, CapMoved):
+            self._cap = event.cap_usd
+            self._told_shares = self._count_shares()
         elif isinstance(event, SessionEnded):
             self._last[event.phase_id] = event
 
@@ -118,11 +124,16 @@ class Watcher:
 
     def _count(self, cost_usd: float | None) -> News | None:
         self._spent = add_usd(self._spent, cost_usd)
-        cap = self._started.cap_usd if self._started else None
-        if self._has_told_cost or not cap or self._spent is None or self._spent < COST_SHARE * cap:
+        passed = self._count_shares()
+        if passed <= self._told_shares:
             return None
-        self._has_told_cost = True
-        return self._make("cost", f"{render_usd(self._spent)} of {render_usd(cap)} are spent", "")
+        self._told_shares = passed
+        return self._make("cost", f"{render_usd(self._spent)} of {render_usd(self._cap)} are spent", "")
+
+    def _count_shares(self) -> int:
+        """Return how many of `COST_SHARES` are spent; 0 where that is not known."""
+        cap, spent = self._cap, self._spent
+        return sum(spent >= share * cap for share in COST_SHARES) if cap and spent is not None else 0
 
     def _move(self, event: JobMoved) -> News | None:
         """Return the news of one stopped job: the others may go on all night. A limit stops all of them."""
@@ -169,7 +180,7 @@ _TITLES = {
     "stopped": "stopped with work left",
     "limit": "a limit is reached",
     "red": "a gate is red",
-    "cost": "most of the budget is spent",
+    "cost": "a part of the budget is spent",
     "question": "a question for you",
     "test": "a test",
 }

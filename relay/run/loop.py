@@ -292,7 +292,8 @@ def _find_end(ctx: RunContext, selection: Selection, result: AttemptResult, hand
             if result.end is not SessionEnd.BUDGET:
                 return ctx.end(code, why, _choose_next(result, again))
             unsent = ctx.meter.unsent
-            return replace(ctx.end(code, why, raise_cap(again, ctx.settings, ctx.meter.total, unsent)), unsent=unsent)
+            then = raise_cap(again, ctx.settings, ctx.meter.cap_usd, ctx.meter.total, unsent)
+            return replace(ctx.end(code, why, then), unsent=unsent)
 
 
 def _choose_next(result: AttemptResult, again: Command) -> Command:
@@ -304,13 +305,16 @@ def _choose_next(result: AttemptResult, again: Command) -> Command:
     return {SessionEnd.DENIED: DOCTOR, SessionEnd.REFUSED: REVISE}.get(result.end, again)
 
 
-def raise_cap(again: Command, settings: Settings, spent: Spent, unsent: Spent | None) -> Command | None:
+def raise_cap(
+    again: Command, settings: Settings, cap: float | None, spent: Spent, unsent: Spent | None
+) -> Command | None:
     """Return the command with at least twice the cap; None if more money would not let the request through.
 
     Args:
+        cap: That of the plan, in USD.
         unsent: The request that was held back, as in `RunEnd`.
     """
-    cap, tokens = settings.max_cost_usd, settings.max_tokens_total
+    tokens = settings.max_tokens_total
     needed = (spent + unsent) if unsent else Spent(cost_usd=None)
     if cap is None or needed.cost_usd is None or (tokens is not None and needed.tokens > tokens):
         return None

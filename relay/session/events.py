@@ -472,6 +472,14 @@ class WordsHeard:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CapMoved:
+    """A person raised or lowered the plan's cap while the run was at work."""
+
+    cap_usd: Number | None
+    """USD; null: no cap."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class JobMoved:
     """A phase with a work tree and a run of its own has changed its state."""
 
@@ -509,7 +517,7 @@ Event = (
     RunStarted | PlanShown | SessionStarted | RequestStarted | ResponseReceived | RelaySpoke
     | TextShown | ToolStarted | ToolFinished | OutputShown | GaugeCrossed | RetryScheduled | CacheBroken
     | HostAsked | SetupStarted | SetupFinished | GateStarted | GateFinished | PlanRestored | Committed | SessionEnded
-    | Noticed | TransferShown | ReviewFinished | QuestionAsked | WordsHeard
+    | Noticed | TransferShown | ReviewFinished | QuestionAsked | WordsHeard | CapMoved
     | JobMoved | RunEnded
 )  # fmt: skip
 

@@ -94,6 +94,15 @@ class Meter:
         """Count what an earlier process used for the open phase without having committed it."""
         self._charge(spent)
 
+    @property
+    def cap_usd(self) -> float | None:
+        """The cap of the plan; None: no cap."""
+        return self._budget.run_cap_usd
+
+    def move_cap(self, cap_usd: float | None) -> None:
+        """Set the plan's cap, from the next request on."""
+        self._budget = replace(self._budget, run_cap_usd=cap_usd)
+
     def open_phase(self, before: Spent) -> None:
         """Start the phase's own cap.
 

@@ -19,6 +19,7 @@ from relay.session.usage import Spent
 from relay.session.values import SessionKind
 from relay.setup.rules import Rules
 from relay.setup.session import Sessions
+from relay.store.worktree_notes import take_cap
 from relay.tools.workspace import Workspace
 
 
@@ -144,6 +145,12 @@ class RunContext:
     @property
     def ledger_path(self) -> str:
         return self.files.ledger_path
+
+    def hear_cap(self) -> None:
+        """Obey a cap that a person set meanwhile, from the next request on."""
+        if moved := take_cap(self.repo):
+            self.meter.move_cap(moved.cap_usd)
+            self.observe(moved)
 
     def end(self, code: ExitCode, reason: Hint, then: Command | None = None) -> RunEnd:
         """Return a `RunEnd` with the total spend so far."""

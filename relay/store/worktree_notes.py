@@ -27,6 +27,7 @@ from relay.base.walk import open_folder, open_regular
 from relay.git.names import STORE
 from relay.git.notes import read_note, write_note
 from relay.git.repository import Repo
+from relay.session.events import CapMoved
 
 _HOME = "home"
 _CHECKED = "checked"
@@ -163,10 +164,19 @@ def leave_words(repo: Repo, text: str, *, phase_id: str = "") -> None:
     Raises:
         OSError: It cannot be written.
     """
+    _leave(repo, {"text": text, "phase": phase_id})
+
+
+def leave_cap(repo: Repo, cap_usd: float | None) -> None:
+    """Leave another cap for the run that is at work; None: no cap. Raises what `leave_words` does."""
+    _leave(repo, {"cap_usd": cap_usd})
+
+
+def _leave(repo: Repo, body: Mapping[str, object]) -> None:
     import json
 
     repo.make_relay_dir()
-    data = json.dumps({"text": text, "phase": phase_id}).encode()
+    data = json.dumps(body).encode()
     name = f"{time.time_ns():020d}-{os.getpid()}.json"
     with open_folder(repo.git_dir, _FOLDER, create=True, permissions=0o700) as folder:
         replace_with_file(folder, name, data)
@@ -174,25 +184,36 @@ def leave_words(repo: Repo, text: str, *, phase_id: str = "") -> None:
 
 def read_words(repo: Repo, phase_id: str) -> tuple[UserWords, ...]:
     """Return the texts for a session of this phase, in the order they came; unreadable ones are skipped."""
-    try:
-        with open_folder(repo.git_dir, _FOLDER) as folder:
-            with os.scandir(folder) as entries:
-                names = sorted(entry.name for entry in entries if entry.name.endswith(".json"))
-            found = [_read(folder, name) for name in names]
-    except OSError:
-        return ()
-    return tuple(said for said in found if said and said.phase_id in {"", phase_id})
+    return tuple(
+        UserWords(name=name, text=str(body["text"])[:MAX_CHARS], phase_id=str(body["phase"]))
+        for name, body in _read_left(repo)
+        if {"text", "phase"} <= body.keys() and body["phase"] in {"", phase_id}
+    )
 
 
-def _read(folder: int, name: str) -> UserWords | None:
+def take_cap(repo: Repo) -> CapMoved | None:
+    """Remove the caps that a person left, and return the last one; None without any."""
+    found = {name: body["cap_usd"] for name, body in _read_left(repo) if "cap_usd" in body}
+    drop_words(repo, tuple(found))
+    caps = [cap for cap in found.values() if cap is None or (isinstance(cap, int | float) and cap >= 0)]
+    return CapMoved(cap_usd=caps[-1]) if caps else None
+
+
+def _read_left(repo: Repo) -> list[tuple[str, Mapping[str, Any]]]:
+    """Return the name and content of each file that a person left, in the order they came."""
     import json
 
-    try:
-        with os.fdopen(open_regular(name, folder), "rb") as stream:
-            body = json.loads(stream.read(_MAX_BYTES))
-        return UserWords(name=name, text=str(body["text"])[:MAX_CHARS], phase_id=str(body["phase"]))
-    except (OSError, ValueError, KeyError, TypeError, RecursionError):
-        return None
+    left: list[tuple[str, Mapping[str, Any]]] = []
+    with contextlib.suppress(OSError), open_folder(repo.git_dir, _FOLDER) as folder:
+        with os.scandir(folder) as entries:
+            names = sorted(entry.name for entry in entries if entry.name.endswith(".json"))
+        for name in names:
+            with contextlib.suppress(OSError, ValueError, RecursionError):
+                with os.fdopen(open_regular(name, folder), "rb") as stream:
+                    body = json.loads(stream.read(_MAX_BYTES))
+                if isinstance(body, dict):
+                    left.append((name, body))
+    return left
 
 
 def drop_words(repo: Repo, names: tuple[str, ...]) -> None:

@@ -33,6 +33,18 @@ def test_a_phase_that_goes_on_counts_what_no_commit_of_it_records() -> None:
     assert "1.75 of the phase's cap of 2.00 USD are spent" in str(meter.check(251_000, 0))
 
 
+def test_a_cap_that_a_person_moves_holds_from_the_next_request_on():
+    """Lowered it stops what it allowed, raised it allows what it stopped."""
+    meter = Meter(Budget(run_cap_usd=10.0), price=PRICE, before=Spent(cost_usd=5.0))
+    assert meter.check(1_000, 1_000) is None
+    meter.move_cap(5.0)
+    assert "5.00 of the run's cap of 5.00 USD are spent" in str(meter.check(1_000, 1_000))
+    meter.move_cap(6.0)
+    assert (meter.check(1_000, 1_000), meter.cap_usd) == (None, 6.0)
+    meter.move_cap(None)
+    assert meter.check(10**8, 1_000) is None
+
+
 def test_the_models_that_answered_a_session_are_kept_until_its_commit() -> None:
     """Not those of its explorers."""
     meter = Meter(Budget(run_cap_usd=None), price=None, before=Spent())

@@ -9,8 +9,8 @@ import pytest
 from relay.base.errors import ExitCode
 from relay.git.notes import find_holder, lock_worktree
 from relay.git.repository import open_repo
-from relay.session.events import SessionStarted, WordsHeard
-from relay.store.worktree_notes import leave_words, read_words
+from relay.session.events import CapMoved, SessionStarted, WordsHeard
+from relay.store.worktree_notes import leave_words, read_words, take_cap
 from tests.endpoint.script import parse_script
 from tests.endpoint.server import serve
 
@@ -83,6 +83,27 @@ def test_words_reach_the_session_and_every_later_one_of_the_phase(stage):
     assert [session.phase_id for session in stage.seen(SessionStarted)] == ["1", "1", "2"]
     assert "v2 client" not in stage.commits()[0].body
     assert not any(key == "Relay-Said" for key, _ in stage.commits()[0].found)
+
+
+def test_a_person_moves_the_cap_of_a_run_at_work(stage):
+    """From the next request on, and an event says so; the run that ends for it names its own cap."""
+    say_once(stage, "--max-cost", "0.02")
+    ended = stage.run(HAND_OVER)
+    assert [event.cap_usd for event in stage.seen(CapMoved)] == [0.02]
+    assert ended.exit_code == ExitCode.STOPPED
+    assert "0.01 of the run's cap of 0.02 USD are spent" in ended.reason, ended
+    assert "--max-cost" in str(ended.next_command)
+
+
+@pytest.mark.parametrize(
+    ("typed", "words"),
+    [("-3", "--max-cost '-3'"), ("much", "--max-cost 'much'"), ("40", "no relay is at work here")],
+)
+def test_a_cap_that_cannot_be_is_refused(stage, typed, words):
+    said = stage.relay("say", "--max-cost", typed)
+    assert said.returncode in {ExitCode.USER, ExitCode.USAGE}
+    assert words in said.stderr
+    assert take_cap(open_repo(stage.root)) is None
 
 
 @pytest.mark.nightly

@@ -6,6 +6,7 @@ import pytest
 
 from relay.news.notifier import DETAIL_CHARS, Watcher
 from relay.session.events import (
+    CapMoved,
     GateFinished,
     JobMoved,
     Noticed,
@@ -97,9 +98,12 @@ def test_a_phase_that_waits_for_a_yes_is_a_question_and_not_the_end():
     assert news.details == "phase 2 — Secret"
 
 
-def test_most_of_the_cap_is_told_once():
-    assert watch(start(), spend(4), spend(4), spend(1)) == [("cost", "$8.00 of $10.00 are spent")]
-    assert watch(start(spent=7.9), spend(0.2)) == [("cost", "$8.10 of $10.00 are spent")]
+def test_each_share_of_the_cap_is_told_once():
+    told = [("cost", f"{usd} of $10.00 are spent") for usd in ("$5.00", "$8.00", "$9.00")]
+    assert watch(start(), spend(4), spend(1), spend(2), spend(1), spend(1), spend(0.5)) == told
+    assert watch(start(spent=7.9), spend(0.2), spend(1)) == [("cost", "$9.10 of $10.00 are spent")]
+    assert watch(start(), spend(4), CapMoved(cap_usd=5.0), spend(0.5)) == [("cost", "$4.50 of $5.00 are spent")]
+    assert watch(start(), spend(4), CapMoved(cap_usd=None), spend(9)) == []
     assert watch(start(cap=None), spend(99)) == []
     assert watch(start(spent=None), spend(99)) == []
     assert watch(start(), spend(None), spend(99)) == []

@@ -191,6 +191,10 @@ def _on_idle(board: Board, _event: events.Event, _now: float) -> None:
     board.activity = None
 
 
+def _on_cap(board: Board, event: events.CapMoved, _now: float) -> None:
+    board.run = replace(board.run, cap_usd=event.cap_usd) if board.run else None
+
+
 def _on_nothing(_board: Board, _event: events.Event, _now: float) -> None:
     """Ignore events that change nothing on the board."""
 
@@ -222,6 +226,7 @@ _APPLY: Mapping[type[Any], Callable[[Board, Any, float], None]] = {
     events.ReviewFinished: _on_nothing,
     events.QuestionAsked: _on_nothing,
     events.WordsHeard: _on_nothing,
+    events.CapMoved: _on_cap,
     events.JobMoved: _on_job,
     events.RunEnded: _on_end,
 }

@@ -306,6 +306,11 @@ def _tell_words(event: events.WordsHeard) -> Iterable[Line]:
         yield Line(text=f"you: {line}", tone=Tone.STRONG)
 
 
+def _tell_cap(event: events.CapMoved) -> Iterable[Line]:
+    cap = "has no cap" if event.cap_usd is None else f"costs at most {render_usd(event.cap_usd)}"
+    yield Line(text=f"you: the plan {cap} from now on", tone=Tone.STRONG)
+
+
 def _tell_job(event: events.JobMoved) -> Iterable[Line]:
     if event.state == "held":  # the plan shows that
         return
@@ -358,6 +363,7 @@ _TELL: Mapping[type[Any], Callable[[Any], Iterable[Line]]] = {
     events.ReviewFinished: _tell_review,
     events.QuestionAsked: _tell_question,
     events.WordsHeard: _tell_words,
+    events.CapMoved: _tell_cap,
     events.JobMoved: _tell_job,
     events.RunEnded: _tell_run_end,
 }

@@ -348,7 +348,8 @@ class Keeper:
         self.save(paths=() if hurried else None, handoff_note=handoff_note, trailers=trailers)
 
     def hear(self) -> str:
-        """Save and return the user's new words, empty without any."""
+        """Save and return the user's new words, empty without any; obey the user's new cap."""
+        self._ctx.hear_cap()
         repo = self._ctx.repo
         found = read_words(repo, self.attempt.phase_id)
         if not found:

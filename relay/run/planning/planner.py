@@ -327,6 +327,7 @@ def run_planning_session(
     """Run a session until a plan is accepted or it gives up; without an interview it may submit none."""
 
     def hear() -> str:
+        ctx.hear_cap()
         new = interview.take_words(read_words(ctx.repo, "")) if interview else ()
         return render_said_notice(new) if new else ""
 
