@@ -8,7 +8,7 @@ no box, and would pay for boxes below ``Success criteria`` as for work.
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from graphlib import CycleError, TopologicalSorter
 
 from relay.base.errors import PlanError
@@ -61,9 +61,18 @@ def check_plan(plan: Plan) -> tuple[Violation, ...]:
         *check_coverage(outline),
         *check_excerpts(plan),
         *find_near_boxes(outline),
+        *_check_foreign(plan),
         *_check_line_ends(plan.text),
     ]
     return tuple(sorted(found, key=lambda violation: violation.line))
+
+
+def _check_foreign(plan: Plan) -> Iterator[Violation]:
+    """Warn of a plan of another tool whose few boxes are not its work."""
+    if len(plan.phases) == 1 and (words := describe_foreign(plan.text)):
+        first = plan.phases[0]
+        message = f"this looks like {words}; its boxes are read as phase {first.id}"
+        yield Violation(line=first.line, message=message, warning=True, hint=MAKE_PLAN)
 
 
 def _check_numbers(plan: Plan) -> Iterator[Violation]:
@@ -336,6 +345,30 @@ def _warning(line: int, message: str) -> Violation:
 _DONE = re.compile(r"(?i)[✅✓✔☑]|[(\[—–:-]\s*(?:done|completed?|finished)\W*$")
 _TASK = re.compile(r"^[ \t]{0,3}<task(?:\s(?![^<>]*\"checkpoint)[^<>]*)?>(?:\s*<name>([^<]*)</name>)?", re.MULTILINE)
 _SEVERAL = 2
+MAKE_PLAN = "have a session make a plan of this text: relay plan --plan NEW.md - < FILE"
+_FRONT = r"\A\ufeff?---\r?\n(?:(?!---).*\n)*?"
+_FOREIGN: Mapping[str, tuple[str, ...]] = {
+    "a plan of Cursor: its work stands in `todos` of the front matter": (_FRONT + r"todos:[ \t]*(?:\r?\n|\[)",),
+    "a prd.json: its work is a list of stories": (r'\A\s*\{(?s:.){0,10000}?"(?:userStories|stories)"\s*:',),
+    "a task of Backlog.md: a goal with criteria, without steps": (
+        _FRONT + r"id:[ \t]*\S", _FRONT + "status:", "^## Acceptance Criteria",
+    ),
+    "an ExecPlan: its `Progress` is a log of what was done": (
+        r"\bExecPlan\b|^## Purpose / Big Picture\b", "^## Progress",
+    ),
+    "a plan of Claude Code's plan mode: steps in prose": (
+        r"^#{1,3} (?:Context|Approach|Implementation(?: Plan| Steps)?)\s*$", r"^#{1,3} Verification\b",
+    ),
+}  # fmt: skip
+"""What to call a text that another tool wrote as a plan, and the patterns that are all found in it."""
+
+
+def describe_foreign(text: str) -> str:
+    """Return what a text of another tool is, of those whose work stands in no box; empty for other texts."""
+    found = (words for words, known in _FOREIGN.items() if all(re.search(one, text, re.MULTILINE) for one in known))
+    return next(found, "")
+
+
 HOW_TO_ADD = (
     "put `- [ ] …` below each heading of work, or have a session make a plan of this text: "
     "relay plan --plan NEW.md - < FILE"

@@ -9,7 +9,9 @@ from operator import attrgetter
 from relay.base.errors import PlanError
 from relay.plan.check import (
     HOW_TO_ADD,
+    MAKE_PLAN,
     describe_conditions,
+    describe_foreign,
     describe_unboxed,
     find_near_boxes,
     list_conditions,
@@ -136,6 +138,8 @@ def _find_gates(outline: Outline, said: Sequence[Sequence[Statement]]) -> Iterat
 def _no_phase(outline: Outline) -> PlanError:
     if units := list_unboxed(outline):
         return PlanError(f"no phase found: {describe_unboxed(units)}", line=units[0].line, hint=HOW_TO_ADD)
+    if foreign := describe_foreign(outline.text):
+        return PlanError(f"no phase found: this looks like {foreign}", line=1, hint=MAKE_PLAN)
     if conditions := list_conditions(outline):
         return PlanError(f"no phase found: {describe_conditions(conditions)}", line=conditions[0].line, hint=HOW_TO_ADD)
     if loose := outline.sections[0].boxes:

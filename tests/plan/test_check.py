@@ -124,6 +124,28 @@ def test_signs_of_kiro_are_said_to_be_open_or_optional():
     assert found("# P\nVerify: `t`\n- [x] a — x.py\n- [ ]* b\n") == []
 
 
+FOREIGN = {
+    "a plan of Cursor": "---\nname: Keys\ntodos:\n  - id: a\n    status: pending\n---\n# Keys\n\nWe add keys.\n",
+    "a prd.json": '{"project": "x", "userStories": [{"id": "US-001", "title": "Add", "passes": false}]}',
+    "a task of Backlog.md": "---\nid: task-1\nstatus: To Do\n---\n\n## Acceptance Criteria\n- [ ] #1 it is\n",
+    "a plan of Claude Code's plan mode": "# Plan: Keys\n\n## Approach\n1. Add\n\n## Verification\n- pytest\n",
+}
+
+
+def test_a_plan_of_another_tool_without_boxes_is_named_with_the_command_that_makes_a_plan_of_it():
+    for words, text in FOREIGN.items():
+        with pytest.raises(PlanError, match=f"this looks like {words}") as caught:
+            parse_plan(text)
+        assert "relay plan --plan NEW.md - < FILE" in str(caught.value.hint), words
+
+
+def test_the_log_of_an_exec_plan_is_said_to_be_no_list_of_work():
+    progress = "## Progress\nVerify: `t`\n- [ ] (10:00Z) Begun — a.py\n"
+    text = f"# Keys\n\n## Purpose / Big Picture\nx\n\n{progress}\n## Plan of Work\ny\n"
+    assert "this looks like an ExecPlan: its `Progress` is a log of what was done" in only(text).message
+    assert found(text + "\n## Phase 2\nVerify: `t`\n- [ ] b — b.py\n") == []
+
+
 def test_items_for_a_person_are_named_before_a_run():
     violation = only("# P\nVerify: `t`\n- [ ] a — x.py\n- [ ] (manual) look\n")
     assert (violation.line, violation.warning) == (4, True)
