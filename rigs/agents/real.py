@@ -213,7 +213,7 @@ def try_529(trial: Trial) -> bool:
 
 
 def try_overflow(trial: Trial) -> bool:
-    return _try_fault(trial, "{kind: overflow}", 4, "attempt ended: handoff — HTTP 400")
+    return _try_fault(trial, "{kind: overflow}", 4, "session ended: handoff — HTTP 400")
 
 
 def _find_processes(word: str) -> list[int]:
