@@ -192,6 +192,17 @@ def test_a_command_without_a_session_does_not_load_the_sdk(planned, environ, wor
     assert "anthropic" not in names
 
 
+def test_a_refused_run_does_not_load_the_sdk(planned, environ, git):
+    """What a precondition refuses is said at once."""
+    (planned / "mine.txt").write_text("not committed\n")
+    git("add", "mine.txt")
+    with serve(parse_script(CLOUD_SCRIPT)) as server:
+        names = run_noting_imports(["run"], planned, {**environ, "ANTHROPIC_BASE_URL": server.base_url})
+        assert not server.requests
+    assert "relay.runners.messages.api" in names
+    assert "anthropic" not in names
+
+
 def test_the_gateway_of_an_agent_does_not_load_the_sdk_for_a_key():
     """Whether it is in a variable or printed: the request is the agent's own."""
     code = (

@@ -4,6 +4,7 @@ Retries, the conversation and the tools live elsewhere; `faults.py` says what an
 Anthropic's SDK, in `client.py`. `NotedRequest` keeps what goes over the wire for the session's tape.
 """
 
+import gc
 import json
 import sys
 import threading
@@ -180,12 +181,11 @@ _MODEL_BYTES = 1024 * 1024
 """Most of a model's description that is read; it has some hundreds of bytes."""
 _UNKNOWN_MODEL = frozenset({"not_found_error", "model_not_found", "NOT_FOUND"})
 _NO_MODELS_API = frozenset({NOT_FOUND, 405, 501})
-_USUAL_S = sys.getswitchinterval()
+_LOADING = threading.Lock()
+"""Held by the thread that loads libraries; another one waits."""
 _SWITCH_S = 0.0005
-"""Switch interval while the client loads: a thread that waited for another program then goes on soon. Python's own is
+"""Switch interval while libraries load: a thread that waited for another program then goes on soon. Python's own is
 ten times longer."""
-LOADER = "relay-sdk"
-"""Name of the thread that loads the SDK; a process that ends does not wait for it."""
 
 
 class MessagesApi:
@@ -223,6 +223,8 @@ class MessagesApi:
         self._sdk: SdkWire | None = None
         self._opening = threading.Lock()
         self._loading = threading.Lock()
+        self.loads_sdk = False
+        """Whether the next question for a model also begins to load the SDK."""
 
     def find_model(self, model: str, own: ModelSettings = NOTHING_SET) -> ModelInfo | Fault:
         """Ask the endpoint once for window and limits; fall back to the dated table.
@@ -252,7 +254,7 @@ class MessagesApi:
 
         choose = partial(choose_limits, model, own, user_file=self._user_file)
         try:
-            wire = self._get_wire() if self._family.lists_models else None
+            wire = self.open_wire() if self._family.lists_models else None
             if wire is None:
                 # The endpoint is not asked; prove that requests can be signed.
                 if self._credential:
@@ -260,6 +262,9 @@ class MessagesApi:
                         self._credential.use()
                 complaint = f"provider = {self._family.name} lists no models; it has no limits for"
                 return choose(NOTHING_SET, complaint=complaint)
+            if self.loads_sdk:
+                self.loads_sdk = False
+                _load_in_background(self._get_sdk)
             with (
                 self._interrupts.interruptible(Urgency.FINISH_TURN),
                 open_within(self._opening_s),
@@ -341,19 +346,6 @@ class MessagesApi:
                 fault, lasting=not isinstance(error, StalledError), may_be_billed=not isinstance(error, PageError)
             )
 
-    def prepare(self, *, for_models_only: bool) -> None:
-        """Load the HTTP client and read the certificates, then load the SDK. The first request reports what fails here.
-
-        Args:
-            for_models_only: Whether no message will be sent: the SDK is not needed then.
-        """
-        import httpx2
-
-        with suppress(RunnerError, OSError, ValueError, ImportError, httpx2.InvalidURL):
-            self._get_wire()
-            if not for_models_only:
-                self._get_sdk()
-
     def close(self) -> None:
         """Close the connections."""
         if self._wire is not None:
@@ -402,14 +394,14 @@ class MessagesApi:
         proxy = find_proxy(self._address)
         return f"{name_cause(error)}{f' (through the proxy of {proxy})' if proxy else ''}"
 
-    def _get_wire(self) -> "PlainWire | SdkWire":
+    def open_wire(self) -> "PlainWire | SdkWire":
         """Return the wire for everything but messages, which is there before the SDK is loaded."""
-        with self._opening:  # the preparing thread and the first request may both get here
+        with self._opening:  # the loading thread and the first request may both get here
             self._wire = self._wire or open_wire(self._environ, self._idle_timeout_s, self._way, self._transport)
             return self._wire
 
     def _get_sdk(self) -> "SdkWire":
-        wire = self._get_wire()
+        wire = self.open_wire()
         with self._loading:
             from relay.runners.messages.client import SdkWire
 
@@ -466,23 +458,42 @@ def open_api(
 ) -> Iterator[MessagesApi]:
     """Open an endpoint; close its connections at the end.
 
-    A thread loads the HTTP client and the SDK meanwhile: open the endpoint before waiting for other programs. Nobody
-    waits for what is still being loaded when the block ends.
+    A thread loads the HTTP client, and for a cloud the SDK, meanwhile: open the endpoint before waiting for other
+    programs. The SDK for a key is loaded from the first question for a model on, when preconditions and sandbox have
+    held: it slows the thread that checks them, and a command that they refuse pays nothing. Nobody waits for what is
+    still being loaded when the block ends.
 
     Args:
         for_models_only: Whether no message will be sent.
     """
     api = MessagesApi(environ=environ, interrupts=interrupts, idle_timeout_s=idle_timeout_s, way=way)
-
-    def prepare() -> None:
-        try:
-            api.prepare(for_models_only=for_models_only)
-        finally:
-            sys.setswitchinterval(_USUAL_S)
-
-    sys.setswitchinterval(_SWITCH_S)
-    threading.Thread(target=prepare, name=LOADER).start()
+    api.loads_sdk = not for_models_only
+    _load_in_background(api.open_wire)
     try:
         yield api
     finally:
         api.close()
+
+
+def _load_in_background(load: Callable[[], object]) -> None:
+    """Load libraries on a thread that no process waits for when it ends. The first request reports what fails here.
+
+    The garbage collector rests meanwhile: it would look 330 times at modules that stay, a tenth of the SDK's time.
+    """
+
+    def work() -> None:
+        with _LOADING:
+            usual_s, collects = sys.getswitchinterval(), gc.isenabled()
+            sys.setswitchinterval(_SWITCH_S)
+            gc.disable()
+            try:
+                import httpx2
+
+                with suppress(RunnerError, OSError, ValueError, ImportError, httpx2.InvalidURL):
+                    load()
+            finally:
+                sys.setswitchinterval(usual_s)
+                if collects:
+                    gc.enable()
+
+    threading.Thread(target=work, name="relay-sdk").start()  # `__main__` knows the name

@@ -5,7 +5,7 @@ The only module that imports the SDK, and that names anything private of it: two
 What comes back goes as bytes to the tape and to relay's own reader. The SDK retries nothing, follows nobody, traces
 nothing, warns nobody and says nothing of itself. Variables of the process are not asked where relay was given others.
 
-Importing it takes 1 to 2.7 s and 80 MB, so `open_api` does that on a thread.
+Importing it takes 1 to 2.7 s and 80 MB, so `api.py` does that on a thread.
 """
 
 import inspect
