@@ -176,4 +176,4 @@ def session_options(function: Callable[..., Any]) -> Callable[..., Any]:
 
 def find_flags(options: Mapping[str, Any]) -> dict[str, Any]:
     """Return the settings among a command's options by key; None was not typed."""
-    return {key: options.get(key) for key in _SETTINGS}
+    return {key: options.get(key) for key in _SETTINGS} | {"verify": options.get("verify") or None}

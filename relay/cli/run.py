@@ -1,5 +1,6 @@
 """`relay run`: work through the plan phase by phase, with a question between phases, or with `--jobs` side by side."""
 
+import json
 import os
 import sys
 import time
@@ -14,7 +15,7 @@ import click
 
 from relay.base.errors import ExitCode, FlagError, RelayError
 from relay.base.hints import Command
-from relay.base.words import name_item, shorten
+from relay.base.words import list_some, name_item, shorten
 from relay.cli.boundary import note_place
 from relay.cli.options import SectionedCommand, find_flags, offer_phases, session_options, setup_option
 from relay.cli.screen import has_person, say, say_hanging
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
 
 
 _SHOWN_CHARS = 260
+_SHOWN_LINES = 8
 _PASSED_ON = {
     "runner": "--runner", "model": "--model", "reset_at": "--reset-at", "max_sessions": "--max-sessions",
     "context": "--context", "sandbox": "--sandbox",
@@ -127,6 +129,7 @@ def make_job_words(request: "RunRequest", options: Mapping[str, Any]) -> tuple[s
         words += [flag, str(flags[key])] if flags[key] is not None else []
     if flags["network"] is not None:
         words.append("--network" if flags["network"] else "--no-network")
+    words += chain.from_iterable(("--verify", command) for command in options.get("verify") or ())
     return (*words, *(["--unchecked"] if options.get("unchecked") else []))
 
 
@@ -251,7 +254,8 @@ def _move_done(options: Mapping[str, Any]) -> None:
 _SECTIONS = {
     "Times": ("not_before", "until"),
     "Sessions": ("reset_at", "max_sessions", "context", "network", "sandbox"),
-    "Permissions": ("allow_dirty", "unchecked", "approve_setup"),
+    "Gate": ("verify", "unchecked"),
+    "Permissions": ("allow_dirty", "approve_setup"),
 }
 """Options behind the everyday ones, which fit a screen of 24 lines in 80 columns with the usage above them."""
 
@@ -277,6 +281,7 @@ _SECTIONS = {
 @click.option("--max-sessions", metavar="N", help="Stop after N sessions of a phase; suggest a split.")
 @click.option("--context", metavar="STRATEGY", help="On a full context: reset, none, compact or edit.")
 @click.option("--allow-dirty", is_flag=True, help="Start with uncommitted changes; no commit contains them.")
+@click.option("--verify", metavar="COMMAND", multiple=True, help="A command that must pass at the end of each phase.")
 @click.option(
     "--unchecked",
     is_flag=True,
@@ -338,6 +343,9 @@ def start(phase: str, options: Mapping[str, Any], tell_next: "Callable[[RunEnd],
     if end := end_without_session(request, plan_state, selection):
         tidy_jobs(request)
         return show_end(end, request, place.caller, as_json=as_json)
+    if command := _ask_for_gate(request, place, selection.list_phases(plan_state.plan), options):
+        options = {**options, "verify": (command,)}
+        request, place = make_request(SessionKind.RUN, options)
     request = require_phases(request, plan_state.plan, selection)
     ask_for_setup(request, approved=options["approve_setup"], as_json=as_json)
     if options["branch"]:
@@ -363,6 +371,32 @@ def start(phase: str, options: Mapping[str, Any], tell_next: "Callable[[RunEnd],
             return tell_next(work_within(hours, ctx.interrupts, ctx.observe, lambda: run(kept, selection)))
 
     return run_sessions(request, place.caller, act, as_json=as_json)
+
+
+def _ask_for_gate(request: "RunRequest", place: Place, phases: "Sequence[Phase]", options: Mapping[str, Any]) -> str:
+    """Offer a person at the terminal the project's own test command where phases have no gate; empty: not taken.
+
+    It is offered only where it passes in the sandbox now: a gate that is red before the work proves nothing by itself.
+    """
+    from relay.cli.gate import try_proposal
+    from relay.cli.views.last_run import say_lines, tell_failures
+    from relay.gate.needs import find_test_command
+    from relay.run.commit.readiness import get_commands
+
+    bare = [phase.id for phase in phases if not get_commands(request.settings, phase)]
+    is_asked = bare and not (options["unchecked"] or options["as_json"] or options["job_of"]) and has_person()
+    found = find_test_command(place.root) if is_asked else None
+    if found is None:
+        return ""
+    say(f"phase{'s' if bare[1:] else ''} {list_some(bare)}: no verify command checks the ticks")
+    say(f"{found.source} names a test command: {found.command}; trying it in the sandbox …", exact=True)
+    gate = try_proposal(found.command, timeout_s=request.settings.gate_timeout_s)
+    if gate is None or not gate.passed:
+        say_lines(tell_failures(gate, indent="  ", shown=_SHOWN_LINES) if gate else ())
+        return ""
+    say("it passes", style="green")
+    say(f"verify = [{json.dumps(found.command)}] in relay.toml makes it the gate of every phase", exact=True)
+    return found.command if click.confirm("Make it the gate of this run's phases?", default=True) else ""
 
 
 def _prepare_drafts(request: "RunRequest", place: Place, options: Mapping[str, Any]) -> "KeepRequest":

@@ -5,8 +5,12 @@ import json
 import pytest
 
 from relay.base.errors import ExitCode
+from tests.commit.candidate import WHOLE
 from tests.effort import take_each
+from tests.endpoint.script import parse_script
+from tests.endpoint.server import serve
 from tests.scripts import serving
+from tests.terminal import answer_at_terminal
 
 KEY = {"ANTHROPIC_API_KEY": "k", "ANTHROPIC_BASE_URL": "http://127.0.0.1:9"}
 """An endpoint that nobody answers at: whoever asks it fails otherwise."""
@@ -44,6 +48,36 @@ def test_a_phase_without_a_gate_needs_the_word_of_the_user(relay, write):
     assert "--unchecked" in ran.err
     assert relay("run", "--dry-run").code == ExitCode.USER
     assert relay("run", "--dry-run", "--unchecked", env=KEY).code == ExitCode.DONE
+
+
+def test_a_typed_verify_command_is_the_gate_of_each_phase(relay, write):
+    write("")
+    ran = relay("run", "--dry-run", "--verify", "test -f hello.txt", "--verify", "test -s hello.txt", env=KEY)
+    assert ran.code == ExitCode.DONE, ran.err
+    assert "gate   test -f hello.txt; test -s hello.txt" in ran.out
+    assert "the verify command `true`" in relay("run", "--dry-run", "--verify", "true", env=KEY).err
+
+
+@pytest.mark.parametrize("answer", ["y", "n"])
+def test_a_person_is_offered_the_projects_own_test_command_as_gate(stage, answer):
+    """It was tried in the sandbox; a no, like no terminal, leaves the phase without a gate, and nothing is paid."""
+    stage.write("PLAN.md", "# Greetings\n\n## Phase 1 — Hello\n- [ ] Say hello — hello.txt\n")
+    stage.write("Makefile", "test:\n\t@! test -e hello.txt || grep -q hello hello.txt\n")
+    stage.commit()
+    with serve(parse_script(WHOLE)) as server:
+        environ = {"TERM": "dumb", "ANTHROPIC_API_KEY": "k", "ANTHROPIC_BASE_URL": server.base_url}
+        argv = [*stage.find_program(), "run"]
+        shown, code = answer_at_terminal(argv, [f"{answer}\n"], cwd=stage.root, environ=environ, prompt="[Y/n]: ")
+        asked = len(server.requests)
+    assert "Makefile names a test command: make test; trying it in the sandbox" in shown
+    assert 'verify = ["make test"] in relay.toml makes it the gate of every phase' in shown
+    if answer == "y":
+        assert code == ExitCode.DONE, shown
+        message = stage.git("show", "-s", "--format=%B")
+        assert "Relay-Gate: pass" in message, message
+    else:
+        assert (code, asked) == (ExitCode.USER, 0)
+        assert "phase 1 has no verify command, so nothing would check the ticks" in " ".join(shown.split())
 
 
 @pytest.mark.nightly

@@ -105,7 +105,11 @@ def require_gates(plan: Plan, settings: Settings, phases: Sequence[Phase], *, un
             f"phase{'s' if bare[1:] else ''} {names} {'have' if bare[1:] else 'has'} no verify command, so nothing "
             "would check the ticks",
             line=bare[0].line,
-            hint=("put a line Verify: `command` below the heading (", CHECK, " looks for one), or type --unchecked"),
+            hint=(
+                "put a line Verify: `command` below the heading (",
+                CHECK,
+                " looks for one), or type --verify COMMAND or --unchecked",
+            ),
         )
 
 
