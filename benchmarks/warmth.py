@@ -2,7 +2,7 @@
 
 A refresh is a read of the whole prompt at 90 % of an entry's lifetime. It pays if the gate is red and the session goes
 on: then the next request reads the prompt instead of writing it again. With the baseline gate seen (60 s of answer and
-a gate of 6 minutes are more than 300 s) `cache_ttl = "auto"` takes entries of an hour, which outlive these gates.
+a gate of 6 minutes are more than 300 s) relay takes entries of an hour, which outlive these gates.
 """
 
 from datetime import date
@@ -36,7 +36,7 @@ def main() -> None:
     for model in ("claude-opus-5-5", "claude-sonnet-5-5", "claude-opus-5", "claude-haiku-4-5"):
         for minutes in (6, 12, 30):
             gate_s = minutes * 60.0
-            auto = LONG_TTL_S if wants_long("auto", USUAL_ANSWER_S + gate_s) else SHORT_TTL_S
+            auto = LONG_TTL_S if wants_long(USUAL_ANSWER_S + gate_s) else SHORT_TTL_S
             short, own = (find_saving(model, gate_s, ttl) for ttl in (SHORT_TTL_S, auto))
             print(f"| {model} | {minutes} min | ${short:.2f} | ${own:.2f} |")
 

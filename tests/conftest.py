@@ -254,6 +254,11 @@ def program(start_warm: Callable[..., tuple[str, ...]]) -> tuple[str, ...]:
     return start_warm((sys.executable,))
 
 
+def make_impatient(kind: RunnerKind, idle_s: float) -> RunnerKind:
+    """Return a runner whose endpoint may be silent for so long."""
+    return replace(kind, open=lambda given: kind.open(replace(given, endpoint_idle_s=idle_s)))
+
+
 @dataclass
 class Stage:
     """One repository with an endpoint that plays scripts."""
@@ -269,7 +274,7 @@ class Stage:
     """Called when verify commands are about to run."""
     plan_path: str = "PLAN.md"
     idle_timeout_s: float | None = None
-    """Shorter than any setting may be, for endpoints that stall."""
+    """Shorter than relay's own, for endpoints that stall."""
     find_program: Callable[[], tuple[str, ...]] = tuple
     """What `relay` puts before its arguments."""
     arranged: Path = Path()
@@ -366,8 +371,6 @@ class Stage:
         settings = load_settings(
             flags=flags, environ={}, plan_settings=plan_settings, repo_root=self.root, user_dir=None
         )
-        if self.idle_timeout_s is not None:
-            settings = replace(settings, idle_timeout_s=self.idle_timeout_s)
         request = RunRequest(
             kind=kind,
             repo=open_repo(self.root),
@@ -378,6 +381,8 @@ class Stage:
             phases=tuple(phase for phase in phases if not phase.done),
         )
         runners = list_runners(settings) if runner is None else {settings.runner: runner.kind}
+        if self.idle_timeout_s is not None:
+            runners = {name: make_impatient(kind, self.idle_timeout_s) for name, kind in runners.items()}
         with open_run(request, self._observe, self.interrupts, runners={**runners, **more}) as ctx:
             yield ctx
 

@@ -260,9 +260,10 @@ def find_line_tokens(settings: "Settings", model: str) -> int:
 def _count_rules(root: Path, settings: "Settings") -> int:
     """Return the size of the root's rules file, within the budget; rules of folders are left out of the guess."""
     from relay.run.planning.submission import iter_sizes
+    from relay.setup.rules import MAX_BYTES
 
     sizes = (size for name in ("AGENTS.md", *settings.rules_fallback_names) for size in iter_sizes(root, (name,)))
-    return min(settings.rules_max_bytes, next(sizes, 0))
+    return min(MAX_BYTES, next(sizes, 0))
 
 
 def render_json(checked: PlanCheck) -> dict[str, object]:

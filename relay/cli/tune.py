@@ -87,8 +87,6 @@ def _render_ledger(ledger: "LedgerWorth") -> Iterator[str]:
 
     if words := say_worth(ledger):
         yield f"The ledger: {words}"
-    if ledger.advised_tokens is not None:
-        yield f"ledger_tokens = {ledger.advised_tokens} in relay.toml would have shown every claim that was used."
 
 
 def _render_rungs(rungs: "Sequence[RungFigures]") -> Iterator[str]:

@@ -136,7 +136,6 @@ _SPECIAL: Mapping[str, Key] = {
     "max_cost_usd": _CAP,
     "max_phase_cost_usd": _CAP,
     "max_tokens_total": _CAP,
-    "review_max_cost_usd": _CAP,
     "trial": Key(kind=Annotated[TrialLines | None, told(_TRIAL)], finish=lambda trial: trial.reset_at if trial else ()),
     "history": _OWN,
     "ablate": Key(finish=lambda names: tuple(word for word in FEATURES if word in names), split=_COMMA, widens=bool),
@@ -170,8 +169,6 @@ _SPECIAL: Mapping[str, Key] = {
     "notify": _OWN,
     "otel_endpoint": _OWN,
     "rules_fallback_names": Key(split=_COMMA, widens=lambda names: not all(map(RULES.fullmatch, names))),
-    "rules_root_markers": Key(split=_COMMA, widens=lambda names: names != (".git",)),
-    "rules_global_dir": _OWN,
 }
 _TYPES = {
     name: kind

@@ -129,7 +129,7 @@ class Settings:
     """The model of planning sessions; ``none``: `model`."""
     plan_critic: bool = False
     """Whether two fresh sessions look at a new or revised plan: one for faults, one to refute them. The planner
-    corrects once what both confirm. `review_model`, `review_runner` and `review_max_cost_usd` hold for them, too."""
+    corrects once what both confirm. `review_model` and `review_runner` hold for them, too."""
     done_dir: _Inside | None = None
     """Directory of the repository to which `relay run PLANS…` moves each plan that is done, with its ledger, by a
     commit; ``none``: plans stay where they are."""
@@ -175,9 +175,6 @@ class Settings:
     """Cap on a plan in tokens of all kinds; it also works for a model whose price is unknown."""
     max_sessions: Annotated[int, Meta(ge=1, le=1_000)] = 6
     """Sessions of one phase before relay stops and suggests a split."""
-    max_turns: Annotated[int, Meta(ge=1, le=100_000)] = 500
-    """Requests of one session before it hands over. A session with a correct token count reaches its reset line
-    earlier."""
     max_repairs: Annotated[int, Meta(ge=0, le=100)] = 3
     """Attempts to repair a red gate."""
     review: Annotated[str, choice("off", "phase", "plan")] = "off"
@@ -187,22 +184,10 @@ class Settings:
     """The model of review sessions; ``none``: the model of the other sessions."""
     review_runner: _Runner | None = None
     """The runner of review sessions; ``none``: the phase's runner."""
-    review_max_cost_usd: _Usd | None = None
-    """Cap on one review in USD; ``none``: a quarter of the phase's cap or, if a phase has none, of the plan's."""
     explore_model: _Model | None = None
     """The model of the explorers that sessions ask (tool `explore`); ``none``: the model of the other sessions."""
-    max_output_tokens: Annotated[int, Meta(ge=1, le=10**6)] | None = None
-    """Longest answer; ``none`` leaves it to the runner and the model's limit."""
     max_wait_s: Annotated[float, Meta(ge=0, le=7 * _DAY_S)] = 1_800
     """Seconds; the longest wait for a provider's limit."""
-    idle_timeout_s: Annotated[float, Meta(ge=1, le=3_600)] = 90
-    """Seconds; relay drops a response that sends nothing for so long."""
-    agent_idle_timeout_s: _Seconds = 600
-    """Seconds; relay ends an agent that does nothing for so long: no request, no tool, no new word. While a tool of the
-    agent runs, relay waits twelve times as long."""
-    cache_ttl: Annotated[str, choice("auto", "5m", "1h")] = "auto"
-    """Lifetime of prompt cache entries; ``auto`` chooses one hour if an answer with its commands took close to five
-    minutes in this run."""
     context: Annotated[str, choice(*CONTEXTS)] = "reset"
     """Strategy for a full context: relay's own ``reset``, or another one to compare it with."""
     trial: tuple[str, ...] = ()
@@ -284,15 +269,6 @@ class Settings:
     rules_fallback_names: _FileNames = ("CLAUDE.md", "GEMINI.md")
     """Rules files to read in a folder without AGENTS.md; the first existing one counts. With an empty list relay reads
     AGENTS.md only. A repository may name text files (``.md``, ``.mdc``, ``.txt``, ``.rst``) and ``.cursorrules``."""
-    ledger_tokens: Annotated[int, Meta(ge=0, le=100_000)] = 1_500
-    """Tokens of the ledger in a session's first message, by estimate; 0 shows nothing of it. `relay lab tune` says when
-    fewer do."""
-    rules_max_bytes: Annotated[int, Meta(ge=0, le=1024 * 1024)] = 32 * 1024
-    """Bytes of all rules files together; 0 switches rules off."""
-    rules_root_markers: _FileNames = (".git",)
-    """Names whose presence marks the top directory; relay looks for rules files from there down."""
-    rules_global_dir: Annotated[str, matching("an absolute path", _ABSOLUTE)] | None = None
-    """Directory of your own rules file; ``none``: you have none."""
     of_repository: frozenset[str] = frozenset()
     """Keys whose value comes from a repository file."""
     origins: Mapping[str, str] = field(default_factory=dict)

@@ -91,6 +91,8 @@ def read_environ(environ: Mapping[str, str]) -> SettingsSource:
             continue
         if name in KEYS:
             values[name] = _read_text(name, text)
+        elif name in NO_SETTING:
+            raise ConfigError(f"{variable} is no setting", hint=NO_SETTING[name])
         elif close := find_close(name, similarity=0.8):
             raise ConfigError(f"{variable} is no setting; did you mean {env_name(close)}?")
     return SettingsSource(values=values, find=lambda key: Origin(name=env_name(key)), is_text=True)
@@ -217,7 +219,23 @@ def show_value(value: Any) -> str:
     return shorten(repr(value), _SHOWN_CHARS)
 
 
-_ELSEWHERE = {"base_url": "ANTHROPIC_BASE_URL", "api_key": "ANTHROPIC_API_KEY", "auth_token": "ANTHROPIC_AUTH_TOKEN"}
+NO_SETTING = {
+    "base_url": "it comes from the variable ANTHROPIC_BASE_URL only",
+    "api_key": "it comes from the variable ANTHROPIC_API_KEY only",
+    "auth_token": "it comes from the variable ANTHROPIC_AUTH_TOKEN only",
+    "relay": "leave [relay] out: the file holds settings only",
+    "max_turns": "a session hands over after 500 requests",
+    "max_output_tokens": 'models."ID".max_output_tokens says it of a model',
+    "idle_timeout_s": "relay drops a response that is silent for 90 seconds",
+    "agent_idle_timeout_s": "relay ends an agent that is silent for 10 minutes",
+    "cache_ttl": "relay takes cache entries of one hour where a run needs them",
+    "review_max_cost_usd": "a review may cost a quarter of its phase's cap, max_phase_cost_usd, or of the plan's",
+    "ledger_tokens": "a session is shown some 1,500 tokens of the ledger",
+    "rules_max_bytes": "all rules files together have 32 KiB",
+    "rules_root_markers": "relay looks for rules files from the directory with .git down",
+    "rules_global_dir": "your own rules are AGENTS.md in the directory of your config file",
+}
+"""Names that look like a setting, with what to do instead."""
 
 
 def load_settings(
@@ -310,12 +328,10 @@ def _require_caps_kept(chosen: Mapping[str, Any], found: Mapping[str, Origin], o
 def _refuse_unknown(name: Any, source: SettingsSource) -> ConfigError:
     """Return the error for a key that is no setting."""
     origin = source.find(str(name))
-    if name in _ELSEWHERE:
-        return origin.refuse(f"{name} is no setting; it comes from the variable {_ELSEWHERE[name]} only")
+    if name in NO_SETTING:
+        return origin.refuse(f"{name} is no setting", hint=NO_SETTING[name])
     if name == "plan":
         return origin.refuse("plan: a plan cannot name the plan to use")
-    if name == "relay":
-        return origin.refuse("relay is no setting; the file holds settings only", hint="leave [relay] out")
     close = find_close(str(name))
     if close:
         return origin.refuse(f"unknown setting {show_value(name)}; did you mean {close}?")

@@ -68,8 +68,7 @@ def review_trial(bench: Bench, trial: Trial, repo: Repo) -> dict[str, Any]:
         if body is None:
             cap = f"{before + most * number / len(_ROUNDS):.6f}"
             words = ("review", f"{experiment.base}..HEAD", "--plan", experiment.plan_path, "--max-cost", cap, *more)
-            limit = {"RELAY_REVIEW_MAX_COST_USD": cap}
-            end, ends = follow(bench, trial, repo, (*words, *experiment.options), limit)
+            end, ends = follow(bench, trial, repo, (*words, *experiment.options), {})
             require_over(bench, trial, end, ends)
             reviews = [event for event in ends if isinstance(event, ReviewFinished)]
             faults = [one for review in reviews for one in review.findings if one["verdict"] == "confirmed"]

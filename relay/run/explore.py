@@ -220,12 +220,8 @@ def find_explorer(
     if "explore" in settings.ablate or not is_possible or (phase and not names_much(ctx.repo.root, phase)):
         return None
     asked = ctx.sessions.ask_model(settings.explore_model or settings.model, wish)
-    limited = replace(
-        asked.settings,
-        max_turns=min(MAX_TURNS, settings.max_turns),
-        max_output_tokens=min(OUTPUT_TOKENS, settings.max_output_tokens or OUTPUT_TOKENS),
-    )
-    return Explorer(ctx=ctx, sessions=replace(asked, settings=limited), phase=phase, task=task, keep=keep)
+    limited = replace(asked, max_turns=MAX_TURNS, max_output_tokens=OUTPUT_TOKENS)
+    return Explorer(ctx=ctx, sessions=limited, phase=phase, task=task, keep=keep)
 
 
 def names_much(root: Path, phase: Phase) -> bool:

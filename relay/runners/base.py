@@ -31,6 +31,12 @@ from relay.session.tape import KeepNote
 from relay.session.usage import BYTES_PER_TOKEN
 from relay.session.values import CLAIM_LINKS, SessionEnd, SessionOutcome, ToolCall, ToolResult, ToolSpec
 
+MOST_TURNS = 500
+"""Requests of one session. A session whose tokens are counted rightly comes to its reset line long before: this ends
+one whose endpoint reports too few."""
+ENDPOINT_IDLE_S = 90.0
+"""Longest silence in a response. An endpoint that works sends a ping or a piece every few seconds."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Callbacks:
@@ -73,14 +79,12 @@ class SessionSpec:
     """Returns the price of another model, which may answer in place of the one asked."""
     max_output_tokens: int | None = None
     """Output limit of a request; None for the runner's default. Raised once when an answer is cut."""
-    max_turns: int = 500
+    max_turns: int = MOST_TURNS
     """Most requests of a session; then it hands over."""
     effort: str | None = None
     """None for the model's default."""
     cached: bool = True
     """Whether the prompt is marked for the endpoint's cache."""
-    cache_ttl: str = "auto"
-    """Lifetime of that cache's entries: ``5m``, ``1h``, or ``auto`` to let the runner choose for this run."""
     keep: KeepNote = lambda _: None
     """Takes notes of what goes over the wire (`relay.session.tape`)."""
     preloads: tuple[tuple[str, str], ...] = ()
@@ -166,6 +170,7 @@ class Surroundings:
     observe: Observe
     """Receives every request, answer and tool call."""
     interrupts: Interrupts
+    endpoint_idle_s: float = ENDPOINT_IDLE_S
     for_models_only: bool = False
     """Whether no session will be held: what only sessions need is not loaded then."""
 
@@ -283,7 +288,7 @@ def end_at_hard_line(gauge: Gauge) -> SessionOutcome:
 
 def end_by_turns(turns: int) -> SessionOutcome:
     """Return the outcome of a session with too many turns."""
-    return SessionOutcome(end=SessionEnd.HARD_LINE, detail=f"{turns} turns in one session (max_turns)")
+    return SessionOutcome(end=SessionEnd.HARD_LINE, detail=f"{turns} turns in one session")
 
 
 def refuse_first_prompt(gauge: Gauge, ways: str) -> SessionOutcome:

@@ -37,7 +37,7 @@ def _open_api(given: Surroundings) -> Iterator[Runner]:
     with open_api(
         environ=given.environ,
         interrupts=given.interrupts,
-        idle_timeout_s=settings.idle_timeout_s,
+        idle_timeout_s=given.endpoint_idle_s,
         way=_find_way(settings, given.environ),
         for_models_only=given.for_models_only,
     ) as api:
@@ -164,9 +164,12 @@ def _open_agent(profile: Profile, given: Surroundings) -> Iterator[Runner]:
         yield AgentRunner(profile=profile, setup=profile.setups[0], way=way, given=given, endpoint=None)
         return
     setup, way = choose_way(profile, settings, given.environ)
-    idle_s = settings.idle_timeout_s
     with open_api(
-        environ=given.environ, interrupts=given.interrupts, idle_timeout_s=idle_s, way=way, for_models_only=True
+        environ=given.environ,
+        interrupts=given.interrupts,
+        idle_timeout_s=given.endpoint_idle_s,
+        way=way,
+        for_models_only=True,
     ) as api:
         connection = ApiConnection(
             api=api, observe=given.observe, interrupts=given.interrupts, max_wait_s=settings.max_wait_s

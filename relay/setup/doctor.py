@@ -12,7 +12,7 @@ from relay.base.hints import PLAN, RUN, Caller, Command, Hint
 from relay.base.interrupts import Interrupts
 from relay.base.values import dataclass
 from relay.base.words import count
-from relay.config import Settings
+from relay.config import Settings, find_user_dir
 from relay.git.config_guard import read_config
 from relay.git.names import list_paths
 from relay.git.repository import Repo, open_repo
@@ -107,7 +107,8 @@ def examine(cwd: Path, environ: Mapping[str, str], flags: Mapping[str, Any]) -> 
     if request is not None:
         findings.extend(_examine_servers(request))
     try:
-        findings.append(check_rules(load_repository_rules(root, chosen, get_unreadable(root, chosen, environ))))
+        hidden = get_unreadable(root, chosen, environ)
+        findings.append(check_rules(load_repository_rules(root, chosen, hidden, find_user_dir(environ))))
     except ConfigError as error:
         findings.append(make_missing("rules", error))
     return Report(
@@ -218,9 +219,14 @@ def _get_kind(name: str, settings: Settings) -> RunnerKind:
 def _ask_endpoint(kind: RunnerKind, settings: Settings, environ: Mapping[str, str]) -> Finding:
 
     interrupts = Interrupts()
-    impatient = replace(settings, idle_timeout_s=ENDPOINT_TIMEOUT_S, max_wait_s=0)
+    impatient = replace(settings, max_wait_s=0)
     given = Surroundings(
-        environ=environ, settings=impatient, observe=lambda _: None, interrupts=interrupts, for_models_only=True
+        environ=environ,
+        settings=impatient,
+        observe=lambda _: None,
+        interrupts=interrupts,
+        endpoint_idle_s=ENDPOINT_TIMEOUT_S,
+        for_models_only=True,
     )
 
     def ask() -> str:

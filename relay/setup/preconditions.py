@@ -441,7 +441,7 @@ def check_rules(rules: Rules) -> Finding:
 def _advise(rules: Rules) -> str:
     """Return a hint for rules that are cut or missing; the warnings say how to read other agents' rules."""
     if any(file.truncated or file.omitted for file in rules.files):
-        return "shorten them, or raise rules_max_bytes"
+        return "shorten them"
     return "" if rules.files or rules.warnings else "relay init writes one to start from"
 
 

@@ -27,7 +27,8 @@ from relay.sandbox.policy import PROTECTED_NAMES
 from relay.setup.project import is_unfinished
 from relay.setup.skills import Skill, load_skills
 
-DEFAULT_MAX_BYTES = 32 * 1024
+MAX_BYTES = 32 * 1024
+"""Of all files together, as in the original; every request pays for them."""
 MAX_GLOBAL_BYTES = 1024 * 1024
 """The user's own file is outside the budget; this limit only keeps an accident out of memory."""
 GLOBAL_SEPARATOR = "\n\n--- project-doc ---\n\n"
@@ -101,22 +102,18 @@ class _Project:
     warnings: list[str] = field(default_factory=list)
 
 
-def load_repository_rules(root: Path, settings: Settings, unreadable: Sequence[Path] = ()) -> Rules:
+def load_repository_rules(
+    root: Path, settings: Settings, unreadable: Sequence[Path] = (), user_dir: Path | None = None
+) -> Rules:
     """Load the rules and the skills of a repository, as its settings say.
 
     Args:
         unreadable: The user's hidden places, absolute and with links resolved.
+        user_dir: The user's config directory of relay, which may hold an AGENTS.md; None without one.
     """
     rules = Rules()
     if "rules" not in settings.ablate:
-        rules = load_rules(
-            root,
-            max_bytes=settings.rules_max_bytes,
-            fallback_names=settings.rules_fallback_names,
-            root_markers=settings.rules_root_markers,
-            global_dir=Path(settings.rules_global_dir) if settings.rules_global_dir else None,
-            unreadable=unreadable,
-        )
+        rules = load_rules(root, fallback_names=settings.rules_fallback_names, user_dir=user_dir, unreadable=unreadable)
         if is_unfinished(rules.text):
             rules = replace(rules, warnings=(*rules.warnings, _UNFINISHED))
         is_chosen = settings.origins.get("rules_fallback_names", "default") != "default"
@@ -185,13 +182,12 @@ def _find_folders(paths: Iterable[str]) -> list[str]:
     return ["/".join(parts) for parts in sorted(folders)[:MAX_FOLDERS]]
 
 
-def load_rules(  # the original's settings
+def load_rules(
     cwd: Path,
     *,
-    max_bytes: int = DEFAULT_MAX_BYTES,
+    max_bytes: int = MAX_BYTES,
     fallback_names: Sequence[str] = (),
-    root_markers: Sequence[str] = (".git",),
-    global_dir: Path | None = None,
+    user_dir: Path | None = None,
     unreadable: Sequence[Path] = (),
 ) -> Rules:
     """Load the rules of a directory.
@@ -200,16 +196,15 @@ def load_rules(  # the original's settings
         cwd: The working directory of the sessions.
         max_bytes: The budget of all project files together; 0 leaves all out.
         fallback_names: File names for directories without Codex's own, such as ``CLAUDE.md``.
-        root_markers: Names that mark the project's root; without a marker only `cwd` is searched.
-        global_dir: The directory of the user's own file; None without one.
+        user_dir: The directory of the user's own file; None without one.
         unreadable: The user's hidden places, absolute and with links resolved.
     """
     here = Path(os.path.realpath(cwd))
-    root = _find_root(here, root_markers)
+    root = _find_root(here)
     names = tuple(dict.fromkeys((*_NAMES, *(name for name in fallback_names if name))))
     project = _Project(root=root, names=names, unreadable=tuple(unreadable))
     warnings = project.warnings
-    own, own_files = _read_global(global_dir, warnings)
+    own, own_files = _read_global(user_dir, warnings)
     above = [directory for directory in reversed(here.parents) if directory.is_relative_to(root)]
     texts: list[str] = []
     files: list[RuleFile] = []
@@ -230,9 +225,9 @@ def load_rules(  # the original's settings
     )
 
 
-def _find_root(here: Path, markers: Sequence[str]) -> Path:
-    """Return the nearest directory upwards with a marker; without one, `here`."""
-    return next((d for d in (here, *here.parents) if any(os.path.lexists(d / m) for m in markers if m)), here)
+def _find_root(here: Path) -> Path:
+    """Return the nearest directory upwards with a ``.git``; without one, `here`."""
+    return next((folder for folder in (here, *here.parents) if os.path.lexists(folder / ".git")), here)
 
 
 def _find_files(project: _Project, folders: Iterable[Path]) -> Iterator[_Found]:
@@ -349,9 +344,9 @@ def _read_start(path: str, limit: int) -> tuple[bytes, int] | None:
         os.close(descriptor)
 
 
-def _read_global(global_dir: Path | None, warnings: list[str]) -> tuple[str, tuple[RuleFile, ...]]:
+def _read_global(user_dir: Path | None, warnings: list[str]) -> tuple[str, tuple[RuleFile, ...]]:
     """Read the user's own file: the first of the two names that is not blank, stripped."""
-    for candidate in [global_dir / name for name in _NAMES] if global_dir else []:
+    for candidate in [user_dir / name for name in _NAMES] if user_dir else []:
         path = os.path.realpath(candidate)
         try:
             read = _read_start(path, MAX_GLOBAL_BYTES)

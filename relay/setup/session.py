@@ -21,7 +21,7 @@ from relay.git.repository import Repo
 from relay.insight.telemetry.tape import FileTape
 from relay.plan.model import Phase
 from relay.prompts.texts import PartLimit, measure_prompt
-from relay.runners.base import Callbacks, ModelInfo, Runner, Session, SessionSpec
+from relay.runners.base import MOST_TURNS, Callbacks, ModelInfo, Runner, Session, SessionSpec
 from relay.sandbox.policy import Limits
 from relay.sandbox.run import Sandbox
 from relay.session.events import (
@@ -107,6 +107,10 @@ class Sessions:
     settings: Settings
     price: Price | None
     """None if the model's price is unknown; costs are then unknown, not zero."""
+    max_turns: int = MOST_TURNS
+    """Most requests of each of these sessions."""
+    max_output_tokens: int | None = None
+    """Longest answer; None leaves it to the runner and the model's limit."""
     find_price: Callable[[str], Price | None]
     """Returns the price of any other model."""
     meter: Meter
@@ -232,11 +236,10 @@ class Sessions:
                 limits=self.limits,
                 price=self.price,
                 find_price=self.find_price,
-                max_output_tokens=settings.max_output_tokens,
-                max_turns=settings.max_turns,
+                max_output_tokens=self.max_output_tokens,
+                max_turns=self.max_turns,
                 effort=settings.effort,
                 cached="cache" not in settings.ablate,
-                cache_ttl=settings.cache_ttl,
                 slowest_turn_s=self.pace.turn_s,
                 inside=self.inside,
             )
@@ -260,7 +263,7 @@ class _HidingSession:
 
 def _describe_session(spec: SessionSpec, model: ModelInfo, agent: str) -> Note:
     """Return the first note of a tape; `agent` is empty for relay's own loop."""
-    names = ("session_id", "model", "system", "max_output_tokens", "max_turns", "effort", "cached", "cache_ttl")
+    names = ("session_id", "model", "system", "max_output_tokens", "max_turns", "effort", "cached")
     return {
         "kind": "session",
         "v": VERSION,

@@ -193,7 +193,6 @@ def _make_model_spec(settings: Settings, price: Price | None, seen: _Seen) -> Se
         max_output_tokens=ANSWER_TOKENS,
         max_turns=REQUESTS,
         effort=settings.effort,
-        cache_ttl=settings.cache_ttl,
     )
 
 

@@ -22,7 +22,7 @@ from relay.base.secrecy import Hidden
 from relay.base.tree import read_start
 from relay.base.walk import open_ignored
 from relay.base.words import render_output
-from relay.config import Settings
+from relay.config import Settings, find_user_dir
 from relay.config.network import CLOSED, EVERY
 from relay.git.config_guard import find_tree_files, read_config
 from relay.git.hooks import get_hooks_dir
@@ -201,8 +201,8 @@ def hide_places(request: RunRequest) -> RunRequest:
 
 def load_run_rules(request: RunRequest) -> Rules:
     """Load the rules (AGENTS.md) and the skills that the sessions of a run get."""
-    root, settings = request.repo.root, request.settings
-    return load_repository_rules(root, settings, get_unreadable(root, settings, request.environ))
+    root, settings, environ = request.repo.root, request.settings, request.environ
+    return load_repository_rules(root, settings, get_unreadable(root, settings, environ), find_user_dir(environ))
 
 
 @contextmanager

@@ -489,7 +489,7 @@ def test_doctor_puts_what_is_missing_first_then_what_is_doubtful_then_what_is_th
     assert json.loads(relay("doctor", "--json").out)["findings"][0]["state"] == "missing"
 
     *_, last, empty, verdict, _ = relay("doctor", "--settings").out.splitlines()
-    assert last.split() == ["rules_global_dir", "none", "(default)"]
+    assert last.split() == ["rules_fallback_names", "CLAUDE.md,", "GEMINI.md", "(default)"]
     assert verdict == "relay run cannot work here yet: key"
 
 

@@ -215,10 +215,11 @@ def test_a_reviewer_that_hands_nothing_in_holds_no_phase_up(greeting):
 
 
 def test_a_review_has_a_cap_of_its_own(greeting):
-    greeting.run("sessions:" + WORK, review="phase", review_max_cost_usd=0.0001)
+    models = {"claude-opus-5-5": {"max_output_tokens": 1_000}}
+    greeting.run("sessions:" + WORK, review="phase", max_phase_cost_usd=0.12, models=models)
 
     assert get_review(greeting) == "none: its cap was met"
-    assert "the review may cost 0.00 USD (review_max_cost_usd)" in "".join(e.text for e in greeting.seen(Noticed))
+    assert "the review may cost 0.03 USD" in "".join(e.text for e in greeting.seen(Noticed))
 
 
 def test_a_reviewer_writes_nothing(greeting):
@@ -255,7 +256,7 @@ def test_a_dearer_reviewer_is_checked_at_its_own_price(greeting):
     prices = {"dear": {"input": 5_000.0, "output": 25_000.0}}
     models = "models: [{id: claude-opus-5-5}, {id: dear}]\n"
     ended = greeting.run(
-        models + "sessions:" + WORK, review="phase", review_model="dear", review_max_cost_usd=1e6, prices=prices
+        models + "sessions:" + WORK, review="phase", review_model="dear", max_phase_cost_usd=1e6, prices=prices
     )
 
     assert (ended.exit_code, [session.title for session in greeting.seen(SessionStarted)]) == (

@@ -239,7 +239,7 @@ def test_a_session_ends_after_so_many_turns(talk, turns):
 
     outcome = session.advance()
 
-    assert (outcome.end, outcome.detail) == (SessionEnd.HARD_LINE, "4 turns in one session (max_turns)")
+    assert (outcome.end, outcome.detail) == (SessionEnd.HARD_LINE, "4 turns in one session")
     assert len(session.requests) == 4
 
 

@@ -41,6 +41,7 @@ def make_long(count=12):
 
 ROOM = 1_000
 """Output tokens allowed, at 20 USD a million."""
+ROOM_ONLY = {"claude-opus-5-5": {"max_output_tokens": ROOM}}
 
 
 def spent(stage):
@@ -50,7 +51,7 @@ def spent(stage):
 @pytest.mark.parametrize("cap", [0.1, 0.13])
 def test_a_run_never_costs_more_than_its_cap(stage, cap):
     """The next request is judged by its whole prompt at the dearest class and its whole output allowance."""
-    ended = stage.run(make_long(), max_cost_usd=cap, max_output_tokens=ROOM)
+    ended = stage.run(make_long(), max_cost_usd=cap, models=ROOM_ONLY)
 
     assert ended.exit_code == ExitCode.STOPPED
     assert "the next request may cost 0.0" in ended.reason
@@ -70,7 +71,7 @@ def test_a_cap_below_one_answer_sends_nothing(stage):
     assert "--max-cost raises it" in ended.reason
     assert ended.next_command == "relay run --max-cost 0.16"
     assert stage.seen(ResponseReceived) == []
-    stage.run(make_script(HELLO), all_=False, max_cost_usd=0.08, max_output_tokens=ROOM)
+    stage.run(make_script(HELLO), all_=False, max_cost_usd=0.08, models=ROOM_ONLY)
     assert len(stage.commits()) == 1
 
 
@@ -126,10 +127,10 @@ def test_twenty_dollars_are_the_default(stage):
 
 def test_what_was_spent_survives_a_restart(stage):
     """What no commit records yet is in the open attempt; the next run counts on from there, to the cent."""
-    first = stage.run(make_long(), max_cost_usd=0.08, max_output_tokens=ROOM)
+    first = stage.run(make_long(), max_cost_usd=0.08, models=ROOM_ONLY)
     assert stage.commits() == ()
 
-    second = stage.run(make_script(HELLO), max_cost_usd=0.08, max_output_tokens=ROOM)
+    second = stage.run(make_script(HELLO), max_cost_usd=0.08, models=ROOM_ONLY)
 
     assert stage.seen(RunStarted)[0].spent_usd == pytest.approx(first.spent_usd, abs=1e-6)
     assert (second.exit_code, stage.seen(ResponseReceived)) == (ExitCode.STOPPED, [])
@@ -268,7 +269,7 @@ def test_a_retry_is_a_request_too(stage):
     stage.commit()
 
     ended = stage.run(make_script([{**HELLO[0], "fault": cut}, *HELLO[1:]]), max_cost_usd=0.16,
-                      max_output_tokens=ROOM)  # fmt: skip
+                      models=ROOM_ONLY)  # fmt: skip
 
     assert "of the run's cap of 0.16 USD are spent" in ended.reason
     assert 1 < len(stage.seen(ResponseReceived)) < 60
@@ -280,7 +281,7 @@ def test_a_retry_is_a_request_too(stage):
 @pytest.mark.nightly
 def test_repositories_are_left_as_they_are_when_the_money_ends(stage):
     """Work is kept in the tree and in the open attempt, nothing is committed."""
-    stage.run(make_long(), max_cost_usd=0.1, max_output_tokens=ROOM)
+    stage.run(make_long(), max_cost_usd=0.1, models=ROOM_ONLY)
 
     assert (stage.root / "file0.txt").exists()
     assert stage.git("for-each-ref", "refs/relay/leg").strip()

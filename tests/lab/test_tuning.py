@@ -161,20 +161,19 @@ def test_what_sessions_used_of_the_ledger_and_what_they_paid_for_it() -> None:
     )
     assert worth == LedgerWorth(
         sessions=5, shown=50, named=10, read=5, changed=5, used=10, shown_tokens=3_000, used_tokens=600,
-        paid_tokens=5 * 2 * 600, largest_tokens=600, needed_tokens=120, advised_tokens=200,
+        paid_tokens=5 * 2 * 600, largest_tokens=600, needed_tokens=120,
     )  # fmt: skip
 
 
-def test_a_smaller_ledger_is_advised_only_where_enough_sessions_show_that_it_would_have_done() -> None:
+def test_the_budget_that_the_ledger_needed_is_that_of_the_last_claim_used_in_any_plan() -> None:
     few = read_figures(log((start(), *(event for n in range(LEAST_PAIRS - 1) for event in reads_one(n)))))
-    assert measure_ledger([few]).advised_tokens is None
     last = (session("t", "9", claims=shown(**{f"c{k}": f"{k}.py" for k in range(6)})), *turn(1, 900))
     used = read_figures(log((start(), *last, *call("read", "5.py", 9, lines=(1, 2)), *turn(2, 950), over("t", "9"))))
     both = measure_ledger([few, used])
-    assert (both.sessions, both.needed_tokens, both.advised_tokens) == (5, 360, None)
+    assert (both.sessions, both.needed_tokens) == (5, 360)
     assert measure_ledger([few, read_figures(log((start(), session("u"), over("u"))))]).sessions == 4
     idle = [read_figures(log((start(), *last, *turn(2, 950), over("t", "9")))) for _ in range(5)]
-    assert (measure_ledger(idle).used, measure_ledger(idle).advised_tokens) == (0, 100)
+    assert (measure_ledger(idle).used, measure_ledger(idle).needed_tokens) == (0, 0)
 
 
 @pytest.mark.parametrize("result", ["blocked", "failed", "handoff"])

@@ -11,6 +11,7 @@ from relay.config.decoding import describe, name_allowed
 from relay.config.keys import KEYS, Key
 from relay.config.model import Compat, ModelSettings, Settings
 from relay.config.schema import describe_fields
+from relay.config.sources import NO_SETTING
 from relay.setup.doctor import render_value
 
 HEAD = """\
@@ -60,7 +61,9 @@ def render() -> str:
     for name, key in KEYS.items():
         default = render_value(getattr(defaults, name))
         parts.append(f"## `{name}`\n\n{words[name]}\n\n{_describe(key, default, flags.get(name, ''), name)}\n\n")
-    parts.append(MODELS)
+    parts.append("## No settings\n\nrelay refuses these names, and says what to do instead.\n\n")
+    parts += [f"- `{name}`: {words}.\n" for name, words in NO_SETTING.items()]
+    parts.append(f"\n{MODELS}")
     parts += [f"- `{name}`: {text}\n" for name, text in describe_fields(ModelSettings).items()]
     hints, compat = get_type_hints(Compat, include_extras=True), describe_fields(Compat)
     parts += [f"- `compat.{name}` ({_name_allowed(get_args(hints[name])[0])}): {compat[name]}\n" for name in hints]
@@ -79,7 +82,7 @@ def _describe(key: Key, default: str, flag: str, name: str) -> str:
 
 def _name_owner(name: str, key: Key) -> str:
     """Say whose a setting is; where only some values are the user's, its words say so."""
-    partly = {"plan", "models", "sandbox", "rules_root_markers", "rules_fallback_names"}
+    partly = {"plan", "models", "sandbox", "rules_fallback_names"}
     return "" if key.widens.__name__ == "_never" or name in partly else "yours alone"
 
 

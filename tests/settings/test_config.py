@@ -17,7 +17,7 @@ from relay.config.decoding import describe
 from relay.config.keys import KEYS
 from relay.config.model import Compat, ModelSettings
 from relay.config.network import Network
-from relay.config.sources import render_model_table
+from relay.config.sources import NO_SETTING, render_model_table
 from relay.session.gauge import parse_reset_at
 from relay.session.prices import UserPrice, find_price
 from relay.setup.observers import describe_settings
@@ -130,11 +130,8 @@ def test_a_pyproject_that_has_nothing_to_say_is_not_checked(root: Path) -> None:
         ("network", "Pypi.org, *.npmjs.org,pypi.org", Network(hosts=("pypi.org", "*.npmjs.org"))),
         ("localhost", "5432, 6379,5432", (5432, 6379)),
         ("sockets", "docker,/run/db/.s.PGSQL.5432", ("docker", "/run/db/.s.PGSQL.5432")),
-        ("cache_ttl", "5m", "5m"),
         ("writable_dirs", "/a/b:/c", ("/a/b", "/c")),
         ("unreadable", "~/.config/x:/etc/y:conf/z", ("~/.config/x", "/etc/y", "conf/z")),
-        ("rules_max_bytes", "0", 0),
-        ("idle_timeout_s", "1.5", 1.5),
     ],
 )
 def test_a_variable_and_a_flag_are_read_alike(key: str, text: str, value: object) -> None:
@@ -202,9 +199,9 @@ BAD_VALUES = [
     ("rules_fallback_names", [".."]), ("prices", [1]), ("prices", {"m": {"input": 1}}), ("models", {"m": 3}),
     ("models", {"m": {"compat": 3}}), ("models", {"m": {"compat": {"cache": "no"}}}), ("models", {"m": {"price": 3}}),
     ("models", {"m": {"compat": {"cash": "off"}}}),
-    ("models", {"m": {"window": 3}}), ("models", {"m": {"window_tokens": "9"}}), ("cache_ttl", "2h"),
-    ("command_timeout_s", 0), ("max_wait_s", -1), ("rules_max_bytes", -1), ("plan", "a\0b"),
-    ("rules_global_dir", "rules"), ("unreadable", [1]), ("unreadable", ["../x"]), ("unreadable", ["/"]),
+    ("models", {"m": {"window": 3}}), ("models", {"m": {"window_tokens": "9"}}),
+    ("command_timeout_s", 0), ("max_wait_s", -1), ("plan", "a\0b"),
+    ("unreadable", [1]), ("unreadable", ["../x"]), ("unreadable", ["/"]),
     ("unreadable", ["."]), ("unreadable", ["~"]), ("unreadable", ["~/"]), ("unreadable", ["a\nb"]), ("unreadable", 3),
 ]  # fmt: skip
 
@@ -244,8 +241,6 @@ def test_whatever_a_plan_says_is_read_or_refused_in_one_line(key: str, value: ob
         ("env", ["SSH_AUTH_SOCK"]),
         ("writable_dirs", ["/home"]),
         ("prices", {"claude-opus-5-5": {"input": 0, "output": 0}}),
-        ("rules_global_dir", "/etc"),
-        ("rules_root_markers", ["x"]),
         ("rules_fallback_names", ["CLAUDE.md", ".npmrc"]),
     ],
 )
@@ -286,9 +281,14 @@ def test_a_user_s_own_word_lifts_the_cap(user: Path) -> None:
     assert load(plan={"max_cost_usd": 500}, environ={"RELAY_MAX_COST_USD": "none"}).max_cost_usd is None
 
 
-@pytest.mark.parametrize("key", ["base_url", "api_key"])
-def test_an_endpoint_or_a_key_is_no_setting(key: str) -> None:
-    assert f"ANTHROPIC_{key.upper()} only" in refuse(plan={key: "http://127.0.0.1"})
+def test_a_name_that_is_no_setting_is_refused_wherever_it_stands_with_what_to_do(root: Path) -> None:
+    assert not NO_SETTING.keys() & KEYS.keys()
+    for key, what in NO_SETTING.items():
+        (root / "relay.toml").write_text(f'[{key}]\nx = "y"\n' if key == "relay" else f'\n{key} = "x"\n')
+        found = (refuse(root=root), refuse(plan={key: "x"}), refuse(environ={f"RELAY_{key.upper()}": "x"}))
+        assert [what in words and f"{key} is no setting" in words.lower() for words in found] == [True] * 3, key
+        assert found[0].startswith(f"relay.toml:{1 if key == 'relay' else 2}: "), key
+    assert NO_SETTING["base_url"].endswith("ANTHROPIC_BASE_URL only")
 
 
 def test_an_unknown_key_is_refused_with_the_nearest_one(root: Path) -> None:

@@ -52,7 +52,7 @@ def test_vector_a_large_root_file_leaves_the_nested_one_out(root: Path) -> None:
 
 def test_vector_the_user_s_file_alone_has_no_separator(root: Path, tmp_path: Path) -> None:
     make(tmp_path / "home", {"AGENTS.md": "\n mine \n"})
-    rules = load_rules(root, global_dir=tmp_path / "home", max_bytes=0)
+    rules = load_rules(root, user_dir=tmp_path / "home", max_bytes=0)
     assert rules.text == "mine"
     assert [file.path for file in rules.files] == [str(tmp_path / "home" / "AGENTS.md")]
 
@@ -67,7 +67,7 @@ def test_vector_a_blank_override_silences_its_directory(root: Path) -> None:
 def test_the_user_s_file_comes_first_outside_the_budget(root: Path, tmp_path: Path) -> None:
     make(tmp_path / "home", {"AGENTS.override.md": " ", "AGENTS.md": "mine"})
     make(root, {"AGENTS.md": "root", "a/AGENTS.md": "abc"})
-    rules = load_rules(root / "a", max_bytes=7, global_dir=tmp_path / "home")
+    rules = load_rules(root / "a", max_bytes=7, user_dir=tmp_path / "home")
     assert rules.text == "mine\n\n--- project-doc ---\n\nroot\n\nabc"
     assert rules.warnings == ()
 
@@ -85,12 +85,9 @@ def test_the_first_regular_file_of_a_directory_wins(root: Path) -> None:
     assert load_rules(root / "a").text == "override"
 
 
-def test_the_root_is_the_nearest_marker_file_or_directory(root: Path) -> None:
+def test_the_root_of_the_rules_is_the_nearest_git_file_or_directory(root: Path) -> None:
     make(root, {"AGENTS.md": "outer", "a/.git": "gitdir: elsewhere", "a/AGENTS.md": "inner", "a/b/AGENTS.md": "b"})
     assert load_rules(root / "a" / "b").text == "inner\n\nb"
-    assert load_rules(root / "a" / "b", root_markers=("no-such",)).text == "b"
-    assert load_rules(root / "a" / "b", root_markers=()).text == "b"
-    assert load_rules(root / "a" / "b", root_markers=("", "a")).text == "outer\n\ninner\n\nb"
 
 
 def test_a_split_character_is_replaced(root: Path) -> None:
@@ -282,7 +279,7 @@ def test_one_unreadable_file_takes_the_project_s_rules_away_and_says_so(root: Pa
     make(tmp_path / "home", {"AGENTS.md": "mine"})
     make(root, {"AGENTS.md": "root"})
     (root / "a" / "AGENTS.md").symlink_to("AGENTS.md")
-    rules = load_rules(root / "a", global_dir=tmp_path / "home")
+    rules = load_rules(root / "a", user_dir=tmp_path / "home")
     assert rules.text == "mine"
     assert "no project rules are loaded: " in rules.warnings[0]
     assert "a/AGENTS.md" in rules.warnings[0]

@@ -288,14 +288,15 @@ def test_a_run_stops_before_a_session_where_a_hook_cannot_be_started(stage):
 def test_rules_that_are_cut_or_not_read_are_a_warning(tmp_path: Path):
     """A run goes on with what there is of them."""
     (tmp_path / ".git").mkdir()
-    (tmp_path / "AGENTS.md").write_text("x" * 100)
-    cut = check_rules(load_repository_rules(tmp_path, Settings(rules_max_bytes=50)))
+    (tmp_path / "AGENTS.md").write_text("x" * 40_000)
+    cut = check_rules(load_repository_rules(tmp_path, Settings()))
     require(cut)
     assert (cut.state, cut.words, cut.hint) == (
         State.WARNING,
-        "AGENTS.md (50 of 100 bytes)",
-        "shorten them, or raise rules_max_bytes",
+        "AGENTS.md (32,768 of 40,000 bytes)",
+        "shorten them",
     )
+    (tmp_path / "AGENTS.md").write_text("x" * 100)
     assert check_rules(load_repository_rules(tmp_path, Settings())).state is State.OK
     file = RuleFile(path="AGENTS.md", bytes_used=1, bytes_total=1)
     warned = check_rules(Rules(text="x", files=(file,), warnings=("AGENTS.override.md is blank",)))

@@ -5,11 +5,6 @@ from collections.abc import Iterable
 from relay.base.values import dataclass
 from relay.insight.figures.values import Figures, SessionFigures
 
-LEAST_SESSIONS = 5
-"""Fewer sessions cannot advise a budget."""
-LEAST_BUDGET = 100
-"""The least budget of the ledger that is advised, and the step between two."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LedgerWorth:
@@ -32,9 +27,6 @@ class LedgerWorth:
     """The most that one session was shown."""
     needed_tokens: int
     """The least budget that would have shown each session every claim that it used."""
-    advised_tokens: int | None
-    """A budget that is at most half of what was shown and would have done; None if there is none, or too few sessions
-    to tell."""
 
 
 def measure_ledger(found: Iterable[Figures]) -> LedgerWorth:
@@ -43,7 +35,6 @@ def measure_ledger(found: Iterable[Figures]) -> LedgerWorth:
     claims = [claim for session in sessions for claim in session.claims]
     largest = max((sum(claim.tokens for claim in session.claims) for session in sessions), default=0)
     needed = max(map(_find_needed, sessions), default=0)
-    advised = max(LEAST_BUDGET, -(-needed // LEAST_BUDGET) * LEAST_BUDGET)
     return LedgerWorth(
         sessions=len(sessions),
         shown=len(claims),
@@ -56,7 +47,6 @@ def measure_ledger(found: Iterable[Figures]) -> LedgerWorth:
         paid_tokens=sum(dict(session.totals.sources).get("ledger", 0) for session in sessions),
         largest_tokens=largest,
         needed_tokens=needed,
-        advised_tokens=advised if len(sessions) >= LEAST_SESSIONS and advised * 2 <= largest else None,
     )
 
 

@@ -47,7 +47,7 @@ from relay.session.gauge import assign_line
 from relay.session.layers import NOTE, describe_note
 from relay.session.usage import Spent, estimate_size_tokens, estimate_tokens
 from relay.setup.context import PlanFiles, RunContext
-from relay.setup.rules import load_folder_rules
+from relay.setup.rules import MAX_BYTES, load_folder_rules
 from relay.setup.skills import render_skills
 from relay.store.attempts import (
     AttemptStart,
@@ -114,6 +114,8 @@ def _render_item(item: Item, done: frozenset[str]) -> ShownItem:
 
 
 MAX_LEFTOVERS = 200
+LEDGER_TOKENS = 1_500
+"""Of the ledger in a session's first message, by estimate; each request pays for them."""
 WHOLE_LEDGER_TOKENS = 10**9
 """A budget that no ledger reaches."""
 MAX_AMENDED_SHOWN = 20
@@ -406,7 +408,7 @@ def _list_limits(
         ("rules", estimate_size_tokens(ctx.rules.cut_bytes), 0),
         ("plan", cut_plan, 0),
         ("handoff_note", cut_note, 0),
-        ("ledger", cut_ledger, ctx.settings.ledger_tokens),
+        ("ledger", cut_ledger, LEDGER_TOKENS),
     )
 
 
@@ -444,7 +446,7 @@ def _render_ledger(ctx: RunContext, pending: PendingPlan, phase: Phase) -> tuple
         hint = "`relay ledger list` shows all"
         ctx.observe(Noticed(text=f"claims to look at again: {list_some(words, 5, joint='; ')}; {hint}", warning=True))
     topic = Topic(paths=frozenset(path.rstrip("/") for path in phase.open_paths), phase=phase.id)
-    shown = render_snapshot(ledger, judgement, ctx.settings.ledger_tokens, topic=topic)
+    shown = render_snapshot(ledger, judgement, LEDGER_TOKENS, topic=topic)
     whole = render_snapshot(ledger, judgement, WHOLE_LEDGER_TOKENS, topic=topic)
     return shown, max(0, estimate_tokens(whole) - estimate_tokens(shown))
 
@@ -464,7 +466,7 @@ def _read_folder_rules(ctx: RunContext, phase: Phase) -> str:
     rules = load_folder_rules(
         ctx.repo.root,
         (path for item in phase.items for path in item.paths),
-        max_bytes=max(0, settings.rules_max_bytes - ctx.rules.project_bytes),
+        max_bytes=max(0, MAX_BYTES - ctx.rules.project_bytes),
         fallback_names=settings.rules_fallback_names,
         unreadable=ctx.workspace.sandbox.policy.unreadable,
         find_strange=lambda paths: find_strange(ctx.repo, paths),

@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
+from functools import partial
 
 from relay.base.errors import ExitCode, PlanError, RepoError
 from relay.base.hints import STATUS
@@ -59,7 +60,7 @@ then or not at all.
 MAX_PATCH_BYTES = 200_000
 """About 50,000 tokens; the patch names files that do not fit."""
 _CAP_PART = 0.25
-"""The part of the phase's cap (or the plan's, if a phase has none) for a review without a cap of its own."""
+"""The part of the phase's cap (or the plan's, if a phase has none) for one review: it is worth less than the work."""
 _ROUND = re.compile(r"([0-9]{1,3}) ([0-9a-f]{40,64}) found=([0-9]{1,3}) confirmed=([0-9]{1,3})")
 _ITS_OWN = frozenset({
     SessionEnd.FINISHED, SessionEnd.ENDED_BY_TOOL, SessionEnd.HARD_LINE, SessionEnd.OVERFLOW, SessionEnd.STUCK,
@@ -241,19 +242,19 @@ def find_reviewers(
         phase_id: May be empty.
         new_id: Called when one of the sessions begins.
         runner: The runner for sessions without a reviewer's runner in the settings; may be empty.
-        cap: The cap of the round; None for that of the settings.
+        cap: The cap of the round; None where the review is all that is paid for: the plan's cap holds alone.
 
     Raises:
         RelayError: The runner, or its key, is missing.
     """
-    settings, cap = ctx.settings, cap or ReviewCap(ctx)
+    settings = ctx.settings
     wish = settings.review_runner or runner
     asked = ctx.sessions.ask_model(settings.review_model or settings.model, wish)
     return Readers(
         ctx=ctx,
         sessions=replace(
             asked,
-            check_budget=lambda prompt, output: cap.check(prompt, output, price=asked.price),
+            check_budget=partial(cap.check, price=asked.price) if cap else asked.check_budget,
             sandbox=workspace.sandbox,
         ),
         workspace=workspace,
@@ -269,8 +270,7 @@ class ReviewCap:
     def __init__(self, ctx: RunContext) -> None:
         settings = ctx.settings
         whole = settings.max_phase_cost_usd if settings.max_phase_cost_usd is not None else settings.max_cost_usd
-        part = None if whole is None else whole * _CAP_PART
-        self._cap = settings.review_max_cost_usd if settings.review_max_cost_usd is not None else part
+        self._cap = None if whole is None else whole * _CAP_PART
         self._ctx = ctx
         self._before = ctx.meter.total.cost_usd
         self.met = False
@@ -282,7 +282,7 @@ class ReviewCap:
             worst = worst_cost_usd(prompt_tokens, output_tokens, price)
             if now - self._before + worst > self._cap:
                 self.met = True
-                return f"the review may cost {self._cap:.2f} USD (review_max_cost_usd)"
+                return f"the review may cost {self._cap:.2f} USD"
         return self._ctx.sessions.check_budget(prompt_tokens, output_tokens)
 
 

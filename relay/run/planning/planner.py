@@ -38,7 +38,7 @@ from relay.prompts.texts import (
     render_split_message,
 )
 from relay.run.attempt.keeper import ClaimWatch
-from relay.run.commit.review import find_reviewers
+from relay.run.commit.review import ReviewCap, find_reviewers
 from relay.run.explore import find_explorer
 from relay.run.planning.submission import (
     ASSUMPTIONS,
@@ -173,7 +173,7 @@ def _criticize(
 ) -> Submissions:
     """Have an accepted plan criticized, and corrected once; return the submissions with the better plan."""
     text = submissions.accepted.text if submissions.accepted else ""
-    readers = find_reviewers(ctx, ctx.workspace, phase_id="", new_id=sitting.open)
+    readers = find_reviewers(ctx, ctx.workspace, phase_id="", new_id=sitting.open, cap=ReviewCap(ctx))
     found = criticize(readers, task.feature or task.revise, text)
     if isinstance(found, Incomplete):
         ctx.observe(Noticed(text=f"the plan was not criticized: {found.detail}", warning=True))

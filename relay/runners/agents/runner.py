@@ -48,7 +48,7 @@ from relay.runners.agents.profiles import (
     get_installed,
     make_home,
 )
-from relay.runners.agents.session import AgentContext, AgentProcess, AgentSession, Inbox, release_waiting
+from relay.runners.agents.session import AGENT_IDLE_S, AgentContext, AgentProcess, AgentSession, Inbox, release_waiting
 from relay.runners.base import ModelInfo, SessionSpec, Surroundings
 from relay.runners.messages.api import choose_limits, open_wire
 from relay.runners.messages.conversation import ApiRunner
@@ -201,7 +201,7 @@ class AgentRunner:
                 observe=self.given.observe,
                 interrupts=self.given.interrupts,
                 stop_s=self.given.settings.command_timeout_s,
-                idle_s=self.given.settings.agent_idle_timeout_s,
+                idle_s=AGENT_IDLE_S,
                 look=look,
                 root=sandbox.policy.root,
                 inbox=inbox,
@@ -261,7 +261,7 @@ class AgentRunner:
             look = partial(self._tell_hosts, held.inquiries, set())
             stack.callback(look)
             return held.openings, look
-        environ, idle_s = self.given.environ, self.given.settings.idle_timeout_s
+        environ, idle_s = self.given.environ, self.given.endpoint_idle_s
         lent = self.profile.has_login
         family = self.way.family
         wire = stack.enter_context(closing(open_wire(environ, idle_s, self.way, is_lent=lent)))

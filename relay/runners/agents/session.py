@@ -144,8 +144,10 @@ class Boundary:
 
 OPENING_S = 60.0
 """How long an agent may take to start; the slowest took five seconds on a busy machine."""
+AGENT_IDLE_S = 600.0
+"""Longest silence of an agent: no request, no tool, no new word. A model thinks unseen for minutes, not for ten."""
 TOOL_IDLES = 12
-"""A running tool may be silent for so many times `agent_idle_timeout_s`."""
+"""A running tool may be silent for so many times as long."""
 FIRST_NOTICE_S = 60.0
 """Silence that is reported, and reported again each time it has doubled."""
 ENDING_S = 60.0
@@ -354,7 +356,7 @@ class AgentSession:
         elif self._words and silent_s > ENDING_S:
             self._fail("it does not cancel its turn")
         elif silent_s > most_s:
-            self._fail(f"silent for more than {render_span(most_s)} (agent_idle_timeout_s)")
+            self._fail(f"silent for more than {render_span(most_s)}")
         elif silent_s >= self._notice_s:
             self._notice_s *= 2
             what = "a tool of it runs" if self._activity.is_busy else "no request, no tool, no word"

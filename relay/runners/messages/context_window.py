@@ -31,7 +31,7 @@ SHORT_TTL_S = 300.0
 LONG_TTL_S = 3_600.0
 
 
-def wants_long(cache_ttl: str, turn_s: float) -> bool:
+def wants_long(turn_s: float) -> bool:
     """Return whether a session should ask for cache entries of one hour.
 
     An entry lives from the *start* of the request that wrote or read it. So the cache of five minutes is lost if an
@@ -40,10 +40,9 @@ def wants_long(cache_ttl: str, turn_s: float) -> bool:
     that close before asks for the hour in its next session.
 
     Args:
-        cache_ttl: ``5m``, ``1h`` or ``auto``.
         turn_s: How far apart two requests may be in this run.
     """
-    return cache_ttl == "1h" or (cache_ttl == "auto" and turn_s > SHORT_TTL_S)
+    return turn_s > SHORT_TTL_S
 
 
 @dataclass(slots=True)
@@ -324,7 +323,7 @@ class ContextWindow(Account):
         self.cleared_tokens = 0
         """What the endpoint left out of the last request."""
         self._connection = connection
-        self._ttl = {"ttl": "1h"} if wants_long(spec.cache_ttl, spec.slowest_turn_s) else {}
+        self._ttl = {"ttl": "1h"} if wants_long(spec.slowest_turn_s) else {}
         self.allowed_tokens = longest
         """Longest answer of the next request."""
         self.begin(History())
