@@ -249,7 +249,7 @@ def _estimate(
 
     plan = find_plan_in(find_text(place.repo, experiment.base, experiment.plan_path) or "")
     sizes = measure_plan(place.root, plan, settings) if plan else ()
-    reviewer = find_price_now(settings, settings.review_model or settings.model)
+    reviewer = find_price_now(settings, settings.roles.review or settings.model)
     reading = Usage(cache_read_tokens=20_000, cache_write_5m_tokens=2_000, output_tokens=500)
     reviews: float | None = 0.0
     if experiment.reviews:

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 @click.argument("feature", required=False, help="What to build, in one or more sentences; - reads it from a pipe.")
 @click.option("--revise", metavar="TEXT", help="Change the existing plan as TEXT says; ticked items stay.")
 @click.option("--split", metavar="N", help="Split the open phase N into smaller ones.")
+@click.option("--critic", is_flag=True, help="Have two fresh sessions look for faults; the planner corrects them.")
 @click.option("--force", is_flag=True, help="Replace an unfinished plan by a new one.")
 @click.option("-e", "--edit", is_flag=True, help="Open the plan in your editor afterwards.")
 @click.option("-y", "--yes", is_flag=True, help="Ask nothing; answer each question by its default.")
@@ -52,8 +53,12 @@ def command(  # one parameter for each option of its own
 
     is_piped = feature == "-"
     feature = read_task(sys.stdin) if is_piped else feature
-    task = replace(make_task(feature, revise=revise, split=split, force=force), is_piped=is_piped)
+    if options["critic"] and split is not None:
+        raise click.UsageError("--critic is for a new or revised plan; --split keeps every item")
+    task = make_task(feature, revise=revise, split=split, force=force)
+    task = replace(task, is_piped=is_piped, is_criticized=options["critic"])
     request, place = make_request(SessionKind.PLAN, options, needs_plan=False)
+    request = replace(request, is_criticized=options["critic"])
     before = read_existing(place.root, place.plan_name, task)
     if end := split_at_file(request.repo, place.plan_name, task):
         code = show_end(end, request, place.caller, as_json=as_json)

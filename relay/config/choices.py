@@ -32,8 +32,7 @@ def require_models(settings: Settings) -> None:
     Raises:
         ConfigError: There is one.
     """
-    found = [("plan_model", settings.plan_model), ("fallback_model", settings.fallback_model)]
-    found += [("escalate", one.removeprefix("model=")) for one in settings.escalate if one.startswith("model=")]
+    found = [("roles", settings.roles.plan), *(("escalate", model) for model in settings.other_models)]
     for key, model in found:
         if model and (words := find_unknown_model(model, settings)):
             raise ConfigError(f"{settings.origins.get(key, key)}: {key}: {words}")

@@ -14,10 +14,9 @@ from msgspec.structs import asdict, replace
 from relay.base.secrecy import RULES
 from relay.base.values import dataclass
 from relay.config.decoding import choice, decode, told
-from relay.config.model import COMMIT_HOOKS, FEATURES, PROVIDERS, Compat, ModelSettings, Settings
+from relay.config.model import COMMIT_HOOKS, FEATURES, PROVIDERS, Compat, ModelSettings, Roles, Settings
 from relay.config.network import CLOSED, NetworkSetting, make_network
 from relay.session.gauge import LEAST_LINES, RESET_AT_GRAMMAR, parse_reset_line
-from relay.session.prices import Price, UserPrice
 
 
 class TrialLines(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -56,10 +55,6 @@ def _choose_hooks(names: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(name for name in COMMIT_HOOKS if name in names)
 
 
-def _make_prices(table: Mapping[str, UserPrice]) -> tuple[Price, ...]:
-    return tuple(price.make_price(model) for model, price in table.items())
-
-
 def _merge_models(weak: Mapping[str, ModelSettings], strong: Mapping[str, ModelSettings]) -> dict[str, ModelSettings]:
     """Put two tables of models together: of each model the fields that the stronger one gives, then the weaker's."""
     return {**weak, **{model: _fill(row, weak.get(model)) for model, row in strong.items()}}
@@ -67,7 +62,7 @@ def _merge_models(weak: Mapping[str, ModelSettings], strong: Mapping[str, ModelS
 
 def _fill(strong: Any, weak: Any) -> Any:
     """Take from `weak` what is None in `strong`, also within the values that both have."""
-    if weak is None or not isinstance(strong, ModelSettings | Compat):
+    if weak is None or not isinstance(strong, ModelSettings | Compat | Roles):
         return weak if strong is None else strong
     return replace(strong, **{name: _fill(getattr(strong, name), getattr(weak, name)) for name in asdict(strong)})
 
@@ -127,6 +122,7 @@ _OWN_PATHS = Key(split=_PATHS, widens=bool)
 
 _SPECIAL: Mapping[str, Key] = {
     "plan": Key(widens=lambda path: path.startswith("/") or ".." in path.split("/")),
+    "roles": Key(join=lambda weak, strong: _fill(strong, weak)),
     "escalate": Key(split=_COMMA),
     "provider": Key(widens=lambda name: name != PROVIDERS[0]),
     "key_command": Key(prepare=_split_command, finish=_check_command, widens=bool),
@@ -139,11 +135,6 @@ _SPECIAL: Mapping[str, Key] = {
     "trial": Key(kind=Annotated[TrialLines | None, told(_TRIAL)], finish=lambda trial: trial.reset_at if trial else ()),
     "history": _OWN,
     "ablate": Key(finish=lambda names: tuple(word for word in FEATURES if word in names), split=_COMMA, widens=bool),
-    "prices": Key(
-        kind=Annotated[Mapping[str, UserPrice], told("a table of tables, one for each model")],
-        finish=_make_prices,
-        widens=bool,
-    ),
     "verify": Key(split="\n"),
     "setup": Key(split="\n"),
     "jobs": Key(widens=lambda jobs: jobs > 1),

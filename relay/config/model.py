@@ -43,7 +43,7 @@ MOST_JOBS = 64
 """Phases at once."""
 _DAY_S = 86_400
 _SUBJECT = r"[^{}\x00-\x1f\x7f]{0,40}\{subject\}[^{}\x00-\x1f\x7f]{0,40}"
-_CHANGE = rf"effort=(?:{'|'.join(EFFORTS)})|model={MODEL_NAME}"
+_CHANGE = rf"effort=(?:{'|'.join(EFFORTS)})|(?:model|fallback)={MODEL_NAME}"
 _ABSOLUTE = r"/[^\0\n]*[^\0\n/]"
 _Tokens = Annotated[int, Meta(ge=1, le=10**9)]
 _Usd = Annotated[float, Meta(ge=0, le=10**6)]
@@ -112,6 +112,22 @@ class ModelSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 NOTHING_SET = ModelSettings()
 
 
+class Roles(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Who does what is no phase's work; None: whoever works on the phase."""
+
+    plan: _Model | None = None
+    """The model of planning sessions."""
+    explore: _Model | None = None
+    """The model of the explorers that sessions ask (tool `explore`)."""
+    review: _Model | None = None
+    """The model of reviews, and of the critics of a plan."""
+    review_runner: _Runner | None = None
+    """The runner of reviews, and of the critics of a plan."""
+
+
+NO_ROLES = Roles()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
     """All settings of a command; the field names are the keys of the files."""
@@ -125,23 +141,19 @@ class Settings:
     effort: Annotated[str, choice(*EFFORTS)] | None = None
     """How hard the model thinks; ``none`` leaves it to the model's default. A phase may say its own: ``Effort: high``.
     """
-    plan_model: _Model | None = None
-    """The model of planning sessions; ``none``: `model`."""
-    plan_critic: bool = False
-    """Whether two fresh sessions look at a new or revised plan: one for faults, one to refute them. The planner
-    corrects once what both confirm. `review_model` and `review_runner` hold for them, too."""
+    roles: Roles = NO_ROLES
+    """Models of sessions that do not work on a phase: ``{plan = "ID", explore = "ID", review = "ID"}``, and the runner
+    of reviews, ``review_runner``. Where a role has none, it has the model (and runner) of the other sessions."""
     done_dir: _Inside | None = None
     """Directory of the repository to which `relay run PLANS…` moves each plan that is done, with its ledger, by a
     commit; ``none``: plans stay where they are."""
     escalate: Annotated[
         tuple[Annotated[str, matching("a change", _CHANGE)], ...],
-        told(f"a list of effort={'|'.join(EFFORTS)} and model=ID"),
+        told(f"a list of effort={'|'.join(EFFORTS)}, model=ID and fallback=ID"),
     ] = ()
-    """Changes for a phase whose sessions do not finish it, before the run stops with exit status 4: ``effort=high``,
-    ``model=claude-opus-5-5``. Each counts once, in order, until the phase is done; its commit names them."""
-    fallback_model: _Model | None = None
-    """The model for the rest of a phase whose session ended because its own model is overloaded, out of quota or out of
-    reach; ``none``: the run stops."""
+    """Changes for a phase before the run stops: ``effort=high`` and ``model=claude-opus-5-5`` where its sessions do not
+    finish it, ``fallback=claude-sonnet-5-5`` where its model is overloaded, out of quota or out of reach. Each counts
+    once, in order, until the phase is done; its commit names them."""
     runner: _Runner = OWN_LOOP
     """The runner of the sessions: ``api`` is relay's own loop on the Messages API, other names are agents (`relay
     doctor --agent`). A phase may name its own runner: ``Runner: claude``."""
@@ -180,12 +192,6 @@ class Settings:
     review: Annotated[str, choice("off", "phase", "plan")] = "off"
     """Whether fresh sessions review work before its commit: of each ``phase``, or of the whole ``plan`` before its last
     commit."""
-    review_model: _Model | None = None
-    """The model of review sessions; ``none``: the model of the other sessions."""
-    review_runner: _Runner | None = None
-    """The runner of review sessions; ``none``: the phase's runner."""
-    explore_model: _Model | None = None
-    """The model of the explorers that sessions ask (tool `explore`); ``none``: the model of the other sessions."""
     max_wait_s: Annotated[float, Meta(ge=0, le=7 * _DAY_S)] = 1_800
     """Seconds; the longest wait for a provider's limit."""
     context: Annotated[str, choice(*CONTEXTS)] = "reset"
@@ -198,8 +204,6 @@ class Settings:
     repository may only switch it off."""
     ablate: Annotated[tuple[Annotated[str, choice(*FEATURES)], ...], told(f"some of {', '.join(FEATURES)}")] = ()
     """Features of relay to switch off in this run, to measure what each is worth; name each once."""
-    prices: tuple[Price, ...] = ()
-    """Prices by model in one table; `models` can hold the same."""
     verify: _Commands = ()
     """Commands that every phase must pass, besides its own ``Verify:`` line."""
     setup: _Commands = ()
@@ -274,9 +278,20 @@ class Settings:
     origins: Mapping[str, str] = field(default_factory=dict)
     """The source of each value: ``--model``, ``RELAY_MODEL``, ``relay.toml:3``, ``default``."""
 
+    @property
+    def prices(self) -> tuple[Price, ...]:
+        """The user's own prices of models."""
+        return tuple(row.price.make_price(model) for model, row in self.models.items() if row.price is not None)
+
     def find_model(self, model: str) -> ModelSettings:
         """Return a model's settings, by its id as written or its bare form; all None if there are none."""
         return self.models.get(model) or self.models.get(normalize_model(model)) or NOTHING_SET
+
+    @property
+    def other_models(self) -> tuple[str, ...]:
+        """The models that `escalate` names."""
+        changes = (change.partition("=") for change in self.escalate)
+        return tuple(model for kind, _, model in changes if kind != "effort")
 
     def runner_for(self, wish: str) -> str:
         """Return the runner of a phase: the typed one, else the phase's wish (may be empty), else the setting."""

@@ -116,16 +116,11 @@ def _read_text(name: str, value: Any) -> Any:
         return {"hosts": [host.strip() for host in text.split(",")]}
     if name == "notify" and text == "off":
         return []
+    if text.startswith(("[", "{")):
+        with contextlib.suppress(ValueError):
+            return json.loads(text)
     split = KEYS[name].split
-    return _split(text, split) if split else text
-
-
-def _split(text: str, between: str) -> list[Any]:
-    """Split a list: as JSON, or at a pattern."""
-    with contextlib.suppress(ValueError):
-        if isinstance(found := json.loads(text), list):
-            return found
-    return [part.strip() for part in re.split(between, text) if part.strip()]
+    return [part.strip() for part in re.split(split, text) if part.strip()] if split else text
 
 
 def read_repository(root: Path | None) -> SettingsSource:
@@ -224,6 +219,13 @@ NO_SETTING = {
     "api_key": "it comes from the variable ANTHROPIC_API_KEY only",
     "auth_token": "it comes from the variable ANTHROPIC_AUTH_TOKEN only",
     "relay": "leave [relay] out: the file holds settings only",
+    "plan_model": 'roles = {plan = "ID"} says it',
+    "explore_model": 'roles = {explore = "ID"} says it',
+    "review_model": 'roles = {review = "ID"} says it',
+    "review_runner": 'roles = {review_runner = "NAME"} says it',
+    "plan_critic": "`relay plan --critic` has a plan criticized",
+    "fallback_model": 'escalate = ["fallback=ID"] says it',
+    "prices": 'models."ID".price says it of a model',
     "max_turns": "a session hands over after 500 requests",
     "max_output_tokens": 'models."ID".max_output_tokens says it of a model',
     "idle_timeout_s": "relay drops a response that is silent for 90 seconds",
@@ -287,9 +289,6 @@ def load_settings(
             f"ablate: context = {context} has no reset to switch off",
             hint="leave out one of them; relay without its reset is context = none",
         )
-    models = chosen.get("models", {})
-    own = tuple(row.price.make_price(model) for model, row in models.items() if row.price is not None)
-    chosen["prices"] = (*own, *chosen.get("prices", ()))
     return Settings(**chosen, origins=origins, of_repository=frozenset(wished))
 
 

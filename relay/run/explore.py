@@ -213,13 +213,13 @@ def find_explorer(
         task: The phase as the plan has it.
 
     Raises:
-        RelayError: `explore_model` is unknown, or cannot be asked.
+        RelayError: The explorer's model is unknown, or cannot be asked.
     """
     settings, wish = ctx.settings, phase.runner if phase else ""
     is_possible = settings.runner_for(wish) == OWN_LOOP and ctx.workspace.sandbox.mechanism.confines
     if "explore" in settings.ablate or not is_possible or (phase and not names_much(ctx.repo.root, phase)):
         return None
-    asked = ctx.sessions.ask_model(settings.explore_model or settings.model, wish)
+    asked = ctx.sessions.ask_model(settings.roles.explore or settings.model, wish)
     limited = replace(asked, max_turns=MAX_TURNS, max_output_tokens=OUTPUT_TOKENS)
     return Explorer(ctx=ctx, sessions=limited, phase=phase, task=task, keep=keep)
 

@@ -1,4 +1,4 @@
-"""The model and effort of a phase's sessions, and their change in mid-phase: a ladder (`escalate`), and a fallback.
+"""The model and effort of a phase's sessions, and their change in mid-phase: a ladder and fallbacks (`escalate`).
 
 A change stands in the open attempt and in the phase's commits (``Relay-Rung``), so that a killed run goes on with
 it. A change that the settings have no more does not count.
@@ -36,8 +36,7 @@ def choose_model(ctx: RunContext, phase: Phase, attempt: OpenAttempt | None) -> 
         RelayError: The runner, its key or the model is missing.
     """
     settings = ctx.settings
-    known = {*settings.escalate, f"fallback={settings.fallback_model}"}
-    rungs = [value for key, value in attempt.carried if key == RUNG and value in known] if attempt else []
+    rungs = [value for key, value in attempt.carried if key == RUNG and value in settings.escalate] if attempt else []
     sessions = ctx.sessions.choose(phase, rungs)
     return replace(ctx, settings=sessions.settings, sessions=sessions)
 
@@ -75,13 +74,11 @@ def find_rung(ctx: RunContext, result: AttemptResult) -> str:
     settings, taken = ctx.settings, ctx.sessions.rungs
     if result.kind not in {AttemptKind.FAILED, AttemptKind.HANDOFF}:
         return ""
-    if result.end in _OUT_OF_REACH:
-        there = settings.fallback_model in {None, settings.model} or f"fallback={settings.fallback_model}" in taken
-        return "" if there else f"fallback={settings.fallback_model}"
-    refused = result.refused
-    if result.end not in _OF_THE_MODEL or (refused and not (refused.for_model or refused.once)):
+    is_away, refused = result.end in _OUT_OF_REACH, result.refused
+    if not is_away and (result.end not in _OF_THE_MODEL or (refused and not (refused.for_model or refused.once))):
         return ""
-    ladder = list(dict.fromkeys(settings.escalate))
+    changes = dict.fromkeys(settings.escalate)
+    ladder = [change for change in changes if change.startswith("fallback=") == is_away]
     begun = max((ladder.index(change) + 1 for change in taken if change in ladder), default=0)
-    now = {f"effort={settings.effort}", f"model={settings.model}"}
+    now = {f"effort={settings.effort}", f"model={settings.model}", f"fallback={settings.model}"}
     return next((change for change in ladder[begun:] if change not in now), "")

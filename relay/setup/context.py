@@ -45,12 +45,13 @@ class RunRequest:
     environ: Mapping[str, str]
     phases: tuple[Phase, ...] = ()
     """The phases to work on, as far as is known; each may name its runner."""
+    is_criticized: bool = False
+    """Whether a reviewer's sessions look at a new plan."""
 
     @property
     def is_reviewed(self) -> bool:
         """Whether a reviewer's sessions look at each phase, or at the plan."""
-        criticized = self.kind.replaces_plan and self.settings.plan_critic
-        return criticized or (self.kind.commits_phases and self.settings.review != "off")
+        return self.is_criticized or (self.kind.commits_phases and self.settings.review != "off")
 
     @property
     def needs_clean(self) -> bool:
@@ -60,8 +61,8 @@ class RunRequest:
     def runners(self) -> tuple[str, ...]:
         """Names of the runners of the phases and of the reviewer, the first one first, each once."""
         wishes = [phase.runner for phase in self.phases] or [""]
-        if self.is_reviewed and self.settings.review_runner:
-            wishes.append(self.settings.review_runner)
+        if self.is_reviewed and self.settings.roles.review_runner:
+            wishes.append(self.settings.roles.review_runner)
         return tuple(dict.fromkeys(map(self.settings.runner_for, wishes)))
 
     @property
@@ -69,11 +70,10 @@ class RunRequest:
         """The runners and models that the run may ask, without reviews and explorers; each pair once."""
         settings, first = self.settings, self.runners[0]
         if not self.kind.commits_phases:
-            return ((first, settings.plan_model if self.kind.plans and settings.plan_model else settings.model),)
+            return ((first, (self.kind.plans and settings.roles.plan) or settings.model),)
         own = [(settings.runner_for(phase.runner), settings.model_for(phase.model)) for phase in self.phases]
-        changes = [change.removeprefix("model=") for change in settings.escalate if change.startswith("model=")]
-        changes += [settings.fallback_model] if settings.fallback_model else []
-        return tuple(dict.fromkeys((*(own or [(first, settings.model)]), *((first, model) for model in changes))))
+        others = ((first, model) for model in settings.other_models)
+        return tuple(dict.fromkeys((*(own or [(first, settings.model)]), *others)))
 
     @property
     def files(self) -> PlanFiles:

@@ -7,6 +7,9 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
+from msgspec import Struct
+from msgspec.structs import asdict
+
 from relay.base.errors import ConfigError, PlanError, RelayError, RepoError, SandboxError
 from relay.base.hints import PLAN, RUN, Caller, Command, Hint
 from relay.base.interrupts import Interrupts
@@ -361,5 +364,7 @@ def render_value(value: Any) -> str:
         return ", ".join(render_value(item) for item in value) or "none"
     if isinstance(value, Mapping):
         return ", ".join(f"{name}: {render_value(item)}" for name, item in value.items()) or "none"
-    text = getattr(value, "text", None) or getattr(value, "model", None)
+    text = getattr(value, "text", None)
+    if text is None and isinstance(value, Struct):
+        return render_value({name: part for name, part in asdict(value).items() if part not in {None, ()}})
     return f"{value:g}" if isinstance(value, float) else str(text or value)

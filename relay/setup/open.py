@@ -117,13 +117,13 @@ def _make_sessions(
     meter: Meter,
 ) -> tuple[Sessions, Book]:
     """Return the sessions of this run and the book of their cost; asks the first runner about the model."""
-    settings, first = request.settings, request.runners[0]
+    settings, roles, first = request.settings, request.settings.roles, request.runners[0]
     book = Book(request.repo, meter)
     if request.is_reviewed:  # fail now, not after a paid session whose work nobody could review
-        reviewer = get_runner(settings.runner_for(settings.review_runner) if settings.review_runner else first)
-        reviewer.get_model(settings.review_model or settings.model)
-    if settings.explore_model and "explore" not in settings.ablate and OWN_LOOP in request.runners:
-        get_runner(OWN_LOOP).get_model(settings.explore_model)
+        reviewer = get_runner(settings.runner_for(roles.review_runner) if roles.review_runner else first)
+        reviewer.get_model(roles.review or settings.model)
+    if roles.explore and "explore" not in settings.ablate and OWN_LOOP in request.runners:
+        get_runner(OWN_LOOP).get_model(roles.explore)
     for name, model in request.choices:  # the same holds for each model that a phase names
         get_runner(name).get_model(model)
     sessions = Sessions(

@@ -314,7 +314,7 @@ _SCRIPT = "sessions:\n" + "".join(
     for name in _NAMES
 ) + "- {repeat: true, turns: [{text: Done.}]}\n"  # fmt: skip
 _PASSED_ON = ("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_RUNTIME_DIR")
-_USED = ("agents", "model", "models", "prices", "readable_dirs")
+_USED = ("agents", "model", "models", "readable_dirs")
 """The settings that a trial takes over from the user."""
 
 

@@ -119,7 +119,7 @@ def test_a_phase_that_is_edited_in_between_is_asked_for_its_runner_before_it_beg
 def test_an_agent_reviews_what_another_runner_wrote(stage, agent, kinds):
     """It hands in by relay's own tools, on a model of its own, and writes nothing."""
     put_plan(stage, PLAN.partition("## Phase 2")[0])
-    flags = {"review": "phase", "review_runner": "fake", "review_model": "claude-haiku-4-5"}
+    flags = {"review": "phase", "roles": {"review": "claude-haiku-4-5", "review_runner": "fake"}}
     with agent("run", REVIEWED, runner="api", more=kinds("fake"), **flags) as ctx:
         ended = play(ctx)
 

@@ -26,7 +26,7 @@ REFUSED = {
     "settings: environment": ("relay.toml", 'env = ["ANTHROPIC_API_KEY"]\n'),
     "settings: writable directories": ("relay.toml", 'writable_dirs = ["/"]\n'),
     "settings: a plan outside": ("relay.toml", 'plan = "../outside/PLAN.md"\n'),
-    "settings: no prices": ("relay.toml", "[prices.x]\ninput = 0\n"),
+    "settings: no prices": ("relay.toml", "[models.x.price]\ninput = 0\noutput = 0\n"),
     "settings: everything hidden": ("relay.toml", 'unreadable = ["src/.."]\n'),
     "settings: the repository hidden": ("relay.toml", 'unreadable = ["/opt"]\n'),
     "settings: in pyproject.toml": ("pyproject.toml", '[tool.relay]\nsandbox = "off"\n'),

@@ -145,7 +145,7 @@ def test_an_agent_that_is_missing_or_could_not_be_held_is_named_before_any_key(r
     assert "starts no agent without its sandbox" in relay("run", *flags, "--sandbox", "off", env=bare).err
 
     write("Verify: `test -f hello.txt`")
-    (project / "relay.toml").write_text('review = "phase"\nreview_runner = "codex"\n')
+    (project / "relay.toml").write_text('review = "phase"\nroles.review_runner = "codex"\n')
     ran = relay("run", *flags, "--allow-dirty", env=bare)
     assert ran.code == ExitCode.USER
     assert "Codex is not installed" in ran.err

@@ -244,7 +244,9 @@ def test_a_reviewer_writes_nothing(greeting):
 def test_another_model_reviews_and_is_paid_at_its_own_price(greeting):
     models = "models: [{id: claude-opus-5-5}, {id: claude-haiku-4-5}]\n"
     greeting.run(
-        models + "sessions:" + WORK + report(model_contains="haiku"), review="phase", review_model="claude-haiku-4-5"
+        models + "sessions:" + WORK + report(model_contains="haiku"),
+        review="phase",
+        roles={"review": "claude-haiku-4-5"},
     )
 
     assert greeting.server.errors == []
@@ -253,10 +255,10 @@ def test_another_model_reviews_and_is_paid_at_its_own_price(greeting):
 
 def test_a_dearer_reviewer_is_checked_at_its_own_price(greeting):
     """The plan's cap would hold a request at the author's price, and not at this one."""
-    prices = {"dear": {"input": 5_000.0, "output": 25_000.0}}
+    prices = {"dear": {"price": {"input": 5_000.0, "output": 25_000.0}}}
     models = "models: [{id: claude-opus-5-5}, {id: dear}]\n"
     ended = greeting.run(
-        models + "sessions:" + WORK, review="phase", review_model="dear", max_phase_cost_usd=1e6, prices=prices
+        models + "sessions:" + WORK, review="phase", roles={"review": "dear"}, max_phase_cost_usd=1e6, models=prices
     )
 
     assert (ended.exit_code, [session.title for session in greeting.seen(SessionStarted)]) == (
@@ -270,7 +272,7 @@ def test_a_dearer_reviewer_is_checked_at_its_own_price(greeting):
 @pytest.mark.nightly
 def test_a_reviewer_that_there_is_not_costs_no_session(greeting):
     with pytest.raises(RelayError, match="no-such-model"):
-        greeting.run("sessions:" + WORK, review="phase", review_model="no-such-model")
+        greeting.run("sessions:" + WORK, review="phase", roles={"review": "no-such-model"})
 
     assert greeting.seen(SessionStarted) == []
 

@@ -340,7 +340,7 @@ def test_its_own_cap_ends_it_after_it_was_told(app):
 def test_it_has_a_model_of_its_own_at_its_own_price(app):
     turns = [{**LOOK, "expect": {"model_contains": "haiku"}}, answer(CLAIM)]
 
-    ended = app.run(play(turns), explore_model="claude-haiku-5-5", max_phase_cost_usd=1.0)
+    ended = app.run(play(turns), roles={"explore": "claude-haiku-5-5"}, max_phase_cost_usd=1.0)
 
     assert (ended.exit_code, app.server.errors) == (ExitCode.DONE, [])
     answers = app.seen(ResponseReceived)
@@ -353,7 +353,7 @@ def test_it_has_a_model_of_its_own_at_its_own_price(app):
 @pytest.mark.nightly
 def test_a_model_that_is_not_there_is_said_before_anything_is_paid(app):
     with pytest.raises(RunnerError, match="nope"):
-        app.run(play([LOOK]), explore_model="nope")
+        app.run(play([LOOK]), roles={"explore": "nope"})
 
     assert list_messages(app) == []
 

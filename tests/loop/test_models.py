@@ -85,9 +85,9 @@ def test_what_is_typed_counts_for_all_phases(begin):
 def test_a_cap_holds_at_the_price_of_the_phases_model(begin):
     """What one model may still send is too dear for the other."""
     stage = begin(PLAN.replace("claude-haiku-5-5", "dear-1"))
-    prices = {"dear-1": {"input": 5_000.0, "output": 25_000.0}}
+    prices = {"dear-1": {"price": {"input": 5_000.0, "output": 25_000.0}}}
     script = f"models: [claude-opus-5-5, {{id: dear-1}}]\nsessions: [{say('hello', '1.1')!r}]"
-    ended = stage.run(script, prices=prices)
+    ended = stage.run(script, models=prices)
     assert ended.exit_code == ExitCode.STOPPED
     assert "of the run's cap of 20.00 USD" in ended.reason
     assert not [one for one in stage.server.requests if one.path == "/v1/messages"]
@@ -200,7 +200,7 @@ def test_a_model_that_is_out_of_quota_is_replaced_for_the_rest_of_the_phase(begi
     """Between two sessions, and only where the user wants that; the next phase asks its own model again."""
     stage = begin()
     script = make(SPENT, say("hello", "1.1"), say("world", "2.1"))
-    ended = stage.run(script, fallback_model="claude-sonnet-5-5")
+    ended = stage.run(script, escalate=["fallback=claude-sonnet-5-5"])
     assert (ended.exit_code, stage.server.errors) == (ExitCode.DONE, [])
     assert list_asked(stage) == [("claude-haiku-5-5", "low"), ("claude-sonnet-5-5", "low"), ("claude-opus-5-5", None)]
     assert list_rungs(stage, "HEAD~1") == ["fallback=claude-sonnet-5-5"]
@@ -224,8 +224,12 @@ def test_without_a_fallback_a_model_that_is_out_of_quota_stops_the_run(begin):
         ),
         (PLAN.replace("low", "extreme"), {}, "Effort: found 'extreme'; allowed: low, medium, high, xhigh, max"),
         (PLAN, {"escalate": ["model=claude-haku"]}, "escalate: found 'claude-haku'"),
-        (PLAN, {"fallback_model": "opus-9"}, "fallback_model: found 'opus-9'"),
-        (PLAN, {"escalate": ["effort=extreme"]}, "allowed: a list of effort=low|medium|high|xhigh|max and model=ID"),
+        (PLAN, {"escalate": ["fallback=opus-9"]}, "escalate: found 'opus-9'"),
+        (
+            PLAN,
+            {"escalate": ["effort=extreme"]},
+            "allowed: a list of effort=low|medium|high|xhigh|max, model=ID and fallback=ID",
+        ),
     ],
 )
 def test_an_unknown_model_or_effort_sends_nothing(begin, plan, flags, words):

@@ -39,9 +39,9 @@ def judge(confirmed):
     return use("judge_findings", {"verdicts": [verdict]}, first_message_contains=["Nothing tests it", "6\t- [ ] One"])
 
 
-def run(stage, *sessions, **flags):
-    task = PlanTask(feature="keys", force=True)
-    return stage.plan(json.dumps({"sessions": list(sessions)}), task, **{"plan_critic": True, **flags})
+def run(stage, *sessions, critic=True, **flags):
+    task = PlanTask(feature="keys", force=True, is_criticized=critic)
+    return stage.plan(json.dumps({"sessions": list(sessions)}), task, **flags)
 
 
 def read(stage):
@@ -89,7 +89,7 @@ def test_a_critic_that_hands_nothing_in_costs_no_plan(stage):
 
 @pytest.mark.nightly
 def test_nobody_criticizes_a_plan_unasked(stage):
-    assert run(stage, plan(PLAN), plan_critic=False).exit_code == ExitCode.DONE
+    assert run(stage, plan(PLAN), critic=False).exit_code == ExitCode.DONE
     assert [session.title for session in stage.seen(SessionStarted)] == ["planning"]
 
 

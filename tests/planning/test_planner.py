@@ -193,7 +193,7 @@ def test_a_planner_has_a_model_of_its_own_and_proposes_only_what_a_run_takes(sta
     script["models"] = ["claude-opus-5-5", "claude-haiku-5-5"]
     task = PlanTask(feature="x", force=True)
 
-    ended = stage.plan(json.dumps(script), task, plan_model="claude-haiku-5-5")
+    ended = stage.plan(json.dumps(script), task, roles={"plan": "claude-haiku-5-5"})
 
     assert ended.exit_code == ExitCode.DONE, ended
     assert "Model: found 'claude-opus-99'" in read_results(stage)[0]

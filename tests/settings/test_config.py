@@ -149,7 +149,7 @@ def test_no_text_setting_is_read_as_another_kind(text: str) -> None:
         if (inner := schema.get("anyOf", [schema])[0]).get("type") == "string" and "enum" not in inner
     }
     fitting = [name for name, pattern in texts.items() if re.search(pattern, text)]
-    assert {"plan", "model", "plan_model", "done_dir", "env_file"} <= {*fitting}
+    assert {"plan", "model", "done_dir", "env_file"} <= {*fitting}
     for name in fitting:
         assert getattr(load(environ={f"RELAY_{name.upper()}": text}), name) == text
         assert getattr(load(flags={name: text}), name) == text
@@ -196,7 +196,9 @@ BAD_VALUES = [
     ("localhost", [80]), ("localhost", [True]), ("localhost", [65536]), ("localhost", ["x"]), ("localhost", [2000.5]),
     ("sockets", ["ssh"]), ("sockets", ["run/x.sock"]), ("sockets", "docker podman"),
     ("sandbox", False), ("writable_dirs", ["rel"]), ("writable_dirs", ["/"]), ("rules_fallback_names", ["a/b"]),
-    ("rules_fallback_names", [".."]), ("prices", [1]), ("prices", {"m": {"input": 1}}), ("models", {"m": 3}),
+    ("rules_fallback_names", [".."]),
+    ("models", {"m": {"price": {"input": 1}}}), ("roles", {"plan": "a b"}), ("roles", {"critic": "m"}),
+    ("models", {"m": 3}),
     ("models", {"m": {"compat": 3}}), ("models", {"m": {"compat": {"cache": "no"}}}), ("models", {"m": {"price": 3}}),
     ("models", {"m": {"compat": {"cash": "off"}}}),
     ("models", {"m": {"window": 3}}), ("models", {"m": {"window_tokens": "9"}}),
@@ -240,7 +242,7 @@ def test_whatever_a_plan_says_is_read_or_refused_in_one_line(key: str, value: ob
         ("sockets", ["docker"]),
         ("env", ["SSH_AUTH_SOCK"]),
         ("writable_dirs", ["/home"]),
-        ("prices", {"claude-opus-5-5": {"input": 0, "output": 0}}),
+        ("models", {"claude-opus-5-5": {"price": {"input": 0, "output": 0}}}),
         ("rules_fallback_names", ["CLAUDE.md", ".npmrc"]),
     ],
 )

@@ -5,6 +5,7 @@ import tomllib
 from dataclasses import replace
 
 import pytest
+from msgspec import structs
 
 from relay.base.errors import RunnerError
 from relay.config import ModelSettings, Settings
@@ -100,7 +101,7 @@ def test_what_is_wrong_is_named(turns, name, state, words):
 def test_what_it_takes_is_said_before():
     glm = Settings(model="glm-4.6", models={"glm-4.6": OWN})
     assert estimate_trial(glm).endswith("its price is not known")
-    priced = replace(glm, prices=(UserPrice(input=1, output=1).make_price("glm-4.6"),))
+    priced = replace(glm, models={"glm-4.6": structs.replace(OWN, price=UserPrice(input=1, output=1))})
     assert estimate_trial(priced).startswith("glm-4.6: up to 3 requests of about ")
     assert estimate_trial(priced).endswith("at most")
 

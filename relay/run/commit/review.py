@@ -247,9 +247,9 @@ def find_reviewers(
     Raises:
         RelayError: The runner, or its key, is missing.
     """
-    settings = ctx.settings
-    wish = settings.review_runner or runner
-    asked = ctx.sessions.ask_model(settings.review_model or settings.model, wish)
+    roles = ctx.settings.roles
+    wish = roles.review_runner or runner
+    asked = ctx.sessions.ask_model(roles.review or ctx.settings.model, wish)
     return Readers(
         ctx=ctx,
         sessions=replace(

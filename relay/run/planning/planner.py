@@ -88,6 +88,8 @@ class PlanTask:
     """Overwrite an unfinished plan."""
     is_piped: bool = False
     """The feature came from the standard input."""
+    is_criticized: bool = False
+    """Two fresh sessions look at the plan, one for faults, one to refute them; the planner corrects it once."""
 
     @property
     def issue(self) -> str:
@@ -122,7 +124,7 @@ def plan_feature(ctx: RunContext, task: PlanTask) -> RunEnd:
     found = take_fingerprint(ctx.repo, leave_out=leave_out)
     asked, submissions = None if task.converge else interview, Submissions(judge=judge)
     ended = run_planning_session(ctx, session_id, message, submissions, asked, findings)
-    if ctx.settings.plan_critic and submissions.accepted and (task.feature or task.revise):
+    if task.is_criticized and submissions.accepted:
         correct = partial(run_planning_session, ctx, interview=interview, findings=findings)
         submissions = _criticize(ctx, sitting, task, submissions, correct)
     begun = sitting.begun
@@ -349,7 +351,7 @@ def run_planning_session(
         ),
     )
     reminder = render_no_plan_reminder() if interview else ""
-    planner = ctx.settings.plan_model
+    planner = ctx.settings.roles.plan
     sessions = ctx.sessions.ask_model(planner, "") if planner else ctx.sessions
     return sessions.run(task, lambda session: _drive(session, message, submissions, reminder))
 
