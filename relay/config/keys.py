@@ -2,7 +2,6 @@
 
 import contextlib
 import dataclasses
-import os
 import shlex
 from collections.abc import Callable, Mapping
 from types import NoneType
@@ -14,8 +13,8 @@ from msgspec.structs import asdict, replace
 from relay.base.secrecy import RULES
 from relay.base.values import dataclass
 from relay.config.decoding import choice, decode, told
-from relay.config.model import COMMIT_HOOKS, FEATURES, PROVIDERS, Compat, ModelSettings, Roles, Settings
-from relay.config.network import CLOSED, NetworkSetting, make_network
+from relay.config.model import COMMIT_HOOKS, FEATURES, PROVIDERS, Compat, ModelSettings, Paths, Roles, Settings
+from relay.config.network import CLOSED, NetworkSetting, join_network, make_network
 from relay.session.gauge import LEAST_LINES, RESET_AT_GRAMMAR, parse_reset_line
 
 
@@ -67,6 +66,10 @@ def _fill(strong: Any, weak: Any) -> Any:
     return replace(strong, **{name: _fill(getattr(strong, name), getattr(weak, name)) for name in asdict(strong)})
 
 
+def _add_paths(weak: Paths, strong: Paths) -> Paths:
+    return Paths(**{name: (*getattr(strong, name), *getattr(weak, name)) for name in asdict(strong)})
+
+
 def _keep(value: Any) -> Any:
     return value
 
@@ -114,11 +117,8 @@ class Key:
 
 _COMMA = ","
 _BLANK = r"[,:\s]"  # between names
-_PATHS = rf"{os.pathsep}|,(?=\s*(?:[~/]|$))"
-"""Between paths: as PATH has it, or a comma where the next one begins at the root or at home."""
 _CAP = Key(cap=True)
 _OWN = Key(widens=bool)
-_OWN_PATHS = Key(split=_PATHS, widens=bool)
 
 _SPECIAL: Mapping[str, Key] = {
     "plan": Key(widens=lambda path: path.startswith("/") or ".." in path.split("/")),
@@ -139,7 +139,7 @@ _SPECIAL: Mapping[str, Key] = {
     "setup": Key(split="\n"),
     "jobs": Key(widens=lambda jobs: jobs > 1),
     "pr": _OWN,
-    "copy": Key(split=_PATHS),
+    "copy": Key(split="[:,]"),
     "sandbox": Key(widens=lambda word: word != "auto"),
     "hooks": Key(
         kind=Annotated[tuple[Annotated[str, choice("run", "skip", *COMMIT_HOOKS)], ...], told(_HOOKS)],
@@ -148,14 +148,12 @@ _SPECIAL: Mapping[str, Key] = {
         widens=lambda names: names != COMMIT_HOOKS,
     ),
     "signoff": _OWN,
-    "network": Key(kind=NetworkSetting, finish=make_network, widens=lambda network: network != CLOSED),
-    "localhost": Key(finish=lambda ports: tuple(dict.fromkeys(ports)), split=_BLANK, widens=bool),
-    "sockets": Key(split=_COMMA, widens=bool),
-    "writable_dirs": _OWN_PATHS,
-    "readable_dirs": _OWN_PATHS,
+    "network": Key(
+        kind=NetworkSetting, finish=make_network, widens=lambda network: network != CLOSED, join=join_network
+    ),
+    "paths": Key(widens=lambda paths: bool(paths.write or paths.read), join=_add_paths),
     "env_file": _OWN,
     "writable_links": _OWN,
-    "unreadable": Key(split=_PATHS, join=lambda weak, strong: (*strong, *weak)),
     "env": Key(split=_BLANK, widens=bool),
     "notify": _OWN,
     "otel_endpoint": _OWN,

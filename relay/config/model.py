@@ -128,6 +128,22 @@ class Roles(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 NO_ROLES = Roles()
 
 
+class Paths(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Paths that commands may use, or may not, other than relay decides itself."""
+
+    write: _Outside = ()
+    """Directories that commands may write and read: absolute, or from ``~/`` on."""
+    read: _Outside = ()
+    """Directories that commands may read: absolute, or from ``~/`` on."""
+    hide: Annotated[
+        tuple[_Hidden, ...], told("a list of paths: absolute, from ~/ on, or relative to the repository; without `..`")
+    ] = ()
+    """Paths that neither commands nor file tools may read: absolute, from ``~/`` on, or relative to the repository."""
+
+
+NO_PATHS = Paths()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
     """All settings of a command; the field names are the keys of the files."""
@@ -232,22 +248,15 @@ class Settings:
     signoff: bool = False
     """Whether each commit ends with your line ``Signed-off-by:``, as `git commit -s` adds it. Yours alone."""
     network: Network = CLOSED
-    """Network access of commands: none; with ``true`` this machine's whole network, its own services included; with
-    ``{ hosts = ["registry.npmjs.org"] }`` these hosts, by HTTPS."""
-    localhost: Annotated[
-        tuple[Annotated[int, Meta(ge=1024, le=65535)], ...], told("a list of ports from 1024 to 65535")
-    ] = ()
-    """Loopback ports of this machine that commands may reach."""
-    sockets: Annotated[
-        tuple[Annotated[str, matching("a socket", rf"docker|podman|{_ABSOLUTE}")], ...],
-        told("docker, podman or absolute paths"),
-    ] = ()
-    """Unix sockets of this machine that commands may reach: ``docker``, ``podman``, or absolute paths."""
-    writable_dirs: _Outside = ()
-    """Paths outside the repository that commands may write: absolute, or starting with ``~/``."""
-    readable_dirs: _Outside = ()
-    """Directories that commands may read although they are hidden, for example in a home directory: absolute, or
-    starting with ``~/``. Use it for a neighbouring package, test data, or an environment that no plan names."""
+    """What commands reach: nothing; with ``true`` this machine's whole network, its own services included; with
+    ``{ hosts = ["registry.npmjs.org"] }`` these hosts, by HTTPS; with ``localhost = [5432]`` in it a port of this
+    machine; with ``sockets = ["docker"]`` a Unix socket. ``false`` closes all; else each key counts as its strongest
+    source has it. Yours alone."""
+    paths: Paths = NO_PATHS
+    """Paths that commands may ``write`` or ``read`` although they are outside of the repository or hidden (a
+    neighbouring package, test data, an environment that no plan names), absolute or from ``~/`` on; and paths to
+    ``hide`` from commands and file tools, in addition to relay's own list. relay adds up the lists of all sources; a
+    repository can only hide."""
     env_file: _Inside | None = None
     """A hidden file of the repository, such as ``.env.test``, that gates may read and sessions may not. relay removes
     its values from the output of gates. It also removes values that are secrets by their name or login from all text
@@ -256,11 +265,6 @@ class Settings:
     writable_links: bool = False
     """Whether commands may write files that are hard links out of the repository, such as a package manager's shared
     cache."""
-    unreadable: Annotated[
-        tuple[_Hidden, ...], told("a list of paths: absolute, from ~/ on, or relative to the repository; without `..`")
-    ] = ()
-    """Paths that commands and file tools may not read, in addition to relay's own list: absolute, starting with ``~/``,
-    or relative to the repository. relay adds up the lists of all sources."""
     env: Annotated[tuple[Variable, ...], told("a list of variable names")] = ()
     """Names of environment variables that commands may see, in addition to relay's own list."""
     notify: Channels = ()

@@ -112,13 +112,13 @@ def _read_text(name: str, value: Any) -> Any:
     if name not in KEYS or not isinstance(value, str):
         return value
     text = value.strip()
-    if name == "network" and text.lower() not in {"true", "1", "false", "0"}:
-        return {"hosts": [host.strip() for host in text.split(",")]}
     if name == "notify" and text == "off":
         return []
     if text.startswith(("[", "{")):
         with contextlib.suppress(ValueError):
             return json.loads(text)
+    if name == "network" and text.lower() not in {"true", "1", "false", "0"}:
+        return {"hosts": [host.strip() for host in text.split(",")]}
     split = KEYS[name].split
     return [part.strip() for part in re.split(split, text) if part.strip()] if split else text
 
@@ -225,6 +225,11 @@ NO_SETTING = {
     "review_runner": 'roles = {review_runner = "NAME"} says it',
     "plan_critic": "`relay plan --critic` has a plan criticized",
     "fallback_model": 'escalate = ["fallback=ID"] says it',
+    "localhost": "network = {localhost = [PORT]} says it",
+    "sockets": 'network = {sockets = ["docker"]} says it',
+    "writable_dirs": 'paths = {write = ["~/DIR"]} says it',
+    "readable_dirs": 'paths = {read = ["~/DIR"]} says it',
+    "unreadable": 'paths = {hide = ["FILE"]} says it',
     "prices": 'models."ID".price says it of a model',
     "max_turns": "a session hands over after 500 requests",
     "max_output_tokens": 'models."ID".max_output_tokens says it of a model',

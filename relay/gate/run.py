@@ -261,7 +261,7 @@ def _look_for_program(failure: Failure, _text: str, restrictions: Restrictions) 
         return
     if restrictions.find_hidden(found):
         words = f"{found} is on this machine and hidden from commands: activate its environment before relay run"
-        yield f"{words}, or name its directory in writable_dirs ({USER_FILE})"
+        yield f"{words}, or name its directory in paths.write ({USER_FILE})"
     else:
         yield f"{found} is there and not on PATH: activate its environment before relay run, or write {found}"
 
@@ -270,7 +270,7 @@ def _look_for_sockets(_failure: Failure, text: str, restrictions: Restrictions) 
     for place in _find_paths(text):
         if restrictions.is_socket(place):
             words = f"{place} is a Unix socket of this machine, and closed to commands"
-            yield f'{words}; sockets = ["{place}"] in {USER_FILE} opens it'
+            yield f'{words}; network.sockets = ["{place}"] in {USER_FILE} opens it'
 
 
 def _look_for_paths(_failure: Failure, text: str, restrictions: Restrictions) -> Iterator[str]:
@@ -278,14 +278,14 @@ def _look_for_paths(_failure: Failure, text: str, restrictions: Restrictions) ->
     hidden = list(dict.fromkeys(filter(None, map(restrictions.find_hidden, found))))
     if hidden:
         words = f"{list_some([shorten(place, _SHOWN_CHARS) for place in hidden], _SHOWN)} on this machine"
-        yield f"hidden from commands: {words}; writable_dirs in {USER_FILE} shows a directory, and lets them write it"
+        yield f"hidden from commands: {words}; paths.write in {USER_FILE} shows a directory, and lets them write it"
 
 
 def _look_for_links(_failure: Failure, text: str, restrictions: Restrictions) -> Iterator[str]:
     for name in dict.fromkeys(islice((found[1] for found in _MODULE.finditer(text)), _MAX_FOUND)):
         if hidden := restrictions.find_linked(name):
             words = f"an installed package is really in {hidden}, which is hidden from commands"
-            yield f"{words}; writable_dirs in {USER_FILE} shows it, and lets them write it"
+            yield f"{words}; paths.write in {USER_FILE} shows it, and lets them write it"
             return
 
 
@@ -322,14 +322,14 @@ def _look_for_services(_failure: Failure, text: str, restrictions: Restrictions)
     ports = dict.fromkeys(islice((int(found[1]) for found in _PORT.finditer(text)), _MAX_FOUND))
     if there := [str(port) for port in ports if restrictions.find_listener(port)][:_SHOWN]:
         words = f"a service of this machine listens on port {', '.join(there)}, and commands do not reach it"
-        yield f"{words}; localhost = [{', '.join(there)}] in {USER_FILE} lets them"
+        yield f"{words}; network.localhost = [{', '.join(there)}] in {USER_FILE} lets them"
 
 
 def _look_for_network(_failure: Failure, text: str, restrictions: Restrictions) -> Iterator[str]:
     if not restrictions.network and (found := NO_NETWORK.search(text)):
         listed = ", ".join(f'"{host}"' for host in find_hosts(text)) or '"…"'
         words = f"commands have no network (`{found[0]}`): install what they download before relay run"
-        yield f"{words}, or network = {{ hosts = [{listed}] }} ({USER_FILE}); --network opens all of it"
+        yield f"{words}, or network.hosts = [{listed}] ({USER_FILE}); --network opens all of it"
 
 
 def _look_for_writes(_failure: Failure, text: str, restrictions: Restrictions) -> Iterator[str]:
@@ -338,7 +338,7 @@ def _look_for_writes(_failure: Failure, text: str, restrictions: Restrictions) -
     outside = [place for place in dict.fromkeys(paths) if not f"{place}/".startswith(f"{restrictions.root}/")]
     if outside:
         words = f"only read by commands: {list_some(outside, _SHOWN)}"
-        yield f"{words}; writable_dirs in {USER_FILE} lets them write a directory"
+        yield f"{words}; paths.write in {USER_FILE} lets them write a directory"
     elif lines:
         kept = "git's directory, the plan, rules and files with a second name elsewhere (pnpm's and uv's hard links)"
         yield f"{kept} are only read by commands"

@@ -9,6 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from msgspec import structs
+
 from relay.base.errors import ConfigError, ExitCode
 from relay.base.values import dataclass
 from relay.git.message import Message
@@ -118,7 +120,8 @@ def check_hidden(bench: Bench, repo: Repo) -> HeldOutResult:
     settings = find_settings(bench.flags, bench.environ, repo.root, plan=None)
     environ = {**bench.environ, _DIR: experiment.hidden_dir}
     shown = (experiment.hidden_dir,) if experiment.hidden_dir else ()
-    settings = replace(settings, readable_dirs=(*settings.readable_dirs, *shown), env=(*settings.env, _DIR))
+    paths = structs.replace(settings.paths, read=(*settings.paths.read, *shown))
+    settings = replace(settings, paths=paths, env=(*settings.env, _DIR))
     request = RunRequest(
         kind=SessionKind.RUN,
         repo=repo,

@@ -12,6 +12,8 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
+from msgspec import structs
+
 from relay.base.errors import ExitCode, RelayError
 from relay.base.interrupts import Interrupts
 from relay.base.values import dataclass
@@ -90,6 +92,7 @@ def open_clone(bench: Bench, place: Path, source: Path, ref: str) -> Repo:
 
 def make_environ(bench: Bench, extra: Mapping[str, str]) -> dict[str, str]:
     """Return the environment of a child: one phase at a time, nobody called, and none of the user's places visible."""
+    paths = bench.settings.paths
     hidden = [str(bench.main.root), *([bench.experiment.hidden_dir] if bench.experiment.hidden_dir else [])]
     setup = {"RELAY_SETUP": "\n".join(bench.settings.setup)} if bench.settings.setup else {}  # approved there
     return {
@@ -100,7 +103,7 @@ def make_environ(bench: Bench, extra: Mapping[str, str]) -> dict[str, str]:
         "RELAY_NOTIFY": "off",
         "RELAY_TRIAL": "none",
         "RELAY_MAX_WAIT_S": str(_LONGEST_WAIT_S),
-        "RELAY_UNREADABLE": json.dumps([*bench.settings.unreadable, *hidden]),
+        "RELAY_PATHS": json.dumps({**structs.asdict(paths), "hide": (*paths.hide, *hidden)}),
         **extra,
     }
 

@@ -175,4 +175,4 @@ def _describe_socket(place: Path) -> str:
     power = _POWERS.get(place.name, "")
     if not power and any(word in place.name for word in _AGENTS):
         power = "whoever reaches it can sign and log in with your keys"
-    return f"commands reach the socket {place}{': ' if power else ''}{power} (sockets)"
+    return f"commands reach the socket {place}{': ' if power else ''}{power} (network.sockets)"

@@ -87,12 +87,9 @@ def describe_settings(settings: Settings, environ: Mapping[str, str]) -> Iterato
     """Yield a warning for each setting without effect."""
     if unknown := find_unknown(environ):
         yield f"{', '.join(unknown)}: relay has no such setting"
-    for name, path in (
-        *(("writable_dirs", p) for p in settings.writable_dirs),
-        *(("readable_dirs", p) for p in settings.readable_dirs),
-    ):
+    for path in (*settings.paths.write, *settings.paths.read):
         if not Path(path).expanduser().is_dir():
-            yield f"{name}: {path} is no directory; commands cannot use it"
+            yield f"paths: {path} is no directory; commands cannot use it"
 
 
 def _describe_git_dir(repo: Repo) -> Iterator[str]:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 MAX_SETTINGS_BYTES = 1024 * 1024
 """The limit of the settings' own reader, which reports a larger file."""
 _PLAN_KEY = re.compile(rb"^[^#\n]*\bplan\b", re.MULTILINE)
-_HIDING_KEY = re.compile(rb"^[^#\n]*\bunreadable\b", re.MULTILINE)
+_HIDING_KEY = re.compile(rb"^[^#\n]*\bhide\b", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,7 +118,7 @@ def _find_plan_name(environ: Mapping[str, str], root: Path) -> str:
 def _hide(repo: "Repo", environ: Mapping[str, str], plan_file: Path) -> "Repo":
     """Return the repository with its hidden files; the settings are loaded only if a file can set them."""
     files = (*_list_settings_files(environ, repo.root), plan_file)
-    if "RELAY_UNREADABLE" not in environ and not any(_may_name(file, _HIDING_KEY) for file in files):
+    if "RELAY_PATHS" not in environ and not any(_may_name(file, _HIDING_KEY) for file in files):
         return repo
     from relay.plan.parse import find_plan_in
     from relay.setup.workspace import get_hidden

@@ -207,7 +207,7 @@ def check_program(root: Path, settings: Settings, environ: Mapping[str, str]) ->
     """Check that no session can write relay's own code: the next command would run it."""
 
     def get() -> str:
-        places = (str(root), *(str(Path(place).expanduser()) for place in settings.writable_dirs))
+        places = (str(root), *(str(Path(place).expanduser()) for place in settings.paths.write))
         found = find_exposed(places, {name: environ[name] for name in LOADED_FROM if name in environ})
         if not found:
             return "sessions cannot write relay's own code"
@@ -339,7 +339,7 @@ def _list_places(programs: tuple[str, ...], root: Path, environ: Mapping[str, st
 
 def _may_come(place: Path, root: Path, settings: Settings) -> bool:
     """Return whether a session or a setup command may make a file at a path."""
-    writable = (root, *(Path(folder).expanduser() for folder in settings.writable_dirs))
+    writable = (root, *(Path(folder).expanduser() for folder in settings.paths.write))
     made = [place.relative_to(folder) for folder in writable if place.is_relative_to(folder)]
     return any(settings.setup or may_be_made(f"./{path}", ()) for path in made)
 
@@ -366,7 +366,7 @@ def _make_hook_error(place: Path, programs: tuple[str, ...], hidden: str) -> Rep
         return RepoError(f"{words}: its first line ends in a carriage return", hint=f"{way}; {_WITHOUT_HOOKS}")
     if hidden:
         words = f"{words}: {shorten(hidden, _NAMED_CHARS)}, which it names, is hidden from hooks"
-        return RepoError(words, hint=f"readable_dirs in your own settings shows it a directory; {_WITHOUT_HOOKS}")
+        return RepoError(words, hint=f"paths.read in your own settings shows it a directory; {_WITHOUT_HOOKS}")
     if others:
         words = f"{words}: neither {first}, which made it, nor {others[0]} is there"
         return RepoError(words, hint=f"install {others[0]} again, then type: {others[0]} install; {_WITHOUT_HOOKS}")

@@ -20,7 +20,7 @@ from relay.base.interrupts import Interrupts
 from relay.base.values import dataclass
 from relay.base.words import count, render_usd
 from relay.config import ModelSettings, Settings
-from relay.config.model import CONTEXTS
+from relay.config.model import CONTEXTS, Paths
 from relay.config.sources import render_model_table
 from relay.git.command import get_git
 from relay.git.repository import open_repo
@@ -314,7 +314,7 @@ _SCRIPT = "sessions:\n" + "".join(
     for name in _NAMES
 ) + "- {repeat: true, turns: [{text: Done.}]}\n"  # fmt: skip
 _PASSED_ON = ("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_RUNTIME_DIR")
-_USED = ("agents", "model", "models", "readable_dirs")
+_USED = ("agents", "model", "models")
 """The settings that a trial takes over from the user."""
 
 
@@ -383,7 +383,8 @@ def _hold_session(
         for family in FAMILIES:
             own |= {family.keys[0]: "rehearsed", family.base: f"{server.base_url}{family.root}"}
         used = {name: getattr(settings, name) for name in _USED}
-        settings = Settings(runner=found.profile.name, max_wait_s=0.0, max_cost_usd=None, **used)
+        shown = Paths(read=settings.paths.read)
+        settings = Settings(runner=found.profile.name, max_wait_s=0.0, max_cost_usd=None, paths=shown, **used)
         request = RunRequest(
             kind=SessionKind.RUN,
             repo=open_repo(root, environ),

@@ -68,10 +68,10 @@ def make_policy(
         env=environ,
         git_dirs=tuple(dict.fromkeys((repo.git_dir, repo.common_dir))),
         protected=tuple(repo.root / path for path in (*protected, *find_tree_files(repo))),
-        writable=tuple(_expand(settings, "writable_dirs", environ).values()),
+        writable=tuple(_expand(settings, "write", environ).values()),
         readable=(
             get_hooks_dir(repo, read_config(repo)),
-            *_expand(settings, "readable_dirs", environ).values(),
+            *_expand(settings, "read", environ).values(),
             *find_environments("\n".join((plan_text, *settings.verify)), repo.root, environ, others),
         ),
         unreadable=(*get_unreadable(repo.root, settings, environ), *_find_inside(repo.root, others)),
@@ -84,12 +84,13 @@ def make_policy(
 
 
 def get_sockets(settings: Settings, environ: Mapping[str, str]) -> tuple[Path, ...]:
-    """Return the paths of the setting `sockets`, with links resolved.
+    """Return the paths of the sockets in `network`, with links resolved.
 
     Raises:
         ConfigError: A path is no socket, or the place of a named socket is unknown.
     """
-    return tuple(_get_socket(word, settings.origins.get("sockets", "default"), environ) for word in settings.sockets)
+    origin = settings.origins.get("network", "default")
+    return tuple(_get_socket(word, origin, environ) for word in settings.network.sockets)
 
 
 def _get_socket(word: str, origin: str, environ: Mapping[str, str]) -> Path:
@@ -103,20 +104,20 @@ def _get_socket(word: str, origin: str, environ: Mapping[str, str]) -> Path:
     found = next((place for place in places if place.startswith("/") and is_there(Path(place))), None)
     if found is None or not is_socket(found):
         tried = ", ".join(place for place in places if place.startswith("/"))
-        raise ConfigError(f"{origin}: sockets: {word}: there is no socket at {tried}")
+        raise ConfigError(f"{origin}: network.sockets: {word}: there is no socket at {tried}")
     return find_real(Path(found))
 
 
 def _expand(settings: Settings, name: str, environ: Mapping[str, str]) -> dict[str, Path]:
-    """Return each path of a setting with its home directory filled in.
+    """Return each path of a list in `paths` with its home directory filled in.
 
     Raises:
         ConfigError: A path begins with ``~/`` and HOME is not set.
     """
     places, home = {}, environ.get("HOME", "")
-    for text in getattr(settings, name):
+    for text in getattr(settings.paths, name):
         if text.startswith("~/") and not home.startswith("/"):
-            raise ConfigError(f"{settings.origins.get(name, name)}: {name}: {text}: HOME is not set")
+            raise ConfigError(f"{settings.origins.get('paths', 'default')}: paths.{name}: {text}: HOME is not set")
         places[text] = Path(f"{home}/{text[2:]}" if text.startswith("~/") else text)
     return places
 
@@ -169,16 +170,16 @@ _CREDENTIAL_FILES = (
 
 
 def get_unreadable(root: Path, settings: Settings, environ: Mapping[str, str]) -> tuple[Path, ...]:
-    """Return the paths of the setting `unreadable` and the files of credentials, absolute and with links resolved.
+    """Return the paths that `paths` hides and the files of credentials, absolute and with links resolved.
 
     Raises:
         ConfigError: A path holds the whole repository, or HOME is needed and not set.
     """
     places = []
-    for text, expanded in _expand(settings, "unreadable", environ).items():
+    for text, expanded in _expand(settings, "hide", environ).items():
         place = Path(os.path.realpath(root / expanded))
         if root.is_relative_to(place):
-            raise ConfigError(f"{settings.origins['unreadable']}: unreadable: {text} holds the repository itself")
+            raise ConfigError(f"{settings.origins['paths']}: paths.hide: {text} holds the repository itself")
         places.append(place)
     named = (Path(os.path.realpath(environ[name])) for name in _CREDENTIAL_FILES if environ.get(name, "")[:1] == "/")
     return (*places, *(place for place in named if _is_kept(place) and not root.is_relative_to(place)))
@@ -217,7 +218,7 @@ def open_workspace(request: RunRequest, rules: Rules, interrupts: Interrupts) ->
     """
     root, settings = request.repo.root, request.settings
     if request.kind.is_offline:
-        settings = replace(settings, network=CLOSED, localhost=(), sockets=())
+        settings = replace(settings, network=CLOSED)
     named = (file.path for file in rules.files if not file.path.startswith("/"))
     protected = tuple(dict.fromkeys((*find_protected(request.plan_path), *named)))
     configuration = find_tree_files(request.repo)
@@ -227,7 +228,7 @@ def open_workspace(request: RunRequest, rules: Rules, interrupts: Interrupts) ->
     level = Level.WORKSPACE_WRITE if request.kind.writes else Level.READ_ONLY
     closed = not mechanism.confines or settings.network.whole  # no proxy is needed then
     with (
-        serve_openings(() if closed else settings.network.hosts, () if closed else settings.localhost) as held,
+        serve_openings(() if closed else settings.network.names, () if closed else settings.network.localhost) as held,
         open_sandbox(
             replace(policy, openings=held.openings, look=steering.look),
             level,
@@ -296,8 +297,8 @@ def ensure_set_up(repo: Repo, settings: Settings, workspace: Workspace, observe:
     before = _look(repo)
     mechanism = workspace.sandbox.mechanism
     whole = settings.network.whole or not mechanism.confines
-    hosts = () if whole else settings.network.hosts or (EVERY,)
-    with serve_openings(hosts, () if whole else settings.localhost) as held:
+    hosts = () if whole else settings.network.names or (EVERY,)
+    with serve_openings(hosts, () if whole else settings.network.localhost) as held:
         policy = replace(workspace.sandbox.policy, openings=held.openings)
         with open_sandbox(policy, Level.WORKSPACE_WRITE, mechanism=mechanism, inquiries=held.inquiries) as sandbox:
             for command in settings.setup:
@@ -315,7 +316,7 @@ def ensure_set_up(repo: Repo, settings: Settings, workspace: Workspace, observe:
 
 def _run(command: str, settings: Settings, workspace: Workspace, sandbox: Sandbox, observe: Observe) -> bool:
     """Run one command; return False if a stop was requested."""
-    network = settings.network.text if settings.network != CLOSED else "every public host"
+    network = settings.network.text if settings.network.hosts else "every public host"
     observe(SetupStarted(command=command, network=network))
     result = replace(sandbox, hear=workspace.sandbox.hear).run(
         ["bash", "-o", "pipefail", "-c", command],

@@ -1,5 +1,6 @@
 """Real projects of each tool chain: two phases with real edits, with the project's own tests as their gate."""
 
+import json
 from dataclasses import replace
 
 import pytest
@@ -136,7 +137,7 @@ def test_an_environment_elsewhere_that_the_plan_names(project: Project) -> None:
     )
     project.commit()
     project.plan("~/envs/x/bin/pytest -q", items=ITEMS)
-    done = project.run(*rewrite(*PHASES), RELAY_READABLE_DIRS=str(beside))
+    done = project.run(*rewrite(*PHASES), RELAY_PATHS=json.dumps({"read": [str(beside)]}))
     assert done.returncode == 0, done.stdout + done.stderr
 
 

@@ -29,8 +29,8 @@ def hide(arena, *, named: bool) -> None:
     if named:
         mine = arena.home / ".config/relay/config.toml"
         mine.parent.mkdir(parents=True)
-        mine.write_text(f"unreadable = {json.dumps([str(arena.outside / 'file'), '~/.config/tool'])}\n")
-        arena.write("relay.toml", 'unreadable = ["config/production.yaml", "config/keys/"]\n')
+        mine.write_text(f"paths.hide = {json.dumps([str(arena.outside / 'file'), '~/.config/tool'])}\n")
+        arena.write("relay.toml", 'paths.hide = ["config/production.yaml", "config/keys/"]\n')
     arena.give()
     arena.commit()
 
@@ -65,7 +65,7 @@ def test_control_what_nobody_named_is_shown(arena, level):
 def test_a_repository_takes_nothing_out_of_the_list(arena):
     """An empty list in a repository's file leaves the user's own and relay's own lists as they are."""
     hide(arena, named=True)
-    arena.write("relay.toml", "unreadable = []\n")
+    arena.write("relay.toml", "paths.hide = []\n")
     arena.commit()
 
     played = arena.call([("bash", {"command": "cat @OUT@/file @HOME@/.ssh/* .env"})], "run", warm=True)

@@ -165,7 +165,7 @@ def test_what_was_opened_opens_nothing_else(arena, leaks, level):
             "    with socket.socket(family) as peer: peer.connect(where); print(peer.recv(9))"
         )
         attacks = (*ATTACKS, Attack(name="wanted", stands_for="", command=wanted))
-        environ = {"RELAY_NETWORK": HOST, "RELAY_LOCALHOST": str(number), "RELAY_SOCKETS": str(place)}
+        environ = {"RELAY_NETWORK": json.dumps({"hosts": [HOST], "localhost": [number], "sockets": [str(place)]})}
         before = arena.state(whole=level == PLAN)
         played, texts = call_attacks(
             arena,

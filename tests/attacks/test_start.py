@@ -52,7 +52,7 @@ ATTACKS = (
     Start(
         name="a directory that commands may write",
         stands_for="Codex 37081",
-        environ={"RELAY_WRITABLE_DIRS": "@OUT@/shared", "PYTHONPATH": "@OUT@/shared:@PATHS@"},
+        environ={"RELAY_PATHS": '{"write": ["@OUT@/shared"]}', "PYTHONPATH": "@OUT@/shared:@PATHS@"},
         words="PYTHONPATH names",
     ),
 )

@@ -35,7 +35,7 @@ def fill(place):
 
 def prepare(arena):
     """Have the repository name what is unreadable, and a gate that looks for it."""
-    arena.write("relay.toml", 'unreadable = ["config/production.yaml"]\n')
+    arena.write("relay.toml", 'paths.hide = ["config/production.yaml"]\n')
     arena.write(".gitignore", ".env\nvendor/\n.relay/\nnode_modules/\nconfig/\ntrees/\n")
     plan = (arena.root / "PLAN.md").read_text()
     arena.write("PLAN.md", arena.fill(f"{plan}\n## Phase 4 — Look\nVerify: `{PEEK}; false`\n- [ ] Look\n"))

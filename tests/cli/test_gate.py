@@ -92,7 +92,7 @@ def test_hooks_are_tried_on_what_is_staged(relay, write, project):
     hook.write_text("#!/bin/sh\nno-such-program-at-all\n")
     ran = relay("gate", "--hooks")
     assert "`commit-msg hook` failed with exit 127\n" in ran.out
-    assert "sandbox: a program of it is missing here, or hidden from it: readable_dirs in your own settings" in ran.out
+    assert "sandbox: a program of it is missing here, or hidden from it: paths.read in your own settings" in ran.out
 
 
 IGNORED = """\

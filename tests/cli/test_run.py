@@ -478,7 +478,7 @@ def test_doctor_starts_each_tool_server_once(relay, environ):
 
 def test_doctor_puts_what_is_missing_first_then_what_is_doubtful_then_what_is_there(relay):
     """Its last line sums up; a sandbox that holds takes a line, and settings are shown where they are asked for."""
-    ran = relay("doctor", env={"RELAY_WRITABLE_DIRS": "/no/such"})
+    ran = relay("doctor", env={"RELAY_PATHS": '{"write": ["/no/such"]}'})
     *findings, empty, verdict, following = (line for line in ran.out.splitlines() if not line.startswith(" "))
     marks = [line.split()[0] for line in findings]
     assert marks == sorted(marks, key=["PROBLEM", "warning", "-", "ok"].index)

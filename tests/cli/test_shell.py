@@ -33,7 +33,7 @@ OWN = {"PS1", "PWD", "SHLVL", "_", "LC_CTYPE"}
 
 def lay_out(project, environ):
     files = {"AGENTS.md": "rules\n", ".env": "KEY=env-secret\n", "PLAN.md": "no plan yet\n", "private/key": "secret\n"}
-    for name, text in (*files.items(), ("relay.toml", 'unreadable = ["private"]\n')):
+    for name, text in (*files.items(), ("relay.toml", 'paths.hide = ["private"]\n')):
         (project / name).parent.mkdir(exist_ok=True)
         (project / name).write_text(text)
     environ |= {"DATABASE_URL": "postgres://db", "NODE_OPTIONS": "--x"}

@@ -286,16 +286,16 @@ def test_a_hook_that_wants_a_form_of_subjects_gets_one_for_the_ledger_too(stage)
         2,
         [
             ("echo 'fatal: Could not resolve host: github.com'; exit 1\n", "it wants the network", "fills its cache"),
-            ("mkdir /etc/mine\n", "it writes where it may only read", "writable_dirs"),
+            ("mkdir /etc/mine\n", "it writes where it may only read", "paths.write"),
             (
                 "echo begins; no-such-program\n",
                 "a program of it is missing here, or hidden",
-                "no-such-program: not found; readable_dirs",
+                "no-such-program: not found; paths.read",
             ),
             (
                 "echo '`pre-commit` not found.  Did you forget …?'; exit 1\n",
                 "a program of it is missing",
-                "readable_dirs",
+                "paths.read",
             ),
             ("#!tools/that-nobody-made\n", "it cannot be started: the program of its first line", "relay gate --hooks"),
         ],

@@ -197,7 +197,7 @@ def test_a_check_that_is_killed_while_a_phase_is_landed_costs_no_session(wave, t
     """Killed again when run once more, the phase stops; the next run, whose check is killed once, lands it."""
     place = tmp_path / "marks"
     place.mkdir()
-    monkeypatch.setenv("RELAY_WRITABLE_DIRS", str(place))
+    monkeypatch.setenv("RELAY_PATHS", json.dumps({"write": [str(place)]}))
     marks = [f"test -e {place}/{n} || {{ touch {place}/{n}; kill -9 $$; }}" for n in range(3)]
     wave.write("check.sh", f"if test -e 1.txt && test -e 2.txt; then {'; '.join(marks)}; fi\n")
     wave.commit("check")

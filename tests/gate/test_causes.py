@@ -49,7 +49,7 @@ def test_a_path_that_is_there_and_hidden(explain, machine):
     home, _ = machine
     for shown in (f"{home}/data/big.csv", "~/data/big.csv", "../data/big.csv"):
         (words,) = explain(f"FileNotFoundError: [Errno 2] No such file or directory: '{shown}'")
-        assert words.startswith(f"hidden from commands: {home}/data/big.csv on this machine; writable_dirs in ")
+        assert words.startswith(f"hidden from commands: {home}/data/big.csv on this machine; paths.write in ")
     assert explain("cat: /no/such/file: No such file or directory\nFile src/a.py line 3") == ()
 
 
@@ -106,7 +106,7 @@ def test_package_managers_that_were_told_that_there_is_no_network(explain, said,
     """In their words, none of which says that relay told them so."""
     (words,) = explain(said)
     assert words.startswith("commands have no network (")
-    assert f"network = {{ hosts = {hosts}" in words
+    assert f"network.hosts = {hosts}" in words
 
 
 def test_a_variable_that_relay_sets(explain):
@@ -122,13 +122,13 @@ def test_a_socket_of_this_machine(explain, tmp_path, monkeypatch):
         place = tmp_path / "docker.sock"
         said = f"Cannot connect to the Docker daemon at unix://{place}. Is it running?"
         (words,) = explain(said)
-    assert words.startswith(f"{place} is a Unix socket of this machine, and closed to commands; sockets = [")
+    assert words.startswith(f"{place} is a Unix socket of this machine, and closed to commands; network.sockets = [")
 
 
 def test_what_is_only_read(explain, machine):
     _, root = machine
     (words,) = explain("OSError: [Errno 30] Read-only file system: '/usr/lib/cache'")
-    assert words.startswith("only read by commands: /usr/lib/cache; writable_dirs")
+    assert words.startswith("only read by commands: /usr/lib/cache; paths.write")
     assert explain(f"Read-only file system: '{root}/.git/x'")[0].startswith("git's directory, the plan")
 
 

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from relay.base.interrupts import Interrupts
 from relay.config import Settings, load_settings
+from relay.config.model import Paths
 from relay.git.repository import open_repo
 from relay.lab.arms import parse_arm, parse_arms
 from relay.lab.experiment import Experiment
@@ -131,11 +132,12 @@ def test_a_trial_hides_what_is_hidden_from_it_whatever_the_path(stage):
     """A colon in a path splits nothing."""
     bench = Bench(
         main=open_repo(stage.root), experiment=make(hidden_dir="/a:b/hidden"), flags={}, environ={},
-        settings=Settings(unreadable=("~/c,/d",)), interrupts=Interrupts(), tell=lambda *_: None, say=lambda _: None,
+        settings=Settings(paths=Paths(hide=("~/c,/d",))), interrupts=Interrupts(), tell=lambda *_: None,
+        say=lambda _: None,
     )  # fmt: skip
-    given = {"RELAY_UNREADABLE": make_environ(bench, {})["RELAY_UNREADABLE"]}
+    given = {"RELAY_PATHS": make_environ(bench, {})["RELAY_PATHS"]}
     found = load_settings(flags={}, environ=given, plan_settings={}, repo_root=None, user_dir=None)
-    assert found.unreadable == ("~/c,/d", str(stage.root), "/a:b/hidden")
+    assert found.paths.hide == ("~/c,/d", str(stage.root), "/a:b/hidden")
 
 
 def test_two_reviews_agree_where_file_and_place_do():

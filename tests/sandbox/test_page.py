@@ -8,6 +8,7 @@ import pytest
 
 from relay.base.secrecy import SECRET_NAMES, TEMPLATE_SUFFIXES
 from relay.config.keys import KEYS
+from relay.config.model import Paths
 from relay.sandbox.places import HOME_SECRETS, INSTALLED, SHARED_HIDDEN, SYSTEM_SECRETS, TOOL_CACHES
 from relay.sandbox.policy import PROTECTED_NAMES
 from relay.sandbox.toolchains import FIXED, LOCATIONS, NEVER, PASSED, VERSIONS
@@ -42,8 +43,8 @@ def test_the_page_names_no_other_list_and_no_other_setting() -> None:
     assert set(re.findall(r"<!-- (.+) -->", PAGE)) == set(LISTS)
     settings = re.findall(r"`([a-z_]+) = ", PAGE)
     assert set(settings) <= KEYS.keys()
-    named = {"readable_dirs", "writable_dirs", "writable_links", "unreadable", "gate_timeout_s"}
-    assert named & set(re.findall(r"`([a-z_]+)`", PAGE)) - {"readable_dirs"} <= KEYS.keys()
+    assert {"writable_links", "gate_timeout_s"} & set(re.findall(r"`([a-z_]+)`", PAGE)) <= KEYS.keys()
+    assert set(re.findall(r"`paths\.([a-z]+)`", PAGE)) <= {*Paths.__struct_fields__}
 
 
 @pytest.mark.parametrize(

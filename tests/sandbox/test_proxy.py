@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relay.config.network import EVERY, Hosts, is_name, make_network
+from relay.config.network import EVERY, Network, is_name, make_network
 from relay.sandbox.openings import (
     MOST_INQUIRIES,
     PROXY_PORT,
@@ -82,7 +82,7 @@ def test_what_is_a_name_can_be_set(labels: list[str]) -> None:
     """However it is spelt in capitals, and with everything below it."""
     name = ".".join((*labels, "org"))
     assert is_name(name)
-    assert make_network(Hosts(hosts=(name.upper(), f"*.{name}"))).hosts == (name, f"*.{name}")
+    assert make_network(Network(hosts=(name.upper(), f"*.{name}"))).hosts == (name, f"*.{name}")
 
 
 @contextmanager

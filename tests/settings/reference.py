@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from typing import Any, get_args, get_type_hints
 
 import click
+from msgspec import Struct
 
 from relay.cli.main import COMMANDS, relay
 from relay.config.decoding import describe, name_allowed
@@ -33,8 +34,8 @@ them, not you. Those files may lower a cap on spending, never raise it.
 Endpoint and key are not settings. relay reads the variables `ANTHROPIC_BASE_URL`, `ANTHROPIC_API_KEY` or
 `ANTHROPIC_AUTH_TOKEN`, and `ANTHROPIC_CUSTOM_HEADERS` (`Name: value` on each line).
 
-In a variable, separate the entries of a list by commas, the commands of `verify` by line ends, paths by `:` or commas;
-or write the list as JSON.
+In a variable, separate the entries of a list by commas, the commands of `verify` by line ends. Tables in a variable
+are JSON, and lists may be.
 
 """
 MODELS = """\
@@ -61,6 +62,9 @@ def render() -> str:
     for name, key in KEYS.items():
         default = render_value(getattr(defaults, name))
         parts.append(f"## `{name}`\n\n{words[name]}\n\n{_describe(key, default, flags.get(name, ''), name)}\n\n")
+        if isinstance(getattr(defaults, name), Struct):
+            fields = describe_fields(type(getattr(defaults, name)))
+            parts += [*(f"- `{name}.{field}`: {text}\n" for field, text in fields.items()), "\n"]
     parts.append("## No settings\n\nrelay refuses these names, and says what to do instead.\n\n")
     parts += [f"- `{name}`: {words}.\n" for name, words in NO_SETTING.items()]
     parts.append(f"\n{MODELS}")
@@ -82,7 +86,7 @@ def _describe(key: Key, default: str, flag: str, name: str) -> str:
 
 def _name_owner(name: str, key: Key) -> str:
     """Say whose a setting is; where only some values are the user's, its words say so."""
-    partly = {"plan", "models", "sandbox", "rules_fallback_names"}
+    partly = {"plan", "models", "paths", "sandbox", "rules_fallback_names"}
     return "" if key.widens.__name__ == "_never" or name in partly else "yours alone"
 
 

@@ -1,5 +1,6 @@
 """Settings: precedence, origins, types, and what a repository may not say."""
 
+import json
 import os
 import re
 from collections.abc import Mapping
@@ -15,7 +16,7 @@ from relay.base.errors import ConfigError
 from relay.config import Settings, find_user_dir, load_settings
 from relay.config.decoding import describe
 from relay.config.keys import KEYS
-from relay.config.model import Compat, ModelSettings
+from relay.config.model import Compat, ModelSettings, Paths, Roles
 from relay.config.network import Network
 from relay.config.sources import NO_SETTING, render_model_table
 from relay.session.gauge import parse_reset_at
@@ -125,13 +126,13 @@ def test_a_pyproject_that_has_nothing_to_say_is_not_checked(root: Path) -> None:
         ("effort", "none", None),
         ("verify", "make test\n\n make lint ", ("make test", "make lint")),
         ("env", "CI, LANG", ("CI", "LANG")),
-        ("network", "TRUE", Network(whole=True)),
+        ("network", "TRUE", Network(hosts=True)),
         ("network", "0", Network()),
         ("network", "Pypi.org, *.npmjs.org,pypi.org", Network(hosts=("pypi.org", "*.npmjs.org"))),
-        ("localhost", "5432, 6379,5432", (5432, 6379)),
-        ("sockets", "docker,/run/db/.s.PGSQL.5432", ("docker", "/run/db/.s.PGSQL.5432")),
-        ("writable_dirs", "/a/b:/c", ("/a/b", "/c")),
-        ("unreadable", "~/.config/x:/etc/y:conf/z", ("~/.config/x", "/etc/y", "conf/z")),
+        ("network", '{"localhost": [5432, 6379, 5432]}', Network(localhost=(5432, 6379))),
+        ("network", '{"hosts": true, "sockets": ["docker", "/s"]}', Network(hosts=True, sockets=("docker", "/s"))),
+        ("paths", '{"write": ["/a:b"], "hide": ["conf/z", "~/x,y"]}', Paths(write=("/a:b",), hide=("conf/z", "~/x,y"))),
+        ("roles", '{"plan": "m"}', Roles(plan="m")),
     ],
 )
 def test_a_variable_and_a_flag_are_read_alike(key: str, text: str, value: object) -> None:
@@ -157,15 +158,15 @@ def test_no_text_setting_is_read_as_another_kind(text: str) -> None:
 
 def test_what_may_not_be_read_is_named_by_all_sources_together(root: Path, tmp_path: Path) -> None:
     """A repository adds to the user's list and takes nothing out of it."""
-    (root / "relay.toml").write_text('unreadable = ["config"]\n')
+    (root / "relay.toml").write_text('paths.hide = ["config"]\n')
     user = tmp_path / "user"
     user.mkdir()
-    (user / "config.toml").write_text('unreadable = ["/etc/own"]\n')
+    (user / "config.toml").write_text('paths = {hide = ["/etc/own"], read = ["/opt"]}\n')
 
-    settings = load(root=root, user=user, plan={"unreadable": []}, environ={"RELAY_UNREADABLE": "~/.own"})
+    settings = load(root=root, user=user, plan={"paths": {}}, environ={"RELAY_PATHS": '{"hide": ["~/.own"]}'})
 
-    assert settings.unreadable == ("~/.own", "config", "/etc/own")
-    assert settings.origins["unreadable"].startswith("RELAY_UNREADABLE, plan front matter, relay.toml:1, ")
+    assert settings.paths == Paths(hide=("~/.own", "config", "/etc/own"), read=("/opt",))
+    assert settings.origins["paths"].startswith("RELAY_PATHS, plan front matter, relay.toml:1, ")
 
 
 def test_a_flag_that_was_not_typed_says_nothing() -> None:
@@ -193,9 +194,11 @@ BAD_VALUES = [
     ("verify", [1]), ("env", ["A=B"]), ("env", ["A\n"]), ("network", "yes"), ("network", 1), ("sandbox", "none"),
     ("network", {"hosts": "a.b"}), ("network", {"hosts": ["localhost"]}), ("network", {"hosts": ["1.2.3.4"]}),
     ("network", {"hosts": [3]}), ("network", {"host": ["a.b"]}), ("network", {"hosts": [], "whole": True}),
-    ("localhost", [80]), ("localhost", [True]), ("localhost", [65536]), ("localhost", ["x"]), ("localhost", [2000.5]),
-    ("sockets", ["ssh"]), ("sockets", ["run/x.sock"]), ("sockets", "docker podman"),
-    ("sandbox", False), ("writable_dirs", ["rel"]), ("writable_dirs", ["/"]), ("rules_fallback_names", ["a/b"]),
+    ("network", {"localhost": [80]}), ("network", {"localhost": [True]}), ("network", {"localhost": [65536]}),
+    ("network", {"localhost": ["x"]}), ("network", {"localhost": [2000.5]}), ("network", {"sockets": ["ssh"]}),
+    ("network", {"sockets": ["run/x.sock"]}), ("network", {"sockets": ["docker podman"]}),
+    ("sandbox", False), ("paths", {"write": ["rel"]}), ("paths", {"read": ["/"]}), ("paths", {"links": ["/a"]}),
+    ("rules_fallback_names", ["a/b"]),
     ("rules_fallback_names", [".."]),
     ("models", {"m": {"price": {"input": 1}}}), ("roles", {"plan": "a b"}), ("roles", {"critic": "m"}),
     ("models", {"m": 3}),
@@ -203,8 +206,9 @@ BAD_VALUES = [
     ("models", {"m": {"compat": {"cash": "off"}}}),
     ("models", {"m": {"window": 3}}), ("models", {"m": {"window_tokens": "9"}}),
     ("command_timeout_s", 0), ("max_wait_s", -1), ("plan", "a\0b"),
-    ("unreadable", [1]), ("unreadable", ["../x"]), ("unreadable", ["/"]),
-    ("unreadable", ["."]), ("unreadable", ["~"]), ("unreadable", ["~/"]), ("unreadable", ["a\nb"]), ("unreadable", 3),
+    ("paths", {"hide": [1]}), ("paths", {"hide": ["../x"]}), ("paths", {"hide": ["/"]}),
+    ("paths", {"hide": ["."]}), ("paths", {"hide": ["~"]}), ("paths", {"hide": ["~/"]}), ("paths", ["a"]),
+    ("paths", {"hide": ["a\nb"]}), ("paths", {"hide": 3}),
 ]  # fmt: skip
 
 
@@ -238,10 +242,11 @@ def test_whatever_a_plan_says_is_read_or_refused_in_one_line(key: str, value: ob
         ("sandbox", "off"),
         ("network", True),
         ("network", {"hosts": ["registry.npmjs.org"]}),
-        ("localhost", [5432]),
-        ("sockets", ["docker"]),
+        ("network", {"localhost": [5432]}),
+        ("network", {"sockets": ["docker"]}),
         ("env", ["SSH_AUTH_SOCK"]),
-        ("writable_dirs", ["/home"]),
+        ("paths", {"write": ["/home"], "hide": ["x"]}),
+        ("paths", {"read": ["/home"]}),
         ("models", {"claude-opus-5-5": {"price": {"input": 0, "output": 0}}}),
         ("rules_fallback_names", ["CLAUDE.md", ".npmrc"]),
     ],
@@ -355,9 +360,9 @@ def test_a_misspelt_variable_is_refused_and_a_foreign_one_is_not() -> None:
     assert load(environ={"RELAY_HTTP_SERVER_ADDRESS": "x", "OTHER_MODEL": "y", "relay_model": "z"}) == load()
 
 
-@pytest.mark.parametrize("text", ["/a/b:~/c d", "/a/b, ~/c d", " /a/b :~/c d,", "/a/b,~/c d"])
+@pytest.mark.parametrize("text", ["a/b:c d", "a/b, c d", " a/b :c d,", '["a/b", "c d"]'])
 def test_paths_in_a_variable_are_told_apart_as_people_write_them(text: str) -> None:
-    assert load(environ={"RELAY_WRITABLE_DIRS": text}).writable_dirs == ("/a/b", "~/c d")
+    assert load(environ={"RELAY_COPY": text}).copy == ("a/b", "c d")
 
 
 @pytest.mark.parametrize("text", ["A,B_2", "A:B_2", "A B_2", "A, B_2"])
@@ -365,25 +370,21 @@ def test_so_are_names(text: str) -> None:
     assert load(environ={"RELAY_ENV": text}).env == ("A", "B_2")
 
 
-def test_a_comma_within_a_path_is_its_own() -> None:
-    assert load(environ={"RELAY_WRITABLE_DIRS": "/a,b:/c"}).writable_dirs == ("/a,b", "/c")
-    assert load(environ={"RELAY_UNREADABLE": "a,b:c"}).unreadable == ("a,b", "c")
-
-
-def test_a_list_in_a_variable_may_be_json() -> None:
-    """So any path can be written; what is no list of texts is refused as in a file."""
-    assert load(environ={"RELAY_UNREADABLE": '["/a:b,/c", "[d]"]'}).unreadable == ("/a:b,/c", "[d]")
+def test_a_list_or_table_in_a_variable_may_be_json() -> None:
+    """So any path can be written; what does not fit is refused as in a file."""
+    assert load(environ={"RELAY_COPY": '["a:b,c", "[d]"]'}).copy == ("a:b,c", "[d]")
     assert load(environ={"RELAY_VERIFY": '["a\\nb"]'}).verify == ("a\nb",)
-    assert load(environ={"RELAY_UNREADABLE": "[a]:b"}).unreadable == ("[a]", "b")
-    with pytest.raises(ConfigError, match="RELAY_UNREADABLE"):
-        load(environ={"RELAY_UNREADABLE": "[1]"})
+    assert load(environ={"RELAY_COPY": "[a]:b"}).copy == ("[a]", "b")
+    for text in ('{"hide": [1]}', "{hide", "/a/b"):
+        assert "RELAY_PATHS: paths: found " in refuse(environ={"RELAY_PATHS": text})
 
 
 def test_what_is_set_without_effect_is_named(tmp_path: Path) -> None:
-    environ = {"RELAY_BOGUS_THING": "1", "RELAY_EMPTY_ONE": "", "RELAY_WRITABLE_DIRS": f"{tmp_path}:{tmp_path}/none"}
+    paths = json.dumps({"write": [str(tmp_path), f"{tmp_path}/none"]})
+    environ = {"RELAY_BOGUS_THING": "1", "RELAY_EMPTY_ONE": "", "RELAY_PATHS": paths}
     unknown, missing = describe_settings(load(environ=environ), environ)
     assert unknown.startswith("RELAY_BOGUS_THING: ")
-    assert missing.startswith(f"writable_dirs: {tmp_path}/none is no directory")
+    assert missing.startswith(f"paths: {tmp_path}/none is no directory")
 
 
 @pytest.mark.parametrize("plan", ["/etc/passwd", "../other/PLAN.md", "a/../../b"])

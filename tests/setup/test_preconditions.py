@@ -12,6 +12,7 @@ import pytest
 from relay.base.errors import PlanError, RelayError, RepoError, RunnerError
 from relay.base.tree import make_temporary_name
 from relay.config import Settings
+from relay.config.model import Paths
 from relay.git.repository import open_repo
 from relay.runners.registry import list_runners
 from relay.session.values import SessionKind
@@ -236,7 +237,7 @@ def test_what_setup_commands_may_install_is_not_missing_yet(stage, tmp_path):
     assert look_at_hook(stage, "#!/usr/bin/env tool\n", environ=on_path, setup=("npm ci",)).state is State.OK
     assert look_at_hook(stage, "#!/usr/bin/env tool\n", environ=on_path).state is State.MISSING
     elsewhere = f"#!{tmp_path}/cache/hook-python\n"
-    assert look_at_hook(stage, elsewhere, writable_dirs=(str(tmp_path),)).state is State.OK
+    assert look_at_hook(stage, elsewhere, paths=Paths(write=(str(tmp_path),))).state is State.OK
     assert look_at_hook(stage, elsewhere, setup=("uv sync",)).state is State.MISSING
 
 
@@ -268,7 +269,7 @@ def test_a_hook_whose_program_is_hidden_from_it_stops_a_run_too(stage, hidden, s
     with pytest.raises(RepoError, match=f"{hidden}, which it names, is hidden from hooks"):
         start(sandbox="auto")
     assert start(sandbox="off")
-    assert start(sandbox="auto", readable_dirs=(str(hidden.parent),))
+    assert start(sandbox="auto", paths={"read": [str(hidden.parent)]})
 
 
 def test_a_run_stops_before_a_session_where_a_hook_cannot_be_started(stage):

@@ -526,7 +526,7 @@ def _list_texts(plan: Plan) -> Mapping[str, tuple[str, ...]]:
 
 
 def _describe_environment(branch: str, sandbox: Sandbox, settings: Settings) -> tuple[str, ...]:
-    hosts = ", ".join(settings.network.hosts)
+    hosts = ", ".join(settings.network.names)
     shared = list(map(render_path, sandbox.guarded))
     network = "with network" if settings.network.whole else f"network: HTTPS to {hosts}" if hosts else "without network"
     confined = f"in a sandbox ({sandbox.mechanism}), {network}; they can write here and in $TMPDIR, home is empty"

@@ -49,12 +49,12 @@ _CAUSES = (
     (
         re.compile(r"read-only file system|EROFS|attempt to write a readonly database", re.IGNORECASE),
         "it writes where it may only read",
-        "writable_dirs in your own settings lets it write there; ",
+        "paths.write in your own settings lets it write there; ",
     ),
     (
         re.compile(r"^fatal: cannot (?:run|exec) ", re.MULTILINE),  # git, of the hook itself
         "it cannot be started: the program of its first line is missing or hidden here, or ends in a carriage return",
-        "relay gate --hooks tries it; readable_dirs in your own settings shows it a directory; ",
+        "relay gate --hooks tries it; paths.read in your own settings shows it a directory; ",
     ),
     (
         re.compile(
@@ -63,7 +63,7 @@ _CAUSES = (
             re.MULTILINE,
         ),
         "a program of it is missing here, or hidden from it",
-        "readable_dirs in your own settings shows it a directory, relay doctor --sandbox lists visible directories; ",
+        "paths.read in your own settings shows it a directory, relay doctor --sandbox lists visible directories; ",
     ),
     (
         re.compile(r"exited with (?:137|143)$|No space left on device", re.MULTILINE),

@@ -9,7 +9,6 @@ from relay.base.errors import PlanError
 from relay.base.hints import Command, Hint, TypedPath
 from relay.base.words import list_some, shorten
 from relay.config import Settings
-from relay.config.network import CLOSED
 from relay.gate.model import CommandCheck, Outcome
 from relay.gate.needs import (
     find_lack,
@@ -129,7 +128,7 @@ def require_programs(ctx: RunContext, plan: Plan, phase: Phase, baseline: GateRu
         _require_unhindered(ctx.files, phase, baseline)
         _require_run(ctx.files, plan, phase, baseline)
         _require_files(ctx.files, phase, baseline)
-    if ctx.settings.network != CLOSED or not ctx.workspace.sandbox.mechanism.confines:
+    if ctx.settings.network.hosts or not ctx.workspace.sandbox.mechanism.confines:
         return
     texts = [*(item.text for item in phase.open_items), *phase.open_paths]
     for check in baseline.result.commands:

@@ -91,7 +91,7 @@ def _require_fit(settings: Settings, environ: Mapping[str, str]) -> None:
 
 
 def _make_command(settings: Settings, environ: Mapping[str, str]) -> Credential:
-    apart = [Path(place).expanduser().resolve() for place in settings.writable_dirs]
+    apart = [Path(place).expanduser().resolve() for place in settings.paths.write]
     command = KeyCommand(settings.key_command, environ, (*find_work_trees(Path.cwd()), *apart))
     command.require()
     return Credential(command.name, command.fetch, advice=command.advice)
