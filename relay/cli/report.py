@@ -123,8 +123,8 @@ def command(  # noqa: PLR0913  # its options
     same. A phase passes first if no red gate went back to its session. Sessions and cost are medians.
 
     --otel sends one run as spans (OTLP over HTTP): names, times, tokens and costs of the run, its sessions,
-    answers, tool calls and gates, never their content. relay sends nothing unless you type --otel or set otel_endpoint,
-    which makes each run send at its end. Sending a log twice gives the same spans.
+    answers, tool calls and gates, never their content. relay sends nothing unless you type --otel or have set
+    OTEL_EXPORTER_OTLP_ENDPOINT, with which each run sends at its end. Sending a log twice gives the same spans.
     """
     if newest_run and runs:
         raise click.UsageError("--run takes the newest run; name another run by its id, without --run")

@@ -16,7 +16,6 @@ import click
 from relay.base.errors import ExitCode, FlagError, RelayError
 from relay.base.hints import Command
 from relay.base.words import list_some, name_item, shorten
-from relay.cli.boundary import note_place
 from relay.cli.options import SectionedCommand, find_flags, offer_phases, session_options, setup_option
 from relay.cli.screen import has_person, say, say_hanging
 from relay.cli.sessions import (
@@ -217,38 +216,24 @@ def run_plans(plans: Sequence[str], phase: str, options: Mapping[str, Any]) -> i
 
     Raises:
         click.UsageError: Another option names the plan, or phases of one plan.
-        RelayError: One of the plans cannot be read: nothing has been run then; or a done plan could not be moved.
+        RelayError: One of the plans cannot be read: nothing has been run then.
     """
     if options["plan"] is not None or (phase != "all" and len(plans) > 1):
         named = "--plan" if options["plan"] is not None else "--phase"
         raise click.UsageError(f"{named} is for one plan: leave it out, or the plan files")
-    places: dict[str, tuple[str, Place]] = {}
+    places: dict[str, str] = {}
     for plan in plans:
         place = get_place(plan=plan, environ=os.environ)
         load_plan(place)
-        places.setdefault(place.plan_name, (plan, place))
+        places.setdefault(place.plan_name, plan)
     code = int(ExitCode.DONE)
-    for plan, place in places.values():
+    for name, plan in places.items():
         if len(places) > 1 and not options["as_json"]:
-            say(place.plan_name, style="bold")
-        own = {**options, "plan": plan}
-        code = begin(phase, own)
+            say(name, style="bold")
+        code = begin(phase, {**options, "plan": plan})
         if code != ExitCode.DONE:
             break
-        if not options["dry_run"] and load_plan(place).done:
-            _move_done(own)
     return code
-
-
-def _move_done(options: Mapping[str, Any]) -> None:
-    """Move a plan that is done, if the user wants that."""
-    from relay.run.done_plans import move_plan
-
-    request, _ = make_request(SessionKind.REWIND, options)
-    if request.settings.done_dir:
-        moved = move_plan(request, request.settings.done_dir)
-        if not options["as_json"]:
-            say(f"moved to {moved}")
 
 
 _SECTIONS = {
@@ -261,7 +246,7 @@ _SECTIONS = {
 
 
 @click.command("run", cls=SectionedCommand, sections=_SECTIONS)
-@click.argument("plans", nargs=-1, help="Plan files, one after the other; done_dir moves done ones.")
+@click.argument("plans", nargs=-1, help="Plan files, one after the other.")
 @click.option(
     "--phase",
     metavar="PHASES",
@@ -296,10 +281,6 @@ def command(phase: str, *, plans: tuple[str, ...], approve: bool, **options: Any
     once. No work is lost.
     """
     options["approve"] = approve
-    if not (options["dry_run"] or options["job_of"]):
-        from relay.run.done_plans import end_move
-
-        end_move(note_place().repo)
     if plans:
         return run_plans(plans, phase, options)
     return begin(phase, options)

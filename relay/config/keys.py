@@ -156,7 +156,6 @@ _SPECIAL: Mapping[str, Key] = {
     "writable_links": _OWN,
     "env": Key(split=_BLANK, widens=bool),
     "notify": _OWN,
-    "otel_endpoint": _OWN,
     "rules_fallback_names": Key(split=_COMMA, widens=lambda names: not all(map(RULES.fullmatch, names))),
 }
 _TYPES = {

@@ -160,9 +160,6 @@ class Settings:
     roles: Roles = NO_ROLES
     """Models of sessions that do not work on a phase: ``{plan = "ID", explore = "ID", review = "ID"}``, and the runner
     of reviews, ``review_runner``. Where a role has none, it has the model (and runner) of the other sessions."""
-    done_dir: _Inside | None = None
-    """Directory of the repository to which `relay run PLANS…` moves each plan that is done, with its ledger, by a
-    commit; ``none``: plans stay where they are."""
     escalate: Annotated[
         tuple[Annotated[str, matching("a change", _CHANGE)], ...],
         told(f"a list of effort={'|'.join(EFFORTS)}, model=ID and fallback=ID"),
@@ -271,9 +268,6 @@ class Settings:
     """Whom a run notifies when it is done or needs you: any service that Apprise knows (ntfy, Slack, Discord, mail …),
     the desktop, or a program. Yours alone. Messages say nothing about the repository unless ``details`` is true.
     `relay help news` has examples."""
-    otel_endpoint: Annotated[str, matching("an http(s):// address", r"https?://[^\s@]+")] | None = None
-    """Address of an OpenTelemetry collector (OTLP over HTTP, such as ``http://localhost:4318``). A run sends it
-    spans at its end, as `relay report --otel` does, without any content. Yours alone."""
     rules_fallback_names: _FileNames = ("CLAUDE.md", "GEMINI.md")
     """Rules files to read in a folder without AGENTS.md; the first existing one counts. With an empty list relay reads
     AGENTS.md only. A repository may name text files (``.md``, ``.mdc``, ``.txt``, ``.rst``) and ``.cursorrules``."""

@@ -231,6 +231,8 @@ NO_SETTING = {
     "readable_dirs": 'paths = {read = ["~/DIR"]} says it',
     "unreadable": 'paths = {hide = ["FILE"]} says it',
     "prices": 'models."ID".price says it of a model',
+    "done_dir": "a plan that is done stays where it is; git mv moves it",
+    "otel_endpoint": "the variable OTEL_EXPORTER_OTLP_ENDPOINT says it",
     "max_turns": "a session hands over after 500 requests",
     "max_output_tokens": 'models."ID".max_output_tokens says it of a model',
     "idle_timeout_s": "relay drops a response that is silent for 90 seconds",

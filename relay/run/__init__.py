@@ -15,6 +15,5 @@ Read `loop.py` first. It calls the others in this order:
 Three modules are of commands beside it:
 
     rewind.py     `relay rewind`: back to the green tree before a phase
-    done_plans.py `relay run PLANS…`: a plan that is done moves to the directory of finished plans
     follow.py     `relay pr --follow`: what came back on a request becomes a phase
 """

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from relay.base.errors import ErrorKind, ExitCode, RelayError
-from relay.base.hints import advise_extra
 from relay.base.redaction import redact
 from relay.base.values import dataclass
 from relay.config import Settings
@@ -254,7 +253,7 @@ class Observers:
                 raise
             finally:
                 if failure := _send(request, run_id):
-                    again = f"`relay report --otel {run_id} --endpoint {request.settings.otel_endpoint}` sends it"
+                    again = f"`relay report --otel {run_id}` sends it"
                     self._tell(Noticed(text=f"telemetry: {failure}; {again}", warning=True))
                 self.log = None
 
@@ -285,18 +284,22 @@ class Observers:
 
 
 def _send(request: RunRequest, run_id: str) -> str:
-    """Send a run's log to the OpenTelemetry collector of the settings; return why it was not sent, or an empty text."""
-    if request.settings.otel_endpoint is None:
+    """Send a run's log to the OpenTelemetry collector of OTel's own variable; return why it was not sent, or nothing.
+
+    Without OTel's SDK nothing is said: the variable may be there for other programs.
+    """
+    endpoint = request.environ.get("OTEL_EXPORTER_OTLP_ENDPOINT")
+    if not endpoint:
         return ""
     from relay.insight.telemetry.log import LogTail
 
     try:
         from relay.insight.telemetry.otel import Collector, CollectorError, send_log
     except ImportError:
-        return f"OpenTelemetry's SDK is not installed: {advise_extra('otel')}"
+        return ""
     try:
         with LogTail(request.repo.root, run_id) as log:
-            collector = Collector(request.settings.otel_endpoint, request.environ, timeout_s=_SEND_S)
+            collector = Collector(endpoint, request.environ, timeout_s=_SEND_S)
             send_log(log.read(), collector, run_id)
     except CollectorError as error:
         return str(error)

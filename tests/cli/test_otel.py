@@ -244,7 +244,7 @@ def test_a_run_sends_its_own_at_its_end(relay, project, collector, away, commit)
     if away:
         collector.answers.append(503)
     with serving(SCRIPT) as (server, env):
-        ran = relay("run", env={**env, "RELAY_OTEL_ENDPOINT": collector.url})
+        ran = relay("run", env={**env, "OTEL_EXPORTER_OTLP_ENDPOINT": collector.url})
         used = sum(request.usage["input_tokens"] for request in server.requests if request.usage)
     assert ran.code == 0
     assert ("telemetry: the collector at" in ran.out) == away

@@ -150,7 +150,7 @@ def test_no_text_setting_is_read_as_another_kind(text: str) -> None:
         if (inner := schema.get("anyOf", [schema])[0]).get("type") == "string" and "enum" not in inner
     }
     fitting = [name for name, pattern in texts.items() if re.search(pattern, text)]
-    assert {"plan", "model", "done_dir", "env_file"} <= {*fitting}
+    assert {"plan", "model", "env_file"} <= {*fitting}
     for name in fitting:
         assert getattr(load(environ={f"RELAY_{name.upper()}": text}), name) == text
         assert getattr(load(flags={name: text}), name) == text
