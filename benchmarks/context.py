@@ -318,13 +318,13 @@ long session can be cheaper.
 
 ```sh
 for s in reset none compact edit; do
-  git worktree add -b try-$s ../try-$s && (cd ../try-$s && relay run --context $s --max-cost 10)
+  git worktree add -b try-$s ../try-$s && (cd ../try-$s && RELAY_ARM=$s relay run --max-cost 10)
 done
 ```
 
 Then compare the branches by what you care about: phases done, `relay status --json` (sessions, spend), red gates in
 `.relay/sessions/*.jsonl` (`GateFinished` with `passed: false`), and a review of the four diffs without knowing which is
-which. One run of each is an anecdote; three or more say something. `RELAY_ABLATE=reset,rules,ledger,cache,spill` takes
+which. One run of each is an anecdote; three or more say something. `RELAY_ARM=none+ablate=rules+ablate=ledger` takes
 single features of relay away in the same manner, and every run writes both settings into its log.
 """
 

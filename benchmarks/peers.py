@@ -7,9 +7,9 @@ of their shell: a file is looked at, another written, a check is run, the code c
 call ends the phase: under relay it is ``tick``, a peer ticks the box and commits by ``git``. A peer is given the text
 of the phase, as its user would paste it, in a fresh session; relay gives what it always gives.
 
-relay has two rows. In *same turns* it shows the session no file in advance (``RELAY_ABLATE=preload``), and the model
-says a last word behind its tick. In *as it is* the model leaves out both turns that relay makes unnecessary: the look
-at the file that the phase names, which stands in the first message, and the last word: the tick names the commit.
+relay has two rows. In *same turns* it shows the session no file in advance (``RELAY_ARM=ablate=preload``), and the
+model says a last word behind its tick. In *as it is* the model leaves out both turns that relay makes unnecessary: the
+look at the file that the phase names, which stands in the first message, and the last word: the tick names the commit.
 
 Packages are installed into DIR. Writes ``peers.md``; every figure in it is the same on every machine.
 """
@@ -155,7 +155,7 @@ def run_job(agent: Agent, path: str, *, reads: bool = True) -> Job:
                 server.base_url,
                 XDG_CONFIG_HOME=place,
                 PYTHONPATH=str(HERE.parent),
-                RELAY_ABLATE="preload" if reads else "",
+                RELAY_ARM="ablate=preload" if reads else "",
             )
         else:
             argv = [sys.executable, str(HERE / "agents.py"), "--bare", str(AGENTS.index(agent))]
@@ -209,9 +209,9 @@ prices of {PRICES_SEEN}. Written by the benchmark; every figure is the same on e
 
 {table}
 
-*relay, same turns* is `RELAY_ABLATE=preload`, with a last word of the model behind its tick. In *relay, as it is* the
-model leaves out two turns a phase: the look at the file that the phase names, which stands in the first message, and
-the last word: the tick names the commit. The work is the same. A peer is given the phase's text and commits by `git`
+*relay, same turns* is `RELAY_ARM=ablate=preload`, with a last word of the model behind its tick. In *relay, as it is*
+the model leaves out two turns a phase: the look at the file that the phase names, which stands in the first message,
+and the last word: the tick names the commit. The work is the same. A peer is given the phase's text and commits by `git`
 where relay is told by `tick`; it has no gate, no sandbox and no checkpoints, and its user starts each phase. The model
 is a script, so this says nothing about the quality of the work.
 """

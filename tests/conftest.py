@@ -368,8 +368,13 @@ class Stage:
         with contextlib.suppress(PlanError, FileNotFoundError):
             plan = parse_plan((self.root / self.plan_path).read_text())
             plan_settings, phases = plan.settings, plan.phases
+        typed = {name: value for name, value in flags.items() if name != "arm"}
         settings = load_settings(
-            flags=flags, environ={}, plan_settings=plan_settings, repo_root=self.root, user_dir=None
+            flags=typed,
+            environ={"RELAY_ARM": str(flags.get("arm", ""))},
+            plan_settings=plan_settings,
+            repo_root=self.root,
+            user_dir=None,
         )
         request = RunRequest(
             kind=kind,

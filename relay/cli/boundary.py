@@ -141,12 +141,18 @@ def _say_aborted(abort: click.Abort, argv: list[str], caller: Caller) -> int:
 
 
 def _say_usage(error: click.ClickException) -> int:
-    ctx = error.ctx if isinstance(error, click.UsageError) else None
+    ctx, way = error.ctx if isinstance(error, click.UsageError) else None, ""
     if isinstance(error, click.exceptions.NoArgsIsHelpError):
         complain(error.format_message())
         return ExitCode.USAGE
     _say_block("Error", error.format_message())
-    if ctx is not None:
+    if isinstance(error, click.NoSuchOption):
+        from relay.config.sources import find_other_way
+
+        way = find_other_way(error.option_name)
+    if way:
+        _say_block("Hint", way)
+    elif ctx is not None:
         _say_block("Hint", f"`{ctx.command_path} --help` shows what is allowed")
     return ExitCode.USAGE if isinstance(error, click.UsageError) else ExitCode.USER
 

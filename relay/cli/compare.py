@@ -61,9 +61,9 @@ _MOST_REPEATS = 100
 def command(plan: str | None, *, show: str | None, resume: str | None, as_json: bool, **options: Any) -> int:
     """Work through a plan several times, in each of several ways, and compare the results.
 
-    An arm is a way: reset, none, compact or edit (what happens when the context is full), with a reset line of
-    its own as in reset@60k; model=ID, runner=NAME, effort=LEVEL, ablate=FEATURE; or several joined by +. The first arm
-    is what the others are compared with.
+    An arm is a way: reset, none, compact or edit (what happens when the context is full), with a reset line as in
+    none@60k; a line alone, as in 60k or 45%; model=ID, runner=NAME, effort=LEVEL, ablate=FEATURE; or several joined by
+    +. The first arm is what the others are compared with.
 
     Each run begins at HEAD in a clone beside the repository, which has no other run in it; your branch, work tree and
     index stay as they are. The cap is for the whole experiment and divided among the runs beforehand. Type the same

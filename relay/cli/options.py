@@ -133,7 +133,6 @@ _SETTINGS = (
     "reset_at",
     "max_cost_usd",
     "max_sessions",
-    "context",
     "jobs",
     "pr",
     "network",

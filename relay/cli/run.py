@@ -43,7 +43,7 @@ _SHOWN_CHARS = 260
 _SHOWN_LINES = 8
 _PASSED_ON = {
     "runner": "--runner", "model": "--model", "reset_at": "--reset-at", "max_sessions": "--max-sessions",
-    "context": "--context", "sandbox": "--sandbox",
+    "sandbox": "--sandbox",
 }  # fmt: skip
 """Typed settings that relay passes on to each child; a child's cap is a share of the whole."""
 
@@ -238,7 +238,7 @@ def run_plans(plans: Sequence[str], phase: str, options: Mapping[str, Any]) -> i
 
 _SECTIONS = {
     "Times": ("not_before", "until"),
-    "Sessions": ("reset_at", "max_sessions", "context", "network", "sandbox"),
+    "Sessions": ("reset_at", "max_sessions", "network", "sandbox"),
     "Gate": ("verify", "unchecked"),
     "Permissions": ("allow_dirty", "approve_setup"),
 }
@@ -264,7 +264,6 @@ _SECTIONS = {
 @click.option("--not-before", metavar="TIME", help="Send nothing before TIME: 22:00 or 2026-11-23T22:00.")
 @click.option("--until", metavar="TIME", help="Hand over and stop at TIME: 07:00 or 2026-11-23T07:00.")
 @click.option("--max-sessions", metavar="N", help="Stop after N sessions of a phase; suggest a split.")
-@click.option("--context", metavar="STRATEGY", help="On a full context: reset, none, compact or edit.")
 @click.option("--allow-dirty", is_flag=True, help="Start with uncommitted changes; no commit contains them.")
 @click.option("--verify", metavar="COMMAND", multiple=True, help="A command that must pass at the end of each phase.")
 @click.option(

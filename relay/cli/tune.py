@@ -18,34 +18,32 @@ if TYPE_CHECKING:
     from relay.insight.figures.worth import LedgerWorth
     from relay.insight.telemetry.log import LogEntry
     from relay.lab.statistics import Interval
-    from relay.lab.tuning import ArmDifference, BandRates, RungFigures, TrialFigures, UseRate
+    from relay.lab.tuning import BandRates, RungFigures, UseRate
 
 
 @click.command("tune")
 @json_option
 def command(*, as_json: bool) -> None:
-    """Compare reset lines: at which context size should sessions hand over?
+    """Show how often sessions went wrong by context size, and how much of what they were shown they used.
 
-    Only a trial can tell (setting `trial`). relay compares the outcomes of its lines, pairing phases of the same plan,
-    and says how many more phases would show a difference of that size. All intervals hold at once in 95 % of trials. It
-    also shows failed calls, duplicate reads, edits from memory and red gates by context size, and how much of what
-    sessions were shown they used.
+    That is failed calls, duplicate reads, edits from memory and red gates. At which size sessions should hand over only
+    an experiment can tell: relay lab compare --arms 60k,100k,none.
     """
     from relay.insight.figures.values import add_totals
     from relay.insight.figures.worth import measure_ledger
-    from relay.lab.tuning import count_rungs, judge_trial, measure_bands, measure_use
+    from relay.lab.tuning import count_rungs, measure_bands, measure_use
 
     found = [*_read_plans(get_entries())]
-    rates, use, trial, ledger = measure_bands(found), measure_use(found), judge_trial(found), measure_ledger(found)
+    rates, use, ledger = measure_bands(found), measure_use(found), measure_ledger(found)
     rungs, totals = count_rungs(found), add_totals(*(figures.totals for figures in found))
     if as_json:
         lists = {"rates": [asdict(one) for one in rates], "use": [asdict(one) for one in use]}
         explorers = {name: getattr(totals, name) for name in _OF_EXPLORERS}
         lists["rungs"] = [asdict(one) for one in rungs]
-        say_document({**lists, "trial": asdict(trial), "explorers": explorers, "ledger": asdict(ledger)})
+        say_document({**lists, "explorers": explorers, "ledger": asdict(ledger)})
         return
     worth = (*_render_use(use), *_render_explorers(totals), *_render_ledger(ledger), *_render_rungs(rungs))
-    for line in (*_render_rates(rates), "", *worth, *([""] if worth else []), *_render_trial(trial)):
+    for line in (*_render_rates(rates), "", *worth):
         say(line)
 
 
@@ -69,7 +67,8 @@ def _render_rates(rates: "Sequence[BandRates]") -> Iterator[str]:
         cells = (one.errors, one.duplicates, one.ghosts, one.repairs)
         shown = "".join(f"{_render_rate(cell):<16}" for cell in cells)
         yield f"  {one.band.value:<12}{one.sessions:>8}  {one.turns:>6}  {shown}".rstrip()
-    yield "These rates cannot advise a line: every session reads files again, and runs gates, late. A trial can."
+    yield "These rates cannot advise a line: every session reads files again, and runs gates, late."
+    yield "`relay lab compare --arms 60k,100k,none` can."
 
 
 _OF_EXPLORERS = ("explored", "explored_tokens", "explored_usd")
@@ -113,36 +112,5 @@ def _render_use(use: "Sequence[UseRate]") -> Iterator[str]:
         yield f"  {share:<16}of {render_tokens(one.shown)} {_USED[one.kind]}{tokens}"
 
 
-def _render_trial(trial: "TrialFigures") -> Iterator[str]:
-    if not trial.arms:
-        yield 'No trial yet: trial = {reset_at = ["60k", "100k", "none"]} in relay.toml gives each phase one line.'
-        return
-    yield "The trial"
-    for arm in trial.arms:
-        means = ", ".join(
-            f"{outcome} {'unknown' if mean is None else f'{mean:.2f}'}" for outcome, mean in arm.means.items()
-        )
-        yield f"  {arm.reset_at:<8}{count(arm.phases, 'phase')}: {means}"
-    for difference in trial.differences:
-        yield f"  {_render_difference(difference)}"
-    for line in trial.dead_weight:
-        yield f"resets at {line} do not pay here: they surely cost more, and without resets nothing is surely worse"
-
-
-def _render_difference(one: "ArmDifference") -> str:
-    words = f"{one.outcome}, {one.other} against {one.one}: "
-    if one.difference is None:
-        return f"{words}{count(one.pairs, 'pair')}, too few to compare"
-    verdict = "a difference" if one.difference.excludes_zero else "no sure difference"
-    more = ""
-    if not one.difference.excludes_zero and one.phases_missing is not None:
-        more = f"; {count(one.phases_missing, 'more phase')} would show one of this size"
-    return f"{words}{_render_change(one.difference)} ({count(one.pairs, 'pair')}): {verdict}{more}"
-
-
 def _render_rate(rate: "Interval | None") -> str:
     return "n/a" if rate is None else f"{rate.estimate:.0%} ({rate.low:.0%}–{rate.high:.0%})"
-
-
-def _render_change(change: "Interval") -> str:
-    return f"{change.estimate:+.2f} ({change.low:+.2f} to {change.high:+.2f})"

@@ -7,28 +7,14 @@ from collections.abc import Callable, Mapping
 from types import NoneType
 from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
-from msgspec import Struct
 from msgspec.structs import asdict, replace
 
 from relay.base.secrecy import RULES
 from relay.base.values import dataclass
 from relay.config.decoding import choice, decode, told
-from relay.config.model import COMMIT_HOOKS, FEATURES, PROVIDERS, Compat, ModelSettings, Paths, Roles, Settings
+from relay.config.model import COMMIT_HOOKS, PROVIDERS, Compat, ModelSettings, Paths, Roles, Settings
 from relay.config.network import CLOSED, NetworkSetting, join_network, make_network
-from relay.session.gauge import LEAST_LINES, RESET_AT_GRAMMAR, parse_reset_line
 
-
-class TrialLines(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The lines of a trial."""
-
-    reset_at: tuple[str, ...]
-
-    def __post_init__(self) -> None:
-        if len({parse_reset_line(line) for line in self.reset_at}) < max(LEAST_LINES, len(self.reset_at)):
-            raise ValueError
-
-
-_TRIAL = f"{{reset_at = [at least {LEAST_LINES} different lines]}}, each none or {RESET_AT_GRAMMAR}"
 _HOOKS = f"run, skip, or some of {', '.join(COMMIT_HOOKS)}"
 
 
@@ -132,9 +118,7 @@ _SPECIAL: Mapping[str, Key] = {
     "max_cost_usd": _CAP,
     "max_phase_cost_usd": _CAP,
     "max_tokens_total": _CAP,
-    "trial": Key(kind=Annotated[TrialLines | None, told(_TRIAL)], finish=lambda trial: trial.reset_at if trial else ()),
     "history": _OWN,
-    "ablate": Key(finish=lambda names: tuple(word for word in FEATURES if word in names), split=_COMMA, widens=bool),
     "verify": Key(split="\n"),
     "setup": Key(split="\n"),
     "jobs": Key(widens=lambda jobs: jobs > 1),
@@ -161,7 +145,7 @@ _SPECIAL: Mapping[str, Key] = {
 _TYPES = {
     name: kind
     for name, kind in get_type_hints(Settings, include_extras=True).items()
-    if name not in {"of_repository", "origins"}
+    if name not in {"of_repository", "origins", "context", "ablate"}
 }
 KEYS: Mapping[str, Key] = {
     **{name: Key(kind=kind) for name, kind in _TYPES.items()},

@@ -25,7 +25,7 @@ COMMIT_HOOKS = ("pre-commit", "prepare-commit-msg", "commit-msg")
 """Hooks that can refuse a commit, in the order in which git runs them."""
 PROVIDERS = ("anthropic", "bedrock", "vertex", "foundry", "aws")
 FEATURES = ("reset", "rules", "ledger", "cache", "spill", "consolidate", "explore", "skills", "preload")
-"""Features that can be switched off, one by one. Without the feature:
+"""Features that an arm of `relay lab compare` can switch off, one by one. Without the feature:
 
 reset    sessions do not hand over at the reset line; the run is one continuous session, as with ``none``
 rules    the prompt has no AGENTS.md
@@ -207,16 +207,9 @@ class Settings:
     commit."""
     max_wait_s: Annotated[float, Meta(ge=0, le=7 * _DAY_S)] = 1_800
     """Seconds; the longest wait for a provider's limit."""
-    context: Annotated[str, choice(*CONTEXTS)] = "reset"
-    """Strategy for a full context: relay's own ``reset``, or another one to compare it with."""
-    trial: tuple[str, ...] = ()
-    """Reset lines to compare, ``{reset_at = ["60k", "100k", "none"]}``: each phase gets one line by a hash of its text,
-    and `relay lab tune` compares the outcomes."""
     history: bool = True
     """Whether `.relay/history/` keeps the requests and answers of each session for 30 days, without secrets. A
     repository may only switch it off."""
-    ablate: Annotated[tuple[Annotated[str, choice(*FEATURES)], ...], told(f"some of {', '.join(FEATURES)}")] = ()
-    """Features of relay to switch off in this run, to measure what each is worth; name each once."""
     verify: _Commands = ()
     """Commands that every phase must pass, besides its own ``Verify:`` line."""
     setup: _Commands = ()
@@ -271,6 +264,10 @@ class Settings:
     rules_fallback_names: _FileNames = ("CLAUDE.md", "GEMINI.md")
     """Rules files to read in a folder without AGENTS.md; the first existing one counts. With an empty list relay reads
     AGENTS.md only. A repository may name text files (``.md``, ``.mdc``, ``.txt``, ``.rst``) and ``.cursorrules``."""
+    context: str = CONTEXTS[0]
+    """Strategy for a full context, one of `CONTEXTS`; as `ablate`, part of an arm of an experiment, and no setting."""
+    ablate: tuple[str, ...] = ()
+    """Some of `FEATURES`, which are switched off in this run."""
     of_repository: frozenset[str] = frozenset()
     """Keys whose value comes from a repository file."""
     origins: Mapping[str, str] = field(default_factory=dict)

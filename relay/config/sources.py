@@ -18,10 +18,12 @@ from relay.base.tree import read_start
 from relay.base.values import dataclass
 from relay.base.words import shorten
 from relay.config.keys import KEYS
-from relay.config.model import AS_KNOWN, ModelSettings, Settings
+from relay.config.model import AS_KNOWN, CONTEXTS, FEATURES, ModelSettings, Settings
 from relay.session.prices import UserPrice
 
 MAX_FILE_BYTES = 1024 * 1024
+ARM = "RELAY_ARM"
+"""Variable by which `relay lab compare` tells a run what its arm changes beside settings."""
 _FLAGS = {"max_cost_usd": "--max-cost"}
 _SHOWN_CHARS = 80
 """Longest part of a message's line."""
@@ -103,7 +105,7 @@ def find_unknown(environ: Mapping[str, str]) -> tuple[str, ...]:
     return tuple(
         name
         for name, text in environ.items()
-        if text and name.startswith("RELAY_") and name.removeprefix("RELAY_").lower() not in KEYS
+        if text and name != ARM and name.startswith("RELAY_") and name.removeprefix("RELAY_").lower() not in KEYS
     )
 
 
@@ -209,6 +211,11 @@ def flag_name(name: str) -> str:
     return _FLAGS.get(name, f"--{name.replace('_', '-')}")
 
 
+def find_other_way(flag: str) -> str:
+    """Return what to do instead of a flag that is no setting's; empty for an unknown one."""
+    return NO_SETTING.get(flag.removeprefix("--").replace("-", "_"), "")
+
+
 def show_value(value: Any) -> str:
     """Return a setting's value as written, cut to one line."""
     return shorten(repr(value), _SHOWN_CHARS)
@@ -231,6 +238,9 @@ NO_SETTING = {
     "readable_dirs": 'paths = {read = ["~/DIR"]} says it',
     "unreadable": 'paths = {hide = ["FILE"]} says it',
     "prices": 'models."ID".price says it of a model',
+    "context": "`relay lab compare --arms reset,none` compares ways to go on with a full context",
+    "ablate": "`relay lab compare --arms reset,ablate=rules` tells what a part of relay is worth",
+    "trial": "`relay lab compare --arms 60k,100k,none` compares reset lines",
     "done_dir": "a plan that is done stays where it is; git mv moves it",
     "otel_endpoint": "the variable OTEL_EXPORTER_OTLP_ENDPOINT says it",
     "max_turns": "a session hands over after 500 requests",
@@ -262,7 +272,7 @@ def load_settings(
 
     Args:
         flags: Typed settings by key; None and empty tuples were not typed.
-        environ: Only ``RELAY_*`` counts.
+        environ: Only ``RELAY_*`` counts; ``RELAY_ARM`` is an experiment's.
         plan_settings: The ``relay`` mapping of the plan's front matter, unchecked.
         find_in_plan: Returns the origin of a key of the plan.
         repo_root: The directory of ``relay.toml`` and ``pyproject.toml``; None outside a repository.
@@ -289,14 +299,24 @@ def load_settings(
             if not source.repository:
                 owned[key] = value
     _require_caps_kept(chosen, found, owned)
-    # A strategy without a reset has none to switch off: the result would look like another experiment's.
-    context = chosen.get("context", "reset")
-    if "reset" in chosen.get("ablate", ()) and context != "reset":
-        raise found["ablate"].refuse(
-            f"ablate: context = {context} has no reset to switch off",
-            hint="leave out one of them; relay without its reset is context = none",
-        )
-    return Settings(**chosen, origins=origins, of_repository=frozenset(wished))
+    return Settings(**chosen, **parse_arm(environ.get(ARM, "")), origins=origins, of_repository=frozenset(wished))
+
+
+def parse_arm(text: str) -> dict[str, Any]:
+    """Read what an arm of an experiment changes beside its settings; return fields of `Settings`.
+
+    Raises:
+        ConfigError: A part of it is none, or one contradicts another.
+    """
+    parts = text.split("+") if text else []
+    without = {part.removeprefix("ablate=") for part in parts if part.startswith("ablate=")}
+    strategies = [part for part in parts if not part.startswith("ablate=")] or [CONTEXTS[0]]
+    allowed = f"one of {', '.join(CONTEXTS)}, and ablate= with some of {', '.join(FEATURES)}, joined by +"
+    if len(strategies) > 1 or strategies[0] not in CONTEXTS or not without <= {*FEATURES}:
+        raise ConfigError(f"{ARM}: found {show_value(text)}; allowed: {allowed}")
+    if "reset" in without and strategies[0] != "reset":  # the result would look like another experiment's
+        raise ConfigError(f"{ARM}: {strategies[0]} has no reset to switch off", hint="leave out one of them")
+    return {"context": strategies[0], "ablate": tuple(word for word in FEATURES if word in without)}
 
 
 def _read_source(source: SettingsSource) -> Iterator[tuple[str, Any]]:

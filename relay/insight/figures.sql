@@ -288,7 +288,7 @@ WITH turn_sums AS (
 ), lasts AS (
     SELECT session, model, soft_tokens, hard_tokens, window_tokens, max(seq) AS seq FROM answers GROUP BY session
 )
-SELECT s.session, s.run, s.session_id, s.phase_id, s.title, s.number, s.tries, s.reason, s.runner, s.trial, s.rungs,
+SELECT s.session, s.run, s.session_id, s.phase_id, s.title, s.number, s.tries, s.reason, s.runner, s.rungs,
        s.handoff_note, s.prompt, s.preloads, s.at AS began, e.at AS ended, e."end" AS ending, e.result, e.detail,
        l.model, l.soft_tokens, l.hard_tokens, l.window_tokens, l.seq AS last_seq,
        f.prompt AS first_tokens, m.prompt + m.output AS last_tokens, peak_tokens, coalesce(t.measured, 0) AS measured,

@@ -2,16 +2,18 @@
 
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 
 from relay.base.values import dataclass
 from relay.config.model import CONTEXTS
+from relay.config.sources import ARM
+from relay.session.gauge import parse_reset_at
 
 MOST_ARMS = 12
-_OPTIONS = {"model": "--model", "runner": "--runner", "context": "--context", "reset_at": "--reset-at"}
-_VARIABLES = {"ablate": "RELAY_ABLATE", "effort": "RELAY_EFFORT"}
+_OPTIONS = {"model": "--model", "runner": "--runner", "reset_at": "--reset-at"}
 ALLOWED = (
-    f"{', '.join(CONTEXTS)} (each with @LINE, as in reset@60k), model=ID, runner=NAME, effort=LEVEL, ablate=FEATURE, "
-    "or several of these joined by +"
+    f"a reset line as in 60k, {', '.join(CONTEXTS)} (each with @LINE, as in none@60k), model=ID, runner=NAME, "
+    "effort=LEVEL, ablate=FEATURE, or several of these joined by +"
 )
 
 
@@ -23,7 +25,7 @@ class Arm:
     options: tuple[tuple[str, str], ...]
     """Options for `relay run`, with their values."""
     environ: Mapping[str, str]
-    """Settings that have no option."""
+    """Its effort, and what it changes beside settings."""
 
 
 def parse_arms(text: str) -> tuple[Arm, ...]:
@@ -51,9 +53,11 @@ def parse_arm(name: str) -> Arm:
         for key, value in _read_part(part, name):
             if key in found and key != "ablate":
                 raise ValueError(f"{name}: {key} is there twice")
-            found[key] = f"{found[key]},{value}" if key in found else value
+            found[key] = f"{found[key]}+ablate={value}" if key in found else value
     options = tuple((option, found[key]) for key, option in _OPTIONS.items() if key in found)
-    environ = {variable: found[key] for key, variable in _VARIABLES.items() if key in found}
+    environ = {"RELAY_EFFORT": found["effort"]} if "effort" in found else {}
+    own = [form + found[key] for key, form in (("context", ""), ("ablate", "ablate=")) if key in found]
+    environ |= {ARM: "+".join(own)} if own else {}
     return Arm(name=name, options=options, environ=environ)
 
 
@@ -61,7 +65,9 @@ def _read_part(part: str, name: str) -> tuple[tuple[str, str], ...]:
     strategy, at, line = part.partition("@")
     if strategy in CONTEXTS and bool(at) == bool(line):
         return (("context", strategy), *([("reset_at", line)] if line else []))
+    with suppress(ValueError):
+        return (("reset_at", str(parse_reset_at(part))),)
     key, _, value = part.partition("=")
-    if value and (key in _VARIABLES or key in {"model", "runner"}):
+    if value and key in {"effort", "model", "runner", "ablate"}:
         return ((key, value),)
     raise ValueError(f"{name!r}: {part!r} is no part of an arm; allowed: {ALLOWED}")

@@ -101,7 +101,6 @@ def make_environ(bench: Bench, extra: Mapping[str, str]) -> dict[str, str]:
         **get_identity(bench.main).environment,  # a clone has none of the repository's own settings
         "RELAY_JOBS": "1",
         "RELAY_NOTIFY": "off",
-        "RELAY_TRIAL": "none",
         "RELAY_MAX_WAIT_S": str(_LONGEST_WAIT_S),
         "RELAY_PATHS": json.dumps({**structs.asdict(paths), "hide": (*paths.hide, *hidden)}),
         **extra,

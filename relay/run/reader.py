@@ -103,7 +103,7 @@ def ask(readers: Readers, errand: Errand, read: Callable[[Mapping[str, Any]], Ta
         title=errand.title,
         phase_id=readers.phase_id,
         reason=errand.reason,
-        trial=errand.line,
+        reset_at=errand.line,
         system=errand.system,
         tools=toolbox.specs,
         callbacks=Callbacks(

@@ -184,8 +184,6 @@ class SessionStarted:
     """As `number`, but with every session counted, also those that were cut off."""
     runner: str = ""
     """Its runner, as in the settings."""
-    trial: str = ""
-    """The reset line that a trial assigned to the phase; empty without a trial."""
     model: str = ""
     """The model that it asks, if that is not the run's."""
     effort: str = ""

@@ -9,10 +9,9 @@ estimates are padded by a third as in Claude Code, because newer tokenizers give
 relative to the soft line.
 """
 
-import hashlib
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from enum import StrEnum
 from typing import Any, ClassVar, Self
@@ -272,33 +271,3 @@ def _explain(asked: int, soft: int, cramped: bool, window_tokens: int) -> str:  
 def render_band(band: Band | None) -> str:
     """Write a band's name for the screen."""
     return UNKNOWN if band is None else band.value.capitalize()
-
-
-NO_RESET = "none"
-"""The highest line that the window allows."""
-LEAST_LINES = 2
-
-
-def parse_reset_line(text: str) -> ResetAt:
-    """Read a reset line of a trial.
-
-    Raises:
-        ValueError: It is neither a reset line nor ``none``.
-    """
-    if text == NO_RESET:
-        return ResetAt("100%")
-    try:
-        return parse_reset_at(text)
-    except ValueError:
-        raise ValueError(f"{NO_RESET}, or {RESET_AT_GRAMMAR}") from None
-
-
-def assign_line(lines: Sequence[str], phase_text: str, plan_commit: str) -> str:
-    """Return the line of a phase: the same for all its sessions, and nobody can choose it.
-
-    Args:
-        phase_text: Title and items, without the state of their boxes.
-        plan_commit: The commit on which the plan's work began.
-    """
-    digest = hashlib.sha256(f"{plan_commit}\n{phase_text}".encode("utf-8", "surrogatepass")).digest()
-    return lines[int.from_bytes(digest[:8], "big") % len(lines)]

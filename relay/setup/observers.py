@@ -11,7 +11,7 @@ from relay.base.errors import ErrorKind, ExitCode, RelayError
 from relay.base.redaction import redact
 from relay.base.values import dataclass
 from relay.config import Settings
-from relay.config.sources import find_unknown
+from relay.config.sources import ARM, find_unknown
 from relay.git.names import list_paths
 from relay.git.repository import Repo
 from relay.git.status import find_tracked_hidden
@@ -111,7 +111,7 @@ def _describe_experiment(settings: Settings) -> Iterator[str]:
     if settings.strategy != "reset":
         yield f"context strategy: {settings.strategy}, for comparison with relay's own; sessions are not reset"
     if settings.ablate:
-        yield f"switched off ({settings.origins['ablate']}): {', '.join(settings.ablate)}"
+        yield f"switched off ({ARM}): {', '.join(settings.ablate)}"
 
 
 class RunNotes:

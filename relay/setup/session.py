@@ -33,7 +33,7 @@ from relay.session.events import (
     SessionStarted,
     ShownClaim,
 )
-from relay.session.gauge import open_gauge, parse_reset_line
+from relay.session.gauge import open_gauge, parse_reset_at
 from relay.session.prices import Budget, Price, find_price
 from relay.session.spend import Meter, Pace
 from relay.session.tape import VERSION, Note
@@ -78,8 +78,8 @@ class SessionTask:
     """The same, with sessions counted that were cut off."""
     reason: str = ""
     """Why the session starts, for the user."""
-    trial: str = ""
-    """The session's own reset line, as a phase has it in a trial of several; empty for the line of the settings."""
+    reset_at: str = ""
+    """The session's own reset line; empty for the line of the settings."""
     system: str
     tools: tuple[ToolSpec, ...]
     message_parts: tuple[tuple[str, str], ...] = ()
@@ -184,7 +184,6 @@ class Sessions:
                 number=task.number,
                 tries=task.tries,
                 reason=task.reason,
-                trial=task.trial,
                 preloads=tuple(path for path, _ in task.preloads),
                 prompt=measure_prompt(task.system, task.tools, task.message_parts, task.limits),
                 handoff_note="\n\n".join(text for source, text in task.message_parts if source == "handoff_note"),
@@ -229,7 +228,7 @@ class Sessions:
                 callbacks=replace(task.callbacks, run_tool=run_tool),
                 preloads=task.preloads,
                 hide=hide,
-                reset_at=parse_reset_line(task.trial) if task.trial else settings.reset_at_for(settings.model),
+                reset_at=parse_reset_at(task.reset_at) if task.reset_at else settings.reset_at_for(settings.model),
                 check_budget=self.check_budget,
                 sandbox=self.sandbox,
                 writes=task.writes,

@@ -64,8 +64,6 @@ CLAIMED = "Relay-Claimed"
 """The number of claimed items when a session began."""
 LEFTOVER = "Relay-Leftover"
 """A path that the baseline gate changed; neither the user's nor the attempt's."""
-TRIAL = "Relay-Trial"
-"""The reset line that a trial gave the phase; also in hand-off commits."""
 SAID = "Relay-Said"
 """A text from the user during the phase, as JSON; also in hand-off commits."""
 

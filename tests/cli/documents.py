@@ -18,7 +18,7 @@ from relay.insight.figures.worth import LedgerWorth
 from relay.lab.comparing import TrialResult
 from relay.lab.experiment import Experiment
 from relay.lab.statistics import Interval
-from relay.lab.tuning import BandRates, RungFigures, TrialFigures, UseRate
+from relay.lab.tuning import BandRates, RungFigures, UseRate
 from relay.ledger.belief import ClaimStatus
 from relay.ledger.model import Kind
 from relay.sandbox.visibility import Inventory
@@ -440,7 +440,6 @@ class TuneDocument(TypedDict):
     version: int
     rates: list[BandRates]
     use: list[UseRate]
-    trial: TrialFigures
     explorers: ExplorerSums
     ledger: LedgerWorth
     rungs: list[RungFigures]

@@ -56,6 +56,12 @@ def test_a_command_that_went_says_what_took_its_place(relay):
         assert (ran.code, f"Error: {name} is no command any more: {instead}" in " ".join(ran.err.split())) == (2, True)
 
 
+def test_a_flag_that_is_none_says_what_to_do_instead(relay):
+    for flag, instead in (("--context", "`relay lab compare --arms reset,none`"), ("--zzz", "`relay run --help`")):
+        ran = relay("run", flag, "none")
+        assert (ran.code, f"No such option '{flag}'." in ran.err, f"Hint: {instead}" in ran.err) == (2, True, True)
+
+
 def test_help_and_version_are_where_one_looks_for_them(relay):
     shown = relay("--help").out
     assert relay("help").out == shown

@@ -77,7 +77,7 @@ def test_what_is_switched_off_is_off_and_nothing_else(stage, off):
     stage.write("hello.txt", "bonjour\n")
     stage.commit()
 
-    ended = stage.run(SCRIPT, ablate=",".join(off) or None, reset_at="20k")
+    ended = stage.run(SCRIPT, arm="+".join(f"ablate={name}" for name in off), reset_at="20k")
 
     assert ended.exit_code == ExitCode.DONE, ended
     gone = {*off, *(["consolidate"] if "reset" in off else [])}  # without a reset there is no line to speak of
@@ -86,4 +86,4 @@ def test_what_is_switched_off_is_off_and_nothing_else(stage, off):
     assert not any(event.is_error for event in stage.seen(ToolFinished))
     assert stage.seen(RunStarted)[0].ablated == tuple(off)
     told = [event.text for event in stage.seen(Noticed) if event.text.startswith("switched off")]
-    assert told == ([f"switched off (--ablate): {', '.join(off)}"] if off else [])
+    assert told == ([f"switched off (RELAY_ARM): {', '.join(off)}"] if off else [])

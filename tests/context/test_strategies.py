@@ -159,7 +159,7 @@ def test_plan_gates_ticks_and_commits_are_the_same_and_the_conversation_is_its_o
     """On a model that preserves thinking and on one that does not; every request keeps the rules of a history."""
     reset_at, check_conversation = STRATEGIES[context]
 
-    ended = letters.run(SCRIPT, context=context, reset_at=reset_at, model=model)
+    ended = letters.run(SCRIPT, arm=context, reset_at=reset_at, model=model)
 
     assert (ended.exit_code, ended.reason) == (ExitCode.DONE, "3 of 3 phases")
     assert [c.subject for c in reversed(letters.commits())] == ["Write a", "Write b", "Write c"]
@@ -175,7 +175,7 @@ def test_plan_gates_ticks_and_commits_are_the_same_and_the_conversation_is_its_o
 @pytest.mark.nightly
 def test_a_summary_that_does_not_fit_ends_in_a_hand_over(letters):
     """The conversation goes on unharmed: the model is told to hand over, and the run is not lost."""
-    letters.run(make_script(play(1, reads=8), play(2), play(3), summary="long " * 12_000), context="compact",
+    letters.run(make_script(play(1, reads=8), play(2), play(3), summary="long " * 12_000), arm="compact",
                 reset_at=str(LINE))  # fmt: skip
 
     assert any("could not be summarised" in t for t in texts(letters))
@@ -188,7 +188,7 @@ def test_a_full_window_ends_a_continuous_session_in_a_fresh_one(letters):
     sessions = [play(1, reads=24), {**play(1, reads=0), "name": "again"}, play(2), play(3)]
     model = {"id": "claude-opus-5-5", "window": 40_000, "max_tokens": 8_000}
 
-    ended = letters.run(make_script(*sessions, model=model), context="none")
+    ended = letters.run(make_script(*sessions, model=model), arm="none")
 
     assert ended.exit_code == ExitCode.DONE, ended
     assert [e.result for e in letters.seen(SessionEnded)][:2] == ["handoff", "done"]
@@ -201,7 +201,7 @@ def test_too_many_summaries_in_a_row_are_given_up(letters):
     reads = [{"tools": [{"name": "read", "input": {"path": f"big{n}.txt"}} for n in range(2)]} for _ in range(9)]
     session = {"name": "greedy", "then": "next", "turns": [*reads, *play(1, reads=0)["turns"]]}
 
-    letters.run(make_script(session, play(2), play(3)), context="compact", reset_at=str(LINE))
+    letters.run(make_script(session, play(2), play(3)), arm="compact", reset_at=str(LINE))
 
     words = " ".join(texts(letters))
     assert "the context fills again right behind every summary" in words
@@ -211,7 +211,7 @@ def test_too_many_summaries_in_a_row_are_given_up(letters):
 def test_an_endpoint_that_ignores_the_wish_to_edit_is_found_out(letters):
     """The arm would be another one without anybody knowing: the session hands over instead."""
     session = {**play(1, reads=12), "when": {"first_message_contains": "Carry out phase 1"}, "repeat": True}
-    letters.run(make_script(session, play(2), play(3), dialect="vllm"), context="edit", reset_at="12k")
+    letters.run(make_script(session, play(2), play(3), dialect="vllm"), arm="edit", reset_at="12k")
 
     assert any("the endpoint does not edit the context" in t for t in texts(letters))
 

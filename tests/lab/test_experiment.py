@@ -195,7 +195,7 @@ def test_nothing_is_sent_before_somebody_agrees(lab):
     [
         (("--arms", "reset,turbo"), "'turbo' is no part of an arm"),
         (("--arms", "reset,model=no such"), "model"),
-        (("--arms", "reset,ablate=luck"), "some of reset, rules"),
+        (("--arms", "reset,ablate=luck"), "ablate= with some of reset, rules"),
         (("--hidden-dir", "."), "--hidden-dir is for --hidden"),
         (("--hidden", "true", "--hidden-dir", "."), "is in the repository"),
         (("--hidden", "test -e PLAN.md", "--max-cost", "3"), "pass before any work is done"),

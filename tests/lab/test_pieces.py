@@ -22,9 +22,11 @@ def make(**given):
 
 def test_an_arm_is_a_strategy_with_a_line_a_setting_or_several():
     arm = parse_arm("none@60k+model=claude-haiku-5-5+ablate=rules+ablate=ledger")
-    assert dict(arm.options) == {"--context": "none", "--reset-at": "60k", "--model": "claude-haiku-5-5"}
-    assert arm.environ == {"RELAY_ABLATE": "rules,ledger"}
+    assert dict(arm.options) == {"--reset-at": "60k", "--model": "claude-haiku-5-5"}
+    assert arm.environ == {"RELAY_ARM": "none+ablate=rules+ablate=ledger"}
     assert [one.name for one in parse_arms("reset@min(45%,100k), edit")] == ["reset@min(45%,100k)", "edit"]
+    lines = parse_arms("30%,60k,min(45%,100k),none")
+    assert [dict(one.options).get("--reset-at") for one in lines] == ["30%", "60k", "min(45%,100k)", None]
 
 
 @pytest.mark.parametrize(

@@ -10,9 +10,8 @@ from relay.insight.figures.read import read_figures
 from relay.insight.figures.values import Figures
 from relay.insight.figures.worth import LedgerWorth, measure_ledger
 from relay.lab.statistics import LEAST_PAIRS, count_needed, find_mean_difference, find_rate
-from relay.lab.tuning import OUTCOMES, count_rungs, judge_trial, measure_bands
+from relay.lab.tuning import count_rungs, measure_bands
 from relay.session.events import Event, ShownClaim, TextShown
-from relay.session.gauge import assign_line, parse_reset_line
 from tests.figures.streams import call, commit, end, gate, log, over, parts, session, start, turn
 
 
@@ -97,43 +96,6 @@ def test_what_went_wrong_is_told_by_how_full_sessions_were() -> None:
     assert (rates["execute"].sessions, rates["explore"].sessions, rates["hand-off"].sessions) == (20, 0, 20)
 
 
-def phase(n: int, line: str, usd: float, *, red: bool = False) -> tuple[Event, ...]:
-    return (
-        session(f"s{n}", str(n), trial=line), *turn(1, 9_000, cost_usd=usd), gate(str(n), passed=not red),
-        *turn(2, 9_100, cost_usd=0.0), commit(str(n), (f"{n}.1",)), over(f"s{n}", str(n)),
-    )  # fmt: skip
-
-
-def stopped(n: int, line: str, result: str, code: int = 4) -> tuple[Event, ...]:
-    """A run that ends with a phase that nobody finishes."""
-    one = (session(f"s{n}", str(n), trial=line), *turn(1, 9_000, cost_usd=1.0), over(f"s{n}", str(n), result))
-    return start(f"r{n}"), *one, end(exit_code=code)
-
-
-def test_a_trial_compares_phases_of_the_same_plan_in_pairs() -> None:
-    """Ten pairs: resets cost a dollar more each time, and nothing else differs."""
-    dearer = [event for n in range(20) for event in phase(n, "60k" if n % 2 else "none", 2.0 + n % 2 + 0.01 * n)]
-    several = (
-        session("a", "99", trial="60k"),
-        over("a", "99"),
-        session("b", "99", trial="none"),
-        commit("99"),
-        over("b", "99"),
-    )
-    trial = judge_trial([fold(*dearer, *several), fold(session("u"), commit(), over("u"))])
-    assert [(arm.reset_at, arm.phases) for arm in trial.arms] == [("none", 10), ("60k", 10)]
-    by_outcome = {one.outcome: one for one in trial.differences}
-    assert tuple(by_outcome) == tuple(OUTCOMES)
-    cost = by_outcome["cost in USD"]
-    assert cost.difference
-    assert cost.pairs == 10
-    assert cost.difference.estimate == pytest.approx(1.01)
-    assert by_outcome["turns"].difference
-    assert by_outcome["turns"].difference.estimate == 0
-    assert by_outcome["turns"].phases_missing is None
-    assert trial.dead_weight == ("60k",)
-
-
 def shown(**claims: str) -> tuple[ShownClaim, ...]:
     """Claims of 60 tokens each, with the files that each cites."""
     return tuple(ShownClaim(id=name, tokens=60, paths=paths.split()) for name, paths in claims.items())
@@ -176,27 +138,6 @@ def test_the_budget_that_the_ledger_needed_is_that_of_the_last_claim_used_in_any
     assert (measure_ledger(idle).used, measure_ledger(idle).needed_tokens) == (0, 0)
 
 
-@pytest.mark.parametrize("result", ["blocked", "failed", "handoff"])
-def test_a_phase_that_a_run_gave_up_is_an_outcome_of_its_line(result: str) -> None:
-    """A line under which phases fail looked the better for it: only what was finished was counted."""
-    ends = [event for n in range(20) for event in (stopped(n, "60k", result) if n % 2 else phase(n, "none", 2.0))]
-    trial = judge_trial([read_figures(log((start(), *ends)))])
-    assert {arm.reset_at: (arm.phases, arm.means["not finished"]) for arm in trial.arms} == {
-        "none": (10, 0.0), "60k": (10, 1.0),
-    }  # fmt: skip
-    first = trial.differences[0]
-    assert (first.outcome, first.pairs, first.difference and first.difference.low > 0) == ("not finished", 10, True)
-
-
-@pytest.mark.parametrize(("result", "code"), [("interrupted", 4), ("review", 4), ("handoff", 130), ("failed", 1)])
-def test_a_phase_that_goes_on_is_no_outcome_yet(result: str, code: int) -> None:
-    """It was stopped by a person, waits for a yes, or could not be worked on."""
-    assert judge_trial([read_figures(log(stopped(1, "60k", result, code)))]).arms == ()
-    later = (*stopped(1, "60k", "failed"), start(), *phase(1, "60k", 2.0), end())
-    (arm,) = judge_trial([read_figures(log(later))]).arms
-    assert (arm.phases, arm.means["not finished"]) == (1, 0.0)
-
-
 def test_each_change_of_model_or_effort_is_counted_with_what_it_led_to() -> None:
     """A phase that needed the next change was not done by this one; its sessions until then are what it cost."""
     high, both = ("effort=high",), ("effort=high", "model=m")
@@ -214,35 +155,3 @@ def test_each_change_of_model_or_effort_is_counted_with_what_it_led_to() -> None
         ("model=m", 1, 1, 0.01),
     ]
     assert count_rungs([read_figures(log((start(), session("u"), over("u"))))]) == ()
-
-
-def test_resets_that_prevent_red_gates_are_no_dead_weight() -> None:
-    useful = [
-        event for n in range(20) for event in phase(n, "60k" if n % 2 else "none", 2.0 + n % 2, red=n % 2 == 0)
-    ]  # fmt: skip
-    assert judge_trial([fold(*useful)]).dead_weight == ()
-    turned = [event for n in range(20) for event in phase(n, "none" if n % 2 else "60k", 3.0 - n % 2 + 0.001 * n)]
-    assert judge_trial([fold(*turned)]).dead_weight == ("60k",)
-    few = judge_trial([fold(*phase(1, "60k", 2.0), *phase(2, "none", 1.0), *phase(3, "100k", 1.0))])
-    assert few.dead_weight == ()
-    assert {one.difference for one in few.differences} == {None}
-    unpriced = [event for n in range(20) for event in phase(n, "60k" if n % 2 else "none", 1.0)[:-4]]
-    assert judge_trial([fold(*unpriced)]).arms == ()
-
-
-@given(st.text(max_size=20), st.lists(st.sampled_from(["a", "b", "c"]), min_size=1, max_size=3, unique=True))
-def test_a_phase_has_one_line_that_nobody_chooses(text: str, lines: list[str]) -> None:
-    assert assign_line(lines, text, "c0ffee") == assign_line(lines, text, "c0ffee") in lines
-
-
-def test_lines_are_spread_over_phases() -> None:
-    found = [assign_line(["60k", "none"], f"Phase {n}", "c0ffee") for n in range(200)]
-    assert 70 < found.count("none") < 130
-    assert len({assign_line(["60k", "none"], "Phase 1", str(n)) for n in range(20)}) == 2
-
-
-def test_lines_of_a_trial() -> None:
-    assert parse_reset_line("none").line_tokens(200_000) == 200_000
-    assert parse_reset_line("60k").line_tokens(200_000) == 60_000
-    with pytest.raises(ValueError, match="none, or 45%"):
-        parse_reset_line("never")

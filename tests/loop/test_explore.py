@@ -364,7 +364,7 @@ def test_a_model_that_is_not_there_is_said_before_anything_is_paid(app):
         ("Say hello — app/", {}, True),
         ("Say hello — " + ", ".join(f"`a{n}.py`" for n in range(MANY_PATHS)), {}, True),
         ("Say hello — " + ", ".join(f"`a{n}.py`" for n in range(MANY_PATHS - 1)), {}, False),
-        ("Say hello — app/", {"ablate": "explore"}, False),
+        ("Say hello — app/", {"arm": "ablate=explore"}, False),
         ("Say hello — app/", {"sandbox": "off"}, False),
     ],
 )

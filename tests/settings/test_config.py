@@ -444,22 +444,16 @@ def test_the_user_s_directory_is_where_the_desktop_standard_says(environ: dict[s
     assert find_user_dir(environ) == path
 
 
-def test_what_is_switched_off_is_a_list_of_known_features(root: Path) -> None:
-    """Order and repetition do not matter; an unknown name is refused with what is allowed."""
-    assert load(environ={"RELAY_ABLATE": "spill, rules,rules"}).ablate == ("rules", "spill")
-    assert "RELAY_ABLATE: ablate" in (words := refuse(environ={"RELAY_ABLATE": "rules,memory"}))
-    assert "allowed: some of reset, rules, ledger, cache, spill" in words
-    (root / "relay.toml").write_text('ablate = ["cache"]\n')
-    assert "may not be set by a repository" in refuse(root=root)
-
-
-def test_without_its_reset_relay_is_one_continuous_session() -> None:
-    """Switching off the reset is a strategy; of a strategy that has none it cannot be switched off."""
+def test_an_arm_of_an_experiment_is_a_strategy_and_what_is_switched_off() -> None:
+    """Order and repetition do not matter; what is none is refused with what is allowed."""
     assert load().strategy == "reset"
-    assert load(environ={"RELAY_ABLATE": "reset"}).strategy == "none"
-    assert load(flags={"context": "compact"}).strategy == "compact"
-    assert "has no reset to switch off" in refuse(environ={"RELAY_ABLATE": "reset", "RELAY_CONTEXT": "compact"})
-    assert "allowed: reset, none, compact, edit" in refuse(flags={"context": "forget"})
+    assert load(environ={"RELAY_ARM": "ablate=spill+ablate=rules+ablate=rules"}).ablate == ("rules", "spill")
+    assert load(environ={"RELAY_ARM": "compact+ablate=rules"}).strategy == "compact"
+    assert load(environ={"RELAY_ARM": "ablate=reset"}).strategy == "none"
+    for text in ("rules", "ablate=memory", "none+edit", "+"):
+        assert "one of reset, none, compact, edit, and ablate= with some of" in refuse(environ={"RELAY_ARM": text})
+    assert "compact has no reset to switch off" in refuse(environ={"RELAY_ARM": "compact+ablate=reset"})
+    assert not [*describe_settings(load(environ={"RELAY_ARM": "edit"}), {"RELAY_ARM": "edit"})]
 
 
 @pytest.mark.processor(10)

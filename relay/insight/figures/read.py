@@ -172,7 +172,7 @@ def _make_session(row: _Row, own: Mapping[str, list[_Row]], run_id: str, parts: 
 
 _COPIED = (
     "session_id", "phase_id", "title", "number", "reason", "runner", "began", "ended", "first_tokens", "last_tokens",
-    "peak_tokens", "soft_tokens", "hard_tokens", "window_tokens", "trial",
+    "peak_tokens", "soft_tokens", "hard_tokens", "window_tokens",
 )  # fmt: skip
 
 

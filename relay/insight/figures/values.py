@@ -384,8 +384,6 @@ class SessionFigures:
     """Its tool calls, thinned to at most `SESSION_POINTS`: of neighbours the longer one is kept."""
     bands: tuple[BandCounts, ...]
     """Counts for each band of the fill that it reached."""
-    trial: str
-    """The reset line that a trial gave its phase; empty without a trial."""
     rungs: tuple[str, ...]
     """The changes of model and effort that its phase had had when it began."""
     claims: tuple[ClaimUse, ...]

@@ -143,7 +143,6 @@ class Attempt:
             number=handover.number,
             tries=handover.tries,
             reason=handover.reason,
-            trial=handover.trial,
             system=self._parts.system,
             tools=self._parts.toolbox.specs,
             message_parts=list_phase_parts(handover.briefing),

@@ -43,7 +43,6 @@ from relay.run.commit.step import make_sample
 from relay.run.review import render_numbered
 from relay.sandbox.run import Sandbox
 from relay.session.events import Noticed, Observe, PlanShown, ShownItem, ShownPhase
-from relay.session.gauge import assign_line
 from relay.session.layers import NOTE, describe_note
 from relay.session.usage import Spent, estimate_size_tokens, estimate_tokens
 from relay.setup.context import PlanFiles, RunContext
@@ -61,7 +60,6 @@ from relay.store.attempts import (
 from relay.store.environment import Environment, load_environment, read_environment, save_environment
 from relay.store.history import (
     add_spent,
-    find_beginning,
     list_doubts,
     read_plan_commits,
     read_undone,
@@ -82,7 +80,6 @@ from relay.store.trailers import (
     NO_PROGRESS,
     RUNG,
     SAID,
-    TRIAL,
     TRIES,
     UNKNOWN,
     parse_count,
@@ -138,8 +135,6 @@ class Handover:
     """Consecutive sessions of this phase, before this one, that passed the reset line without a tick."""
     reason: str
     """Why this session starts, for the user."""
-    trial: str = ""
-    """The reset line that a trial gives the phase; empty without one."""
     pending: PendingPlan
     """Plan and ledger with the changes of the phase's earlier sessions."""
     commands: tuple[str, ...]
@@ -195,7 +190,6 @@ def begin_phase(ctx: RunContext, plan: Plan, phase: Phase, *, reason: str) -> Ha
     )
     marks += (*((LEFTOVER, render_path(path)) for path in left[:MAX_LEFTOVERS]), *render_said(parse_said(earlier)))
     marks += tuple(pair for pair in earlier if pair[0] == RUNG)
-    marks += ((TRIAL, line),) if (line := _find_trial(ctx, phase, dict(earlier).get(TRIAL, ""))) else ()
     start = AttemptStart(
         session_id=ctx.new_id(),
         phase_id=phase.id,
@@ -251,15 +245,6 @@ def ensure_baseline(ctx: RunContext, plan: Plan, attempt: OpenAttempt) -> OpenAt
     return continue_attempt(ctx.repo, attempt, start)
 
 
-def _find_trial(ctx: RunContext, phase: Phase, before: str) -> str:
-    """Return the reset line of a phase in a trial: that of its earlier sessions, else an assigned one; or empty."""
-    lines = ctx.settings.trial
-    if not lines or before in lines:
-        return before if lines else ""
-    text = "\n".join((phase.title, *(item.text for item in phase.items)))
-    return assign_line(lines, text, find_beginning(ctx.repo, ctx.plan_path))
-
-
 def _tell_kept(repo: Repo, observe: Observe, kept: tuple[str, str], rewritten: list[str]) -> None:
     """Report the ref with the user's version of files that the verify commands overwrote; without any, drop the ref."""
     ref, commit = kept
@@ -291,7 +276,7 @@ def continue_phase(ctx: RunContext, plan: Plan, attempt: OpenAttempt, *, reason:
         (CLAIMED, str(len(attempt.items))),
         (BASELINE, found.get(BASELINE, "")),
     )
-    marks += tuple(mark for mark in attempt.trailers if mark[0] in {LEFTOVER, TRIAL})
+    marks += tuple(mark for mark in attempt.trailers if mark[0] == LEFTOVER)
     marks += ((TRIES, str(max(number, parse_count(found.get(TRIES, ""), 1) + 1))),)
     # Another work tree has other ignored files.
     is_known = attempt.environment and attempt.place == find_place_id(ctx.repo)
@@ -372,7 +357,6 @@ def _make_handover(  # noqa: PLR0913  # two private callers
         phase_id=attempt.phase_id,
         number=read_number(attempt),
         tries=parse_count(found.get(TRIES, ""), 1),
-        trial=found.get(TRIAL, ""),
         no_progress=parse_count(found.get(NO_PROGRESS, ""), 0),
         reason=reason,
         pending=pending,

@@ -529,8 +529,7 @@ def make_sample(files: PlanFiles, settings: Settings, phase: Phase, mechanism: s
 
 def _render_carried(candidate: Candidate) -> tuple[tuple[str, str], ...]:
     """Return the trailers for the phase's next session."""
-    trial = tuple(mark for mark in candidate.attempt.trailers if mark[0] == trailers.TRIAL)
-    return (*trailers.render_said(candidate.attempt.said), *trial)
+    return trailers.render_said(candidate.attempt.said)
 
 
 def _render_amended(pending: PendingPlan) -> tuple[tuple[str, str], ...]:
