@@ -211,9 +211,9 @@ prices of {PRICES_SEEN}. Written by the benchmark; every figure is the same on e
 
 *relay, same turns* is `RELAY_ARM=ablate=preload`, with a last word of the model behind its tick. In *relay, as it is*
 the model leaves out two turns a phase: the look at the file that the phase names, which stands in the first message,
-and the last word: the tick names the commit. The work is the same. A peer is given the phase's text and commits by `git`
-where relay is told by `tick`; it has no gate, no sandbox and no checkpoints, and its user starts each phase. The model
-is a script, so this says nothing about the quality of the work.
+and the last word: the tick names the commit. The work is the same. A peer is given the phase's text and commits by
+`git` where relay is told by `tick`; it has no gate, no sandbox and no checkpoints, and its user starts each phase. The
+model is a script, so this says nothing about the quality of the work.
 """
 
 

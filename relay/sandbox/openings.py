@@ -217,7 +217,7 @@ def serve_openings(hosts: Sequence[str], ports: Sequence[int], setting: str = NE
     with closing(PrivateDir()) as private, ExitStack() as stack:
         openings = []
         for port in ports:
-            words = f"commands reach port {port} of this machine, and whatever listens there (network.localhost)"
+            words = f"commands reach port {port} of this machine's loopback, and whatever listens there (network)"
             place = private.path / str(port)
             openings.append(Opening(name=f"localhost-{port}", socket=place, port=port, description=words))
             stack.enter_context(listen(place, dial_loopback(port)))
