@@ -72,16 +72,12 @@ _SECTIONS = ("model", "agent", "notify", "sandbox", "gc")
 def command(*, runner: str | None, with_settings: bool, as_json: bool, **sections: Any) -> int:
     """Check what relay needs: git, identity, key, model, sandbox, rules.
 
-    Missing things come first, then warnings, then the rest. To check the sandbox, relay tries acts that it must refuse
-    and acts that it must allow. It never shows the key. Exit status 1 if something that `relay run` needs is missing.
+    Missing things come first, then warnings, then the rest. relay never shows the key. Exit status 1 if something that
+    `relay run` needs is missing.
 
-    With --model relay tries that model on its endpoint: whether it streams, calls tools, thinks, uses the cache and
-    reports usage. It names the price first, and prints the model's table for your settings. With --agent NAME relay
-    runs that agent in its sandbox on a scripted model; exit status 1 if the agent, or each of `all`, fails here.
-
-    --gc deletes checkpoints (refs/relay/wip/) of sessions whose work a branch has in a commit. relay keeps those of
-    open phases and of work that no branch has committed, and all other refs under refs/relay/, which record spending
-    and rewound work. git frees the space at its next `git gc`.
+    --model, --agent, --notify, --sandbox and --gc do one thing alone. --model first names the price of its requests,
+    and prints the model's table for your settings. --gc keeps the checkpoints of open phases, of work that no branch
+    has committed, and what records spending and rewound work.
     """
     typed = [name for name in _SECTIONS if sections[name] not in {None, False}]
     if len(typed) > 1:

@@ -121,6 +121,7 @@ HELP = """Build a long plan with a relay of fresh LLM sessions. The plan file is
 \b
 relay plan "add org-scoped API keys"   a read-only session writes PLAN.md
 relay run                              one green commit per phase, until done
+relay status --why                     where it stands, what it cost, why it stopped
 relay demo                             see all of it without a key
 
 Exit status: 0 all requested work is done; 1 you must act; 2 wrong usage; 3 a bug in relay; 4 stopped with work left;

@@ -118,13 +118,11 @@ def command(  # noqa: PLR0913  # its options
     its path. Figures come from the event logs below .relay/sessions/, claims from the plan's ledger. --json adds up all
     given runs; --db writes the events and the figures as tables that any SQL tool reads.
 
-    --all is about every plan: phases by month, model and runner, how many passed first, cost, regressions. relay reads
-    them from the trailers of the commits below HEAD, or below the commit that you name, so any full clone shows the
-    same. A phase passes first if no red gate went back to its session. Sessions and cost are medians.
+    --all is about every plan: phases by month, model and runner, how many passed first (no red gate went back to the
+    session), cost, regressions. It reads commits alone, so any full clone shows the same.
 
-    --otel sends one run as spans (OTLP over HTTP): names, times, tokens and costs of the run, its sessions,
-    answers, tool calls and gates, never their content. relay sends nothing unless you type --otel or have set
-    OTEL_EXPORTER_OTLP_ENDPOINT, with which each run sends at its end. Sending a log twice gives the same spans.
+    --otel sends one run as spans (OTLP over HTTP): names, times, tokens and costs, never content. relay sends nothing
+    unless you type --otel or have set OTEL_EXPORTER_OTLP_ENDPOINT, with which each run sends at its end.
     """
     if newest_run and runs:
         raise click.UsageError("--run takes the newest run; name another run by its id, without --run")

@@ -211,7 +211,9 @@ def read_plan_text(place: Place) -> str:
     try:
         start = read_start(place.plan_file, MAX_PLAN_BYTES)
     except (FileNotFoundError, NotADirectoryError):
-        raise PlanError("there is no such plan", hint=_find_way_back(place)) from None
+        is_below = place.caller.folder != "." and not place.caller.plan
+        where = f" in {os.path.relpath('.', place.caller.folder)}, the repository's root" if is_below else ""
+        raise PlanError(f"there is no such plan{where}", hint=_find_way_back(place)) from None
     if start is None:
         raise PlanError("this is not a regular file")
     return require_utf8(start)

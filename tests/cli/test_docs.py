@@ -6,13 +6,22 @@ from pathlib import Path
 
 import click
 import pytest
+from msgspec import Struct
 
 from relay.cli.main import COMMANDS, LazyGroup
 from relay.cli.manual import list_pages
+from relay.config.keys import KEYS
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "AGENTS.md", *sorted((ROOT / "docs").rglob("*.md"))]
 LARGEST_PICTURES = 200_000
+SAID = [
+    path
+    for pattern in ("relay/**/*.py", "templates/**/*.*", "examples/*.*", "examples/compare/*.*")
+    for path in ROOT.glob(pattern)
+    if path.is_file()
+]
+EXAMPLES = {"docs/rules.md", "config/local.yaml", "config/production.yaml", "session/new", "session/cancel"}
 CITED = [page for page in PAGES if page.name not in {"AGENTS.md", "index.md"} and page.parent.name != "contributing"]
 
 
@@ -20,13 +29,18 @@ def name_of(page: Path) -> str:
     return str(page.relative_to(ROOT))
 
 
-def find_commands(page: Path) -> list[list[str]]:
+def find_spans(path: Path) -> list[str]:
+    """Return the code spans of a file, outside of blocks where it is a page."""
+    text = path.read_text(encoding="utf-8")
+    text = re.sub(r"^```.*?^```", "", text, flags=re.MULTILINE | re.DOTALL) if path.suffix == ".md" else text
+    return re.findall(r"(?<!`)`([^`\n]+)`(?!`)", text)
+
+
+def find_commands(path: Path) -> list[list[str]]:
     """Return the words behind `relay` of each code span, and of each line of a shell block, that begins with it."""
-    text = page.read_text(encoding="utf-8")
-    blocks = re.findall(r"^```sh\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+    blocks = re.findall(r"^```sh\n(.*?)^```", path.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
     lines = [line.partition("  #")[0] for block in blocks for line in block.splitlines()]
-    spans = re.findall(r"(?<!`)`([^`]+)`(?!`)", re.sub(r"^```.*?^```", "", text, flags=re.MULTILINE | re.DOTALL))
-    return [words.split()[1:] for words in (*lines, *spans) if re.match(r"relay [a-z]", words)]
+    return [words.split()[1:] for words in (*lines, *find_spans(path)) if re.match(r"relay [a-z]", words)]
 
 
 def anchor(heading: str) -> str:
@@ -111,28 +125,44 @@ def list_options(command: click.Command, context: click.Context, words: list[str
     return found
 
 
-@pytest.mark.parametrize("page", PAGES, ids=name_of)
-def test_commands_and_their_options_are_there(page):
-    context = click.Context(LazyGroup())
-    for words in find_commands(page):
+def test_commands_and_their_options_are_there():
+    """On pages, in what relay says, in templates and examples."""
+    context, wrong = click.Context(LazyGroup()), []
+    for path, words in ((where, found) for where in (*PAGES, *SAID) for found in find_commands(where)):
         if words[0] == "help":
             continue  # `test_help_names_pages_that_there_are`
         command = LazyGroup().get_command(context, words[0])
-        assert command is not None, words
-        typed = set(re.findall(r"(?<![\w-])--?[a-z][a-z-]*", " ".join(words[1:])))
-        assert typed - list_options(command, context, words[1:]) - {"--help"} == set(), words
+        typed = set(re.findall(r"(?<![\w-])--?[a-z][a-z-]*", " ".join(words[1:]))) - {"--help"}
+        if command is None or typed - list_options(command, context, words[1:]):
+            wrong.append((name_of(path), words))
+    assert wrong == []
+
+
+def test_files_and_settings_that_a_page_names_are_there():
+    """A path that begins with a room or a folder of relay's own, and a setting with its value."""
+    folders = {place.name for base in (ROOT, ROOT / "relay") for place in base.glob("[!.]*/")} | {".ci"}
+    known = set(KEYS) | {name for kind in Struct.__subclasses__() for name in kind.__struct_fields__}
+    wrong = []
+    for page, span in ((where, found) for where in PAGES for found in find_spans(where)):
+        path = re.fullmatch(r"([\w.-]+)/[\w./-]*", span)
+        places = (base / span for base in (ROOT, ROOT / "relay", ROOT / "tests"))
+        if path and path[1] in folders and span not in EXAMPLES and not any(place.exists() for place in places):
+            wrong.append((name_of(page), span))
+        setting = re.fullmatch(r"(\w+) = .*", span)
+        if setting and setting[1] not in known:
+            wrong.append((name_of(page), span))
+    assert wrong == []
 
 
 def test_help_names_pages_that_there_are():
     """A message names a page by `relay help`, which the package brings along: who installed relay has no docs/."""
-    files = [*ROOT.glob("relay/**/*.py"), *(path for path in ROOT.glob("templates/**/*.*") if path.is_file()), *PAGES]
-    texts = {path: path.read_text(encoding="utf-8") for path in files}
+    texts = {path: path.read_text(encoding="utf-8") for path in (*PAGES, *SAID)}
     named = {name for text in texts.values() for name in re.findall(r"(?<!\w)relay help ([a-z][\w/-]*)", text)}
     pages = {name for page in list_pages() for name in (page, page.rpartition("/")[2])}
     assert named - pages - {*COMMANDS, "pages"} == set()
     strings = (
         (path, node.value)
-        for path in files
+        for path in texts
         if path.suffix == ".py"
         for statement in ast.walk(ast.parse(texts[path]))
         if not (isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant))

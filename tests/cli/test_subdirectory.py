@@ -83,6 +83,8 @@ def test_the_plan_that_was_meant_is_named(relay, deep, git):
     for words in (("status",), ("status", "--plan", "docs/deep/PLAN.md"), ("check",), ("run",)):
         ran = relay(*words, cwd=deep)
         assert (ran.code, ran.err.splitlines()[1]) == (1, hint), words
+        where = "" if "--plan" in words else " in ../.., the repository's root"
+        assert ran.err.splitlines()[0].endswith(f"PLAN.md: there is no such plan{where}"), words
     for typed in (("check", "PLAN.md"), ("run", "--plan", "PLAN.md", "--dry-run")):
         assert relay(*typed, cwd=deep, env={"ANTHROPIC_API_KEY": "k"}).code == 0, typed
     away = "Hint: there is docs/deep/PLAN.md: `relay check docs/deep/PLAN.md` checks it, "
