@@ -458,7 +458,7 @@ def warm(start_warm: Callable[..., tuple[str, ...]]) -> Callable[["Arena"], tupl
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Try each attack as one of the users, now this and now that one; where the user matters, as each of them."""
+    """Try each attack as one of the users, now this and now that one; in the night as each of them."""
     if NIGHTLY:
         return
     config.hook.pytest_deselected(items=[item for item in items if not _has_turn(item)])
@@ -469,7 +469,7 @@ def _has_turn(item: pytest.Item) -> bool:
     user = (
         item.callspec.params.get("arena") if isinstance(item, pytest.Function) and hasattr(item, "callspec") else None
     )
-    if user is None or item.get_closest_marker("as_each_user"):
+    if user is None:
         return True
     turn = zlib.crc32(item.name.replace(f"{user}-", "").replace(f"[{user}]", "").encode()) % len(USERS)
     return bool(user == USERS[turn])

@@ -1,9 +1,5 @@
 """A hostile model and what it wants to keep running: it ends with its call, whatever it did to stay."""
 
-import pytest
-
-pytestmark = pytest.mark.as_each_user
-
 STAY = (
     "trap '' TERM HUP INT; for i in 1 2 3; do (setsid nohup sh -c 'trap \"\" TERM; while :; do "
     "echo x >> stayed; sleep 0.2; done # @ABSTRACT@' &) ; done; until test -s stayed; do sleep 0.1; done"

@@ -511,7 +511,7 @@ def find_through(arena, attacks, texts, before, leaks, *, whole=False):
     return through, changed
 
 
-@pytest.mark.parametrize("level", [pytest.param(RUN, marks=pytest.mark.as_each_user), PLAN])
+@pytest.mark.parametrize("level", [RUN, PLAN])
 def test_commands_are_held(arena, level, leaks):
     """Nothing outside changes, nothing protected changes, nothing leaks, nothing stays behind."""
     before = arena.state(whole=level == PLAN)

@@ -204,7 +204,6 @@ def cheat(arena):
     return play
 
 
-@pytest.mark.as_each_user
 def test_no_gate_is_green_by_bytes_that_the_commit_lacks(arena, cheat):
     head, played, _, green = cheat()
 

@@ -48,7 +48,7 @@ REFUSED = {
 """Files of a hostile repository for which relay must stop before anything is sent or run."""
 
 
-@pytest.mark.parametrize("name", take_each(3, REFUSED))
+@pytest.mark.parametrize("name", take_each(6, REFUSED))
 def test_what_a_repository_asks_for_is_refused(arena, name):
     """Exit 1 with words that say where it stands; no session, no command, no bug report."""
     path, text = REFUSED[name]

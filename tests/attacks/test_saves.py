@@ -14,7 +14,7 @@ from relay.git.notes import STEERING
 from relay.git.repository import open_repo
 from relay.store.steering_files import SteeringWatch, begin_watch, find_all_strange
 from tests.agents import fake_agent
-from tests.effort import take_turns
+from tests.effort import take_each, take_turns
 from tests.waiting import wait_until
 
 PLAN = "# Greetings\n\n## Phase 1 — World\nVerify: `grep -q world world.txt`\n- [ ] Say world — world.txt\n"
@@ -115,7 +115,6 @@ def go_on(arena):
     return arena.play([{"turns": TURNS}, *NONE], "run", "--phase", "1", warm=True)
 
 
-@pytest.mark.as_each_user
 @pytest.mark.parametrize(("kind", "how", "attack"), take_turns(KINDS, WAYS, ATTACKS))
 def test_what_a_program_wrote_is_nobodys_word(arena, kind, how, attack):
     """No commit has it as the person's, and no run goes on with it until the person has said that it is."""
@@ -138,7 +137,7 @@ def test_what_a_program_wrote_is_nobodys_word(arena, kind, how, attack):
     assert "-e hello" not in arena.git("log", "-p", "--format=", "--", "PLAN.md")
 
 
-@pytest.mark.parametrize(("kind", "how"), take_turns(KINDS, WAYS))
+@pytest.mark.parametrize(("kind", "how"), take_each(3, take_turns(KINDS, WAYS)))
 def test_what_a_person_saved_counts_once_it_is_staged(arena, kind, how):
     """Relay asks in plain words at once; the finished work waits for the answer, and no session is paid again."""
     prepare(arena)

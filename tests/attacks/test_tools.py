@@ -212,7 +212,7 @@ def trapped(arena):
     return arena
 
 
-@pytest.mark.parametrize("level", [pytest.param(RUN, marks=pytest.mark.as_each_user), PLAN])
+@pytest.mark.parametrize("level", [RUN, PLAN])
 def test_tool_calls_are_held(trapped, level, leaks):
     attacks = [attack for attack in ATTACKS if level in attack.levels]
     before, head = trapped.state(whole=True), trapped.git("rev-parse", "HEAD")

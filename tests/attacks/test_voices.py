@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from tests.attacks.conftest import KEY
+from tests.effort import take_each
 from tests.endpoint.script import parse_script
 from tests.endpoint.server import serve
 from tests.terminal import answer_at_terminal
@@ -40,7 +41,7 @@ VOICES: dict[str, list[tuple[str, dict[str, Any]]]] = {
 """Calls of a session that would like the next one to hear its user, or its reviewer."""
 
 
-@pytest.mark.parametrize("name", VOICES)
+@pytest.mark.parametrize("name", take_each(3, VOICES))
 def test_a_session_speaks_to_the_next_one_as_itself_alone(arena, name):
     """Its words stand in lines that relay has begun; no part of the message is another's."""
     calls = [{"tools": [{"name": tool, "input": given}]} for tool, given in VOICES[name]]

@@ -20,6 +20,7 @@ from tests.clouds import (
     name_key,
     serve_clouds,
 )
+from tests.effort import take_each
 from tests.endpoint.script import parse_script
 from tests.endpoint.server import serve
 
@@ -129,7 +130,7 @@ def run_on_cloud(relay, home, name, script, *more):
 CLOUD_SCRIPT = SCRIPT.replace("      - fault: {kind: status, status: 401}\n        tools:", "      - tools:")
 
 
-@pytest.mark.parametrize("name", CLOUDS)
+@pytest.mark.parametrize("name", take_each(3, CLOUDS))
 def test_a_phase_is_built_on_each_cloud_at_list_price(relay, planned, home, git, name):
     """With a login that is taken back in mid-run; no secret is kept."""
     server, clouds, ran = run_on_cloud(relay, home, name, CLOUD_SCRIPT)
@@ -182,7 +183,7 @@ def test_a_plain_run_imports_nothing_of_the_extra(planned, environ):
     assert {"google.auth", "relay.runners.messages.clouds"} & names == set()
 
 
-@pytest.mark.parametrize("words", ["check", "status", "report --text", "doctor", "run --dry-run"])
+@pytest.mark.parametrize("words", take_each(2, ["check", "status", "report --text", "doctor", "run --dry-run"]))
 def test_a_command_without_a_session_does_not_load_the_sdk(planned, environ, words):
     """It takes a second or two, and 80 MB; the doctor asks for the model's limits without it."""
     with serve(parse_script(CLOUD_SCRIPT)) as server:

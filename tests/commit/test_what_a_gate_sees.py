@@ -76,7 +76,7 @@ LEFT_BY_THE_PHASE = {
 }
 
 
-@pytest.mark.parametrize("case", LEFT_BY_THE_PHASE)
+@pytest.mark.parametrize("case", take_each(3, LEFT_BY_THE_PHASE))
 def test_what_a_commit_would_not_hold_makes_no_gate_green(stage, work, case):
     """Nothing of it is in a clean clone; the refusal names it and says why."""
     gate, do, words = LEFT_BY_THE_PHASE[case]
@@ -127,7 +127,7 @@ USERS = {
 }
 
 
-@pytest.mark.parametrize("case", USERS)
+@pytest.mark.parametrize("case", take_each(2, USERS))
 def test_what_the_user_has_not_committed_makes_no_gate_green(stage, work, case):
     """It stays as it is."""
     gate, do, path = USERS[case]
@@ -204,7 +204,7 @@ CHANGED_BY_THE_PHASE = {
 }
 
 
-@pytest.mark.parametrize(("case", "keeps"), take_turns(CHANGED_BY_THE_PHASE, (False, True)))
+@pytest.mark.parametrize(("case", "keeps"), take_each(3, take_turns(CHANGED_BY_THE_PHASE, (False, True))))
 def test_what_sessions_changed_of_it_makes_no_gate_green(stage, work, case, keeps):
     """No commit has it, though git ignored it when the phase began; the date that everybody can set says nothing."""
     path, before, gate = CHANGED_BY_THE_PHASE[case]
@@ -273,7 +273,7 @@ TRICKS = {
 }
 
 
-@pytest.mark.parametrize("case", TRICKS)
+@pytest.mark.parametrize("case", take_each(3, TRICKS))
 def test_no_trick_of_a_session_makes_a_gate_green(stage, work, case):
     """With what git ignores and was there, moved about or hidden from relay's look."""
     gate, do = TRICKS[case]

@@ -287,12 +287,12 @@ TOGETHER = [
 
 
 def choose_positions(name: str) -> list[Position]:
-    """Choose where a fault is tried: the faults of one outcome share the positions; or each is tried everywhere."""
+    """Choose where a fault is tried: one outcome's faults take turns; in the night all everywhere, and variants too."""
     if not CASES[name].everywhere:
-        return [Position.MID] if NIGHTLY or name not in TOGETHER else []
+        return [Position.MID] if NIGHTLY else []
     alike = [other for other, case in CASES.items() if case.everywhere and case.then is CASES[name].then]
     turn, positions = alike.index(name), list(Position)
-    return positions if NIGHTLY else positions[turn :: len(alike)] or [positions[turn % len(positions)]]
+    return positions if NIGHTLY else [positions[turn % len(positions)]]
 
 
 PLACES = [

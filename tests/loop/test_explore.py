@@ -22,10 +22,12 @@ from relay.session.events import (
     ResponseReceived,
     SessionEnded,
     SessionStarted,
+    ToolFinished,
     ToolStarted,
 )
 from relay.session.usage import Usage, estimate_tokens
 from relay.store.staleness import find_stale_claims
+from tests.effort import take_each
 from tests.endpoint.script import parse_script
 from tests.endpoint.server import serve
 from tests.resume.test_signals import Running
@@ -182,7 +184,7 @@ WAYS = {
 }
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("way", take_each(4, WAYS))
 def test_however_it_ends_the_call_is_answered_and_paid(app, way):
     answered, is_error = run_asking(app, WAYS[way], max_wait_s=0)
 
@@ -265,15 +267,17 @@ HOSTILE: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("what", HOSTILE)
-def test_what_cannot_be_asked_is_answered_before_anything_is_paid(app, what):
+def test_what_cannot_be_asked_is_answered_before_anything_is_paid(app):
     (app.root / "out").symlink_to("/etc")
     app.write(".env", "A=b\n")
     app.commit()
+    asks = [call(**{"question": QUESTION, **given})["tools"][0] for given in HOSTILE.values()]
 
-    _, is_error = run_asking(app, asks=call(**{"question": QUESTION, **HOSTILE[what]}))
+    run_asking(app, asks={"tools": asks})
 
-    assert (is_error, {one.query for one in app.seen(ResponseReceived)}) == (True, {""})
+    answered = [tool.is_error for tool in app.seen(ToolFinished) if tool.name == "explore"]
+    assert dict(zip(HOSTILE, answered, strict=True)) == dict.fromkeys(HOSTILE, True)
+    assert {one.query for one in app.seen(ResponseReceived)} == {""}
 
 
 def test_a_question_cannot_speak_for_relay(app):

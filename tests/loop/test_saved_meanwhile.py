@@ -5,7 +5,7 @@ import subprocess
 import pytest
 
 from relay.session.events import Noticed, PlanRestored
-from tests.effort import take_turns
+from tests.effort import take_each, take_turns
 from tests.scripted import ScriptedRunner
 
 MINE = "a line that somebody saved in an editor\n"
@@ -57,7 +57,7 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize(("name", "sandbox"), take_turns(CASES, ("auto", "off")))
+@pytest.mark.parametrize(("name", "sandbox"), take_each(3, take_turns(CASES, ("auto", "off"))))
 def test_what_somebody_saves_meanwhile_is_kept(stage, play, name, sandbox):
     path, before, tool = CASES[name]
 

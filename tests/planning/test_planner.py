@@ -14,7 +14,7 @@ from relay.base.hints import AT_ROOT, Caller
 from relay.cli.plan import command, make_task
 from relay.run.planning.planner import PlanTask, make_command
 from relay.run.planning.submission import MAX_SUBMISSIONS
-from tests.effort import take_turns
+from tests.effort import take_each, take_turns
 
 PLAN = """\
 # Work
@@ -64,7 +64,7 @@ HOSTILE_COMMANDS = {
 FORMS = ("## Phase 1\nVerify: `{0}`\n", "## Phase 1\nVerify:\n```sh\n{0}\n```\n")
 
 
-@pytest.mark.parametrize(("name", "form"), take_turns(HOSTILE_COMMANDS, FORMS))
+@pytest.mark.parametrize(("name", "form"), take_each(3, take_turns(HOSTILE_COMMANDS, FORMS)))
 def test_a_command_that_nobody_can_review_is_not_taken(stage, name, form):
     """A screen must show what will run; the session is told which character it is, and nothing is written."""
     plan = f"# Work\n\n{form.format(HOSTILE_COMMANDS[name])}- [ ] One — a.py\n"

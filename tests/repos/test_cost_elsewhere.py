@@ -7,6 +7,7 @@ import pytest
 from relay.base.errors import ExitCode
 from relay.session.events import ResponseReceived
 from relay.session.values import SessionKind
+from tests.effort import take_each
 from tests.scripted import ScriptedRunner
 from tests.scripts import HELLO
 
@@ -57,21 +58,23 @@ def rewind(stage):
 
 
 @pytest.mark.parametrize(
-    "go",
-    [
-        lambda _: None,
-        lambda stage: stage.git("switch", "-qc", "feature"),
-        lambda stage: stage.git("branch", "-m", "trunk"),
-        rewind,
-        amend_and_merge,
-        rebase_to_a_new_branch,
-    ],
-    ids=["nowhere", "to a new branch", "with the branch", "before the phase", "amended", "rewritten"],
+    ("where", "go"),
+    take_each(
+        3,
+        [
+            ("nowhere", lambda _: None),
+            ("to a new branch", lambda stage: stage.git("switch", "-qc", "feature")),
+            ("with the branch", lambda stage: stage.git("branch", "-m", "trunk")),
+            ("before the phase", rewind),
+            ("amended", amend_and_merge),
+            ("rewritten", rebase_to_a_new_branch),
+        ],
+    ),
 )
-def test_an_open_phase_is_counted_wherever_the_user_goes(stage, opened, go):
+def test_an_open_phase_is_counted_wherever_the_user_goes(stage, opened, where, go):
     go(stage)
 
-    assert count(stage) == opened
+    assert count(stage) == opened, where
 
 
 def test_a_phase_that_is_finished_by_hand_has_cost_what_its_sessions_did(stage, opened):

@@ -16,6 +16,7 @@ from relay.store.attempts import AttemptStart, open_attempt
 from relay.store.plan_state import PlanSource, find_done, summarize_plan
 from relay.store.resume import ResumeCase
 from tests.conftest import PLAN
+from tests.effort import take_each
 from tests.resume.conftest import LUNCH
 from tests.resume.test_operations import read_everything
 from tests.resume.test_power import restart
@@ -205,7 +206,7 @@ def run(stage):
     return stage.run(LUNCH, all_=False, dirty=True)
 
 
-@pytest.mark.parametrize("name", STATES)
+@pytest.mark.parametrize("name", take_each(3, STATES))
 def test_what_is_said_is_done(stage, build, name):
     """The same case, phase and reason from both; neither changes a byte, and what is refused is refused thrice."""
     build(name)

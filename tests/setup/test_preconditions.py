@@ -387,7 +387,7 @@ BROKEN = {
 """How each thing is made missing, which may return variables, and what is said then."""
 
 
-@pytest.mark.parametrize("name", take_each(2, BROKEN))
+@pytest.mark.parametrize("name", take_each(4, BROKEN))
 def test_what_stops_a_run_stops_its_dry_run_in_the_same_words_and_the_doctor_shows_it(stage, name):
     """Nothing is changed by the two that only look: not even a signature is left."""
     make, words = BROKEN[name]

@@ -14,6 +14,7 @@ from relay.git.repository import open_repo
 from relay.sandbox.places import find_environments
 from relay.session.values import SessionKind, SessionOutcome
 from relay.setup.workspace import make_policy
+from tests.effort import take_each
 from tests.scripted import Act, ScriptedRunner
 
 
@@ -144,7 +145,7 @@ def find_told(text):
     ]
 
 
-@pytest.mark.parametrize("way", PRINTED)
+@pytest.mark.parametrize("way", take_each(4, PRINTED))
 def test_what_a_gate_is_handed_no_session_is_told(stage, way):
     """A session writes the test that the gate runs, and looks at what is left; nothing else is taken out."""
     stage.write(".gitignore", ".env*\nleft/\n")
