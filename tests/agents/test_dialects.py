@@ -98,41 +98,41 @@ def test_a_shorter_answer_is_still_longer_than_its_thinking_and_odd_tables_break
     assert both == {"max_tokens": 40, "max_completion_tokens": 40}
 
 
+DOING: list[dict[str, Any]] = [
+    {"mcp_servers": [{"url": "https://elsewhere.example"}]},
+    {"background": True},
+    {"models": ["a-dearer-one"]},
+    {"n": 8},
+    {"generationConfig": {"candidateCount": 8}},
+    {"tools": [{"type": "web_search_20260209", "name": "web_search"}]},
+    {"tools": [{"googleSearch": {}, "type": "google_search"}]},
+    {"tools": [{"type": "namespace", "tools": [{"type": "code_interpreter"}]}]},
+    {"tools": [{"type": "mcp", "server_url": "https://elsewhere.example"}]},
+    {"tools": {"urlContext": {}}},
+    {"generation_config": {"candidate_count": 8}},
+    {"previous_response_id": "resp_1"},
+    {"conversation": "conv_1"},
+    {"prompt": {"id": "pmpt_1"}},
+    {"cachedContent": "cachedContents/1"},
+    {"search_parameters": {"mode": "on"}},
+    {"enable_search": True},
+    {"web_search_options": {}, "plugins": [{"id": "web"}]},
+    {"service_tier": "priority"},
+    {"speed": "fast"},
+    {"n": True},
+    {"modalities": ["text", "audio"]},
+    {"context_management": {"edits": [{"type": "compact_20260112"}]}},
+    {"context_management": [{"type": "compaction", "compact_threshold": 1}]},
+    {"inference_geo": "us"},
+    {"a_field_of_tomorrow": {"fetch": "https://elsewhere.example"}},
+]
+
+
 @EVERY
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"mcp_servers": [{"url": "https://elsewhere.example"}]},
-        {"background": True},
-        {"models": ["a-dearer-one"]},
-        {"n": 8},
-        {"generationConfig": {"candidateCount": 8}},
-        {"tools": [{"type": "web_search_20260209", "name": "web_search"}]},
-        {"tools": [{"googleSearch": {}, "type": "google_search"}]},
-        {"tools": [{"type": "namespace", "tools": [{"type": "code_interpreter"}]}]},
-        {"tools": [{"type": "mcp", "server_url": "https://elsewhere.example"}]},
-        {"tools": {"urlContext": {}}},
-        {"generation_config": {"candidate_count": 8}},
-        {"previous_response_id": "resp_1"},
-        {"conversation": "conv_1"},
-        {"prompt": {"id": "pmpt_1"}},
-        {"cachedContent": "cachedContents/1"},
-        {"search_parameters": {"mode": "on"}},
-        {"enable_search": True},
-        {"web_search_options": {}, "plugins": [{"id": "web"}]},
-        {"service_tier": "priority"},
-        {"speed": "fast"},
-        {"n": True},
-        {"modalities": ["text", "audio"]},
-        {"context_management": {"edits": [{"type": "compact_20260112"}]}},
-        {"context_management": [{"type": "compaction", "compact_threshold": 1}]},
-        {"inference_geo": "us"},
-        {"a_field_of_tomorrow": {"fetch": "https://elsewhere.example"}},
-    ],
-)
-def test_an_endpoint_does_nothing_but_answer_once(dialect, changes):
-    with pytest.raises(ValueError, match=r"endpoint"):
-        read(dialect, changes)
+def test_an_endpoint_does_nothing_but_answer_once(dialect, subtests):
+    for changes in DOING:
+        with subtests.test(changes=changes), pytest.raises(ValueError, match=r"endpoint"):
+            read(dialect, changes)
 
 
 NEW = {"of_tomorrow": "very-high", "is_terse": True, "min_penalty": 0.5, "seriousness": 3}
@@ -177,17 +177,22 @@ REACHING = [
 
 
 @EVERY
-@pytest.mark.parametrize("value", HOSTILE, ids=repr)
-def test_a_new_field_with_an_address_an_id_or_a_text_is_refused(dialect, value):
-    with pytest.raises(ValueError, match="of_tomorrow: relay does not know this field"):
-        read(dialect, {"of_tomorrow": value})
+def test_a_new_field_with_an_address_an_id_or_a_text_is_refused(dialect, subtests):
+    for value in HOSTILE:
+        with (
+            subtests.test(value=value),
+            pytest.raises(ValueError, match="of_tomorrow: relay does not know this field"),
+        ):
+            read(dialect, {"of_tomorrow": value})
 
 
 @EVERY
-@pytest.mark.parametrize("name", REACHING)
-def test_a_new_field_whose_name_says_that_it_reaches_keeps_or_multiplies_is_refused(dialect, name):
-    for value in ("on", True, 8):
-        with pytest.raises(ValueError, match=r"relay does not know this field|may only be"):
+def test_a_new_field_whose_name_says_that_it_reaches_keeps_or_multiplies_is_refused(dialect, subtests):
+    for name, value in itertools.product(REACHING, ("on", True, 8)):
+        with (
+            subtests.test(name=name, value=value),
+            pytest.raises(ValueError, match=r"relay does not know this field|may only be"),
+        ):
             read(dialect, {name: value})
 
 
@@ -271,19 +276,19 @@ def say(dialect, part):
     return [{name: found} for name in names for found in ([part], [{"role": "user", inner: [part]}])]
 
 
-@pytest.mark.parametrize(
-    ("dialect", "words", "part"), [(dialect, *case) for dialect, cases in ELSEWHERE.items() for case in cases]
-)
-def test_an_endpoint_fetches_nothing_for_a_session(dialect, words, part):
-    for changes in say(dialect, part):
-        with pytest.raises(ValueError, match=rf"{words}\b.*endpoint|endpoint.*{words}\b"):
-            read(dialect, changes)
+def test_an_endpoint_fetches_nothing_for_a_session(subtests):
+    for dialect, words, part in [(dialect, *case) for dialect, cases in ELSEWHERE.items() for case in cases]:
+        with subtests.test(dialect=dialect, words=words, part=part):
+            for changes in say(dialect, part):
+                with pytest.raises(ValueError, match=rf"{words}\b.*endpoint|endpoint.*{words}\b"):
+                    read(dialect, changes)
 
 
-@pytest.mark.parametrize(("dialect", "part"), [(dialect, part) for dialect, parts in HELD.items() for part in parts])
-def test_what_a_request_itself_holds_passes(dialect, part):
-    for changes in say(dialect, part):
-        assert read(dialect, changes)
+def test_what_a_request_itself_holds_passes(subtests):
+    for dialect, part in [(dialect, part) for dialect, parts in HELD.items() for part in parts]:
+        with subtests.test(dialect=dialect, part=part):
+            for changes in say(dialect, part):
+                assert read(dialect, changes)
 
 
 def test_what_is_only_counted_fetches_nothing_either():
@@ -475,12 +480,13 @@ ERRORS: Any = [
 ]
 
 
-@pytest.mark.parametrize(("dialect", "part", "name", "value"), ERRORS)
-def test_an_error_in_mid_stream_is_none_of_the_models_words(dialect, part, name, value):
-    tally = Tally(dialect=dialect, streamed=True)
-    tally.feed(b"event: error\ndata: %b\n\n" % json.dumps(part).encode())
-    error: Any = tally.error
-    assert (error[name], tally.is_complete) == (value, False)
+def test_an_error_in_mid_stream_is_none_of_the_models_words(subtests):
+    for dialect, part, name, value in ERRORS:
+        with subtests.test(dialect=dialect, part=part, name=name, value=value):
+            tally = Tally(dialect=dialect, streamed=True)
+            tally.feed(b"event: error\ndata: %b\n\n" % json.dumps(part).encode())
+            error: Any = tally.error
+            assert (error[name], tally.is_complete) == (value, False)
 
 
 def test_classes_never_overlap_whatever_an_endpoint_says():

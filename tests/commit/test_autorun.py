@@ -22,11 +22,10 @@ STARTED = {
 }
 
 
-@pytest.mark.parametrize(
-    ("starter", "path"), [(starter, path) for starter, text in STARTED.items() for path in text.split()]
-)
-def test_what_runs_by_itself_is_known_by_its_name(starter, path):
-    assert find_starter(path) is starter
+def test_what_runs_by_itself_is_known_by_its_name(subtests):
+    for starter, path in [(starter, path) for starter, text in STARTED.items() for path in text.split()]:
+        with subtests.test(starter=starter, path=path):
+            assert find_starter(path) is starter
 
 
 @pytest.mark.parametrize(

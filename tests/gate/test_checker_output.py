@@ -142,14 +142,12 @@ RAN_SOMETHING = {
 }
 
 
-@pytest.mark.parametrize("output", RAN_NOTHING.values(), ids=RAN_NOTHING.keys())
-def test_nothing_ran(output):
-    assert ran_no_tests(output)
+def test_nothing_ran():
+    assert [name for name, output in RAN_NOTHING.items() if not ran_no_tests(output)] == []
 
 
-@pytest.mark.parametrize("output", RAN_SOMETHING.values(), ids=RAN_SOMETHING.keys())
-def test_something_ran(output):
-    assert not ran_no_tests(output)
+def test_something_ran():
+    assert [name for name, output in RAN_SOMETHING.items() if ran_no_tests(output)] == []
 
 
 NOTHING_OF_TESTS = {

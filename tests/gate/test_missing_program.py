@@ -63,9 +63,8 @@ Ran 1 test in 0.000s
 MAKEFILES = ("Makefile", "makefile", "GNUmakefile")
 
 
-@pytest.mark.parametrize(
-    ("command", "code", "output", "files"),
-    [
+def test_a_command_that_checked_nothing_is_known_and_what_would_bring_what_it_lacks(subtests):
+    for command, code, output, files in [
         ("npm test", 1, 'npm error Missing script: "test"\nnpm error', ("package.json",)),
         ("npm test", 254, "npm error enoent Could not read package.json: Error: ENOENT: no such", ("package.json",)),
         ("npm test", 1, 'npm ERR! Missing script: "test"', ("package.json",)),
@@ -84,13 +83,13 @@ MAKEFILES = ("Makefile", "makefile", "GNUmakefile")
         ("bash scripts/check.sh", 127, "bash: scripts/check.sh: No such file or directory", ("scripts/check.sh",)),
         ("./check.sh", 126, "bash: line 1: ./check.sh: Permission denied", ("check.sh",)),
         ("./check", 127, "", ()),
-    ],
-)
-def test_a_command_that_checked_nothing_is_known_and_what_would_bring_what_it_lacks(command, code, output, files):
-    status = Outcome.MISSING if code in {126, 127} else Outcome.FAILED
-    lack = find_lack(CommandCheck(command=command, exit_code=code, status=status, duration_s=0.0, output_tail=output))
-    assert lack is not None
-    assert lack.files == files
+    ]:
+        with subtests.test(command=command, code=code, output=output, files=files):
+            status = Outcome.MISSING if code in {126, 127} else Outcome.FAILED
+            check = CommandCheck(command=command, exit_code=code, status=status, duration_s=0.0, output_tail=output)
+            lack = find_lack(check)
+            assert lack is not None
+            assert lack.files == files
 
 
 @pytest.mark.parametrize(

@@ -80,22 +80,25 @@ HONEST = [
 ]
 
 
-@pytest.mark.parametrize("command", SWALLOWED)
-def test_thrown_away_exit_codes(command):
-    assert swallows_exit(command)
-    assert check_command(command)
+def test_thrown_away_exit_codes(subtests):
+    for command in SWALLOWED:
+        with subtests.test(command=command):
+            assert swallows_exit(command)
+            assert check_command(command)
 
 
-@pytest.mark.parametrize("command", HONEST)
-def test_honest_exit_codes(command):
-    assert not swallows_exit(command)
+def test_honest_exit_codes(subtests):
+    for command in HONEST:
+        with subtests.test(command=command):
+            assert not swallows_exit(command)
 
 
-@pytest.mark.parametrize("command", HONEST)
-def test_honest_commands_are_not_warned_of(command):
-    expected = "goes on when `pytest` fails" if command == "pytest; exit" else None
-    found = check_command(command)
-    assert found is None if expected is None else expected in (found or "")
+def test_honest_commands_are_not_warned_of(subtests):
+    for command in HONEST:
+        with subtests.test(command=command):
+            expected = "goes on when `pytest` fails" if command == "pytest; exit" else None
+            found = check_command(command)
+            assert found is None if expected is None else expected in (found or "")
 
 
 @pytest.mark.parametrize(
@@ -150,9 +153,8 @@ def test_what_may_fail_proves_a_little(command):
     assert not proves_nothing(command)
 
 
-@pytest.mark.parametrize(
-    "command",
-    [
+def test_what_runs_tests_is_told_by_its_name(subtests):
+    for command in [
         "pytest -q",
         "uv run pytest tests",
         "python -m unittest",
@@ -168,10 +170,9 @@ def test_what_may_fail_proves_a_little(command):
         "sh run-tests.sh",
         "ruff check . && pytest",
         "cd pkg && node --test",
-    ],
-)
-def test_what_runs_tests_is_told_by_its_name(command):
-    assert names_tests(command)
+    ]:
+        with subtests.test(command=command):
+            assert names_tests(command)
 
 
 @pytest.mark.parametrize(

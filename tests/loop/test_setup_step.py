@@ -137,11 +137,12 @@ def test_what_setup_installs_is_kept_and_changes_nothing_that_other_projects_sha
     assert "Relay-Doubt" not in locked.git("log", "--format=%B")
 
 
-@pytest.mark.parametrize("name", LOCK_FILES)
-def test_lock_files_are_known(name):
-    assert is_lock_file(name)
-    assert is_lock_file(f"packages/app/{name}")
-    assert not is_lock_file(f"{name}.bak")
+def test_lock_files_are_known(subtests):
+    for name in LOCK_FILES:
+        with subtests.test(name=name):
+            assert is_lock_file(name)
+            assert is_lock_file(f"packages/app/{name}")
+            assert not is_lock_file(f"{name}.bak")
 
 
 def test_approval_is_for_a_text_in_a_repository(tmp_path):

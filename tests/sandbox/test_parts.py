@@ -77,15 +77,16 @@ HOSTILE = (
 )  # fmt: skip
 
 
-@pytest.mark.parametrize("name", HOSTILE)
-def test_name_that_injects_is_never_passed(name: str) -> None:
+def test_name_that_injects_is_never_passed(subtests: pytest.Subtests) -> None:
     """Neither by default nor when the user lists it."""
-    for listed in ((), (name,)):
-        env = build_env(
-            Policy(root=Path("/r"), env={name: "hostile"}, pass_env=listed), home=Path("/h"), tmp=Path("/t")
-        )
-        assert "hostile" not in env.values()
-    assert NEVER.fullmatch(name)
+    for name in HOSTILE:
+        with subtests.test(name=name):
+            for listed in ((), (name,)):
+                env = build_env(
+                    Policy(root=Path("/r"), env={name: "hostile"}, pass_env=listed), home=Path("/h"), tmp=Path("/t")
+                )
+                assert "hostile" not in env.values()
+            assert NEVER.fullmatch(name)
 
 
 def test_environment_is_an_allow_list() -> None:
@@ -138,9 +139,9 @@ ALLOW, EPERM, ENOSYS, KILL = 0x7FFF0000, 0x50001, 0x50026, 0x80000000
 X86, ARM = 0xC000003E, 0xC00000B7
 
 
-@pytest.mark.parametrize(
-    ("machine", "arch", "number", "arguments", "answer"),
-    [
+def test_filter_answers(subtests: pytest.Subtests) -> None:
+    """Each call gets the answer that is promised."""
+    for machine, arch, number, arguments, answer in [
         ("x86_64", X86, 0, (), ALLOW),  # read
         ("x86_64", X86, 101, (), EPERM),  # ptrace
         ("x86_64", X86, 0x40000000, (), KILL),  # x32 read
@@ -161,11 +162,11 @@ X86, ARM = 0xC000003E, 0xC00000B7
         ("aarch64", ARM, 52, (0, 0o6755), EPERM),  # fchmod
         ("aarch64", ARM, 198, (40,), EPERM),
         ("aarch64", X86, 0, (), KILL),
-    ],
-)
-def test_filter_answers(machine: str, arch: int, number: int, arguments: tuple[int, ...], answer: int) -> None:
-    """Each call gets the answer that is promised."""
-    assert run_filter(assemble(Filter(), machine=machine), arch=arch, number=number, arguments=arguments) == answer
+    ]:
+        with subtests.test(machine=machine, arch=arch, number=number, arguments=arguments, answer=answer):
+            assert (
+                run_filter(assemble(Filter(), machine=machine), arch=arch, number=number, arguments=arguments) == answer
+            )
 
 
 def test_filter_options_close_more() -> None:

@@ -8,9 +8,8 @@ FROZEN = "@dataclass(frozen=True, slots=True, kw_only=True)\nclass A:\n"
 CLOCK = "def test_a():\n    begun = time.monotonic()\n    work()\n"
 
 
-@pytest.mark.parametrize(
-    ("rule", "broken"),
-    [
+def test_what_breaks_a_rule_is_found(subtests):
+    for rule, broken in [
         (rules.find_slow_values, "from dataclasses import dataclass, field\n" + FROZEN + "    b: int\n"),
         (rules.find_slow_values, "from dataclasses import dataclass\n@dataclass(slots=True)\nclass A:\n    b: int\n"),
         (rules.find_git_starts, 'subprocess.run(("git", "gc"))'),
@@ -33,10 +32,9 @@ CLOCK = "def test_a():\n    begun = time.monotonic()\n    work()\n"
         (rules.find_timed_assertions, CLOCK + "    best = min(9, begun)\n    assert best < 0.3\n"),
         (rules.find_timed_assertions, CLOCK + "    while a:\n        assert time.monotonic() < begun, 'late'\n"),
         (rules.find_timed_assertions, "def test_a():\n    assert run().duration_s < 5\n"),
-    ],
-)
-def test_what_breaks_a_rule_is_found(rule, broken):
-    assert len(rule(broken)) >= 1
+    ]:
+        with subtests.test(rule=rule, broken=broken):
+            assert len(rule(broken)) >= 1
 
 
 @pytest.mark.parametrize(
