@@ -85,6 +85,7 @@ def test_each_phase_is_run_by_who_it_names(stage, agent, kinds):
     assert list(stage.server.unplayed) == []
 
 
+@pytest.mark.nightly
 def test_what_is_typed_for_a_run_counts_more_than_a_phase(stage, agent, kinds):
     put_plan(stage, f"# Greetings\n\n## Phase 3{PLAN.partition('## Phase 3')[2]}")
     with agent("run", SCRIPT, more=kinds("other")) as ctx:
@@ -104,6 +105,7 @@ def test_a_name_that_nobody_has_stops_the_run_before_anything_is_asked(stage, ag
     assert stage.server.requests == []
 
 
+@pytest.mark.nightly
 def test_a_phase_that_is_edited_in_between_is_asked_for_its_runner_before_it_begins(stage, agent, kinds):
     """Here by a person, while the phase before it was being committed."""
     put_plan(stage, PLAN.replace("Runner: `other`\n", ""))

@@ -135,6 +135,7 @@ def test_what_an_agent_tries_stays_in_its_sandbox_and_its_endpoint_fetches_nothi
     ]
 
 
+@pytest.mark.nightly
 def test_what_relay_hands_out_does_not_go_to_the_model_of_an_agent_that_finds_it(stage, agent):
     """It reads files itself; its requests are looked through."""
     stage.write(".gitignore", ".env\nleft.txt\n")
@@ -179,6 +180,7 @@ def test_a_turn_that_failed_is_not_finished_whatever_the_agent_says(stage, agent
     )
 
 
+@pytest.mark.nightly
 def test_an_endpoint_that_fails_for_a_while_is_asked_again(stage, agent):
     """The agent gave up at once; relay waits as it does for its own loop, and has it go on."""
     script = (

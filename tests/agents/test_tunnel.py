@@ -70,6 +70,7 @@ def check_reach(stage):
     assert told["vendor.invalid"].startswith("there is no such host")
 
 
+@pytest.mark.nightly
 def test_at_the_soft_line_its_turn_is_cancelled_and_it_is_told(stage, tunnel):
     with tunnel("patient", reset_at="21000") as ctx:
         ended = play(ctx)

@@ -7,6 +7,7 @@ import ast
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cache
 from importlib import import_module
 from itertools import product
 from pathlib import Path
@@ -40,6 +41,7 @@ class Refusal:
     """``path:line`` of the code."""
 
 
+@cache
 def find_refusals() -> list[Refusal]:
     """Return each refusal once, in the order of kinds and words."""
     found = {(r.kind, r.message, r.hint): r for path in sorted((ROOT / "relay").rglob("*.py")) for r in _read(path)}

@@ -125,6 +125,7 @@ def test_an_agent_of_another_api_is_not_given_the_key(relay, home, setting, word
     assert ran.err.startswith(f"Error: no API key: OPENAI_API_KEY is not set; {words}\nHint: export OPENAI_API_KEY=…")
 
 
+@pytest.mark.nightly
 @pytest.mark.usefixtures("planned")
 def test_a_cloud_without_its_region_starts_nothing(relay, home):
     home('provider = "bedrock"\nmodel = "anthropic.claude-opus-5-5"\n')

@@ -2,6 +2,8 @@
 
 import json
 
+import pytest
+
 from relay.base.errors import ExitCode
 from tests.scripts import serving
 
@@ -32,6 +34,7 @@ SECOND = "phase 2: In *which* language? (assumed: English)"
 BOTH = "2 questions were answered by assumption"
 
 
+@pytest.mark.nightly
 def test_what_was_assumed_is_on_top_of_all_that_is_looked_at_next(relay, project, commit):
     (project / "PLAN.md").write_text(PLAN)
     commit()

@@ -19,6 +19,7 @@ from relay.base.interrupts import Interrupted
 from relay.base.redaction import redact_for_strangers
 from relay.cli.boundary import Asked, run_guarded
 from relay.cli.main import relay as group
+from tests.effort import take_each
 
 
 def raising(error):
@@ -224,7 +225,7 @@ def test_ctrl_c_in_a_command_is_130(project, environ):
     assert err.strip() == b"Interrupted. Nothing is lost; type the same `relay sleepy` again."
 
 
-@pytest.mark.parametrize("module", ["relay.cli.boundary", "click", "relay.cli.status"])
+@pytest.mark.parametrize("module", take_each(3, ["relay.cli.boundary", "click", "relay.cli.status"]))
 def test_ctrl_c_while_relay_is_imported_is_130_and_one_line(project, environ, module):
     """The import of a module is held until the signal is there."""
     script = (

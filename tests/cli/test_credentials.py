@@ -166,6 +166,7 @@ def run_noting_imports(words, cwd, environ):
     return {name.strip() for _, _, name in said}
 
 
+@pytest.mark.nightly
 def test_a_plain_run_imports_nothing_of_the_extra(planned, environ):
     """From its start to its commit: of the clouds' packages it holds nothing."""
     with serve(parse_script(CLOUD_SCRIPT)) as server:

@@ -112,6 +112,7 @@ def read_page(project):
     return " | ".join(Reader(Path(project.relay("report").stdout.strip()).read_text()).texts)
 
 
+@pytest.mark.nightly
 def test_a_person_sees_it_in_the_view_the_report_and_tune(project):
     """One line while it works; behind it a table with a mark where a figure is beyond its threshold, and its source."""
     with serve(parse_script(SCRIPT)) as server:

@@ -123,6 +123,7 @@ def test_old_tapes_are_swept(tmp_path):
     assert sweep(tmp_path / "none", "history", now_s=0.0, max_age_s=0.0) == 0
 
 
+@pytest.mark.nightly
 def test_pictures_are_shown_and_counted(stage):
     """One that the endpoint refuses is left out, and the session goes on."""
     for name, data in (("a.png", make_png(640, 480)), ("bad.png", make_png(640, 480, broken=True))):
@@ -144,6 +145,7 @@ def test_pictures_are_shown_and_counted(stage):
     assert stage.seen(ToolFinished)[0].result_bytes == len(text["text"]) + 4 * 414
 
 
+@pytest.mark.nightly
 def test_a_model_that_is_not_known_to_take_pictures_is_told_so(stage):
     (stage.root / "a.png").write_bytes(make_png(640, 480))
     stage.commit()

@@ -20,6 +20,7 @@ from tests.planning.test_critic import plan
 from tests.scripts import serving
 
 
+@pytest.mark.nightly
 def test_two_models_in_one_plan_are_billed_at_their_own_prices(stage):
     """Also where the first answer is lost, and its request is sent again."""
     stage.write("PLAN.md", PLAN)

@@ -222,6 +222,7 @@ def test_the_end_of_a_log_tells_the_same_as_all_of_it(tmp_path_factory, upto):
     assert all(tell_work(work, now=0.0))
 
 
+@pytest.mark.nightly
 def test_a_long_log_is_never_held_as_a_whole(tmp_path):
     """What is cut off while its beginning is shown was not read yet."""
     with open_log(tmp_path, "long", clock=lambda: 1.0) as log:

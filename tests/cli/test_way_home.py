@@ -111,6 +111,7 @@ def test_what_the_forge_refuses_is_a_warning_and_the_run_goes_on(forge):
     assert forge.find_tip("greetings") == forge.stage.git("rev-parse", "HEAD").strip()
 
 
+@pytest.mark.nightly
 def test_somebodys_commit_on_the_remote_branch_is_neither_overwritten_nor_the_end_of_the_run(forge):
     forge.stage.git("push", "-q", "origin", "greetings")
     forge.stage.git("switch", "-q", "--detach")
@@ -330,6 +331,7 @@ def test_what_came_back_is_one_committed_phase_and_each_comment_is_taken_once(as
     assert {"POST", "PUT", "PATCH", "merge", "review", "approve", "edit", "update"}.isdisjoint(sent)
 
 
+@pytest.mark.nightly
 def test_what_came_back_is_built_and_costs_what_was_billed(forge):
     """From the first phase to the request's text that has the last one; nobody but a person merges."""
     items = [{"name": "tick", "input": {"item": f"3.{number}", "evidence": "settled"}} for number in (1, 2, 3)]

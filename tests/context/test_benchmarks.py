@@ -60,6 +60,7 @@ def check_gate_view(tmp_path):
     assert "| 1,000 | " in (tmp_path / "gate_view.md").read_text()
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("check", take_each(2, [check_gate_view, check_strategies, check_three_phases, check_overhead]))
 def test_a_benchmark_runs_and_writes_what_it_says(check, tmp_path):
     check(tmp_path)

@@ -197,4 +197,6 @@ class BetweenSessions(RuleBasedStateMachine):
 
 
 TestBetweenSessions = BetweenSessions.TestCase
-TestBetweenSessions.settings = settings(max_examples=10, stateful_step_count=10, deadline=None)
+TestBetweenSessions.settings = settings(
+    max_examples=max(3, settings().max_examples // 5), stateful_step_count=10, deadline=None
+)

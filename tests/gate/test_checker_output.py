@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from relay.gate.checker_output import find_failures, ran_no_tests, ran_tests
-from tests.effort import take_turns
+from tests.effort import take_each, take_turns
 
 RAN_NOTHING = {
     "jest": "No tests found, exiting with code 0\n",
@@ -231,7 +231,7 @@ BUSY = (
 
 
 @pytest.mark.processor(10)
-@pytest.mark.parametrize(("unit", "ends"), take_turns(BUSY, (False, True)))
+@pytest.mark.parametrize(("unit", "ends"), take_each(5, take_turns(BUSY, (False, True))))
 def test_output_made_to_keep_the_patterns_busy_is_judged_in_linear_time(unit, ends):
     size = 300_000 if "\n" in unit else 1_000_000  # what is looked at line by line takes longer
     output = f"{(unit * 400)[:399]}\n" * 750 if ends else unit * (size // len(unit))

@@ -412,6 +412,7 @@ def test_asked_to_stop_it_stops_like_a_command(app, urgency):
     assert len(list_messages(app)) == 2
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
 def test_killed_in_the_middle_its_money_is_booked_and_nobody_resumes_it(app, number):
     stalled = {"text": "I look around. " * 40, "fault": {"kind": "stall", "after_events": 2}}

@@ -187,6 +187,7 @@ def test_a_linked_work_tree_is_like_any_other(stage, finish):
     assert not (main / "hello.txt").exists()
 
 
+@pytest.mark.nightly
 def test_a_shallow_clone_is_enough(stage, finish):
     """History that is not there is not asked for."""
     stage.write("more.txt", "more\n")
@@ -303,6 +304,7 @@ def test_names_that_differ_in_case_only_are_two_files(stage, finish):
     assert stage.git("cat-file", "blob", "HEAD:README") == "b\n"
 
 
+@pytest.mark.nightly
 def test_read_only_files_and_modes_survive(stage, finish):
     """A read-only file stays one, an executable bit is committed."""
     stage.write("kept.txt", "kept\n")

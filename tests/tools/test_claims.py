@@ -61,9 +61,8 @@ def test_records_keep_sources_that_exist(bench):
     ]
 
 
-@pytest.mark.parametrize(
-    "source",
-    [
+def test_sources_that_are_not_there_are_refused(bench, subtests):
+    for source in [
         "none.py",
         "src/a.py:9-3",
         "src/a.py:90",
@@ -72,11 +71,10 @@ def test_records_keep_sources_that_exist(bench):
         "",
         "../outside/secret.txt",
         "/etc/passwd:1",
-    ],
-)
-def test_sources_that_are_not_there_are_refused(bench, source):
-    bench.refused("record", claim="c", because="b", sources=[source])
-    assert bench.notes.records == []
+    ]:
+        with subtests.test(source=source):
+            bench.refused("record", claim="c", because="b", sources=[source])
+            assert bench.notes.records == []
 
 
 def claim(name, at="2026-11-20T10:00:00Z", session="ab12", **given):
@@ -108,9 +106,8 @@ def test_a_record_names_claims_that_it_rests_on_replaces_contradicts_or_confirms
     ]
 
 
-@pytest.mark.parametrize(
-    ("given", "words"),
-    [
+def test_links_that_cannot_be_are_refused_with_what_is_allowed(known, subtests):
+    for given, words in [
         ({"rests_on": "c9"}, "rests_on: there is no claim 'c9' in the ledger. Allowed: c3, c1."),
         ({"rests_on": "c2"}, "rests_on: c2 is out (replaced by c3). Allowed: c3, c1."),
         ({"contradicts": "c2"}, "contradicts: c2 is out"),
@@ -123,11 +120,10 @@ def test_a_record_names_claims_that_it_rests_on_replaces_contradicts_or_confirms
         ({"contradicts": "n0"}, "contradicts: there is no claim 'n0' in the ledger"),
         ({"claim": "", "contradicts": "c1"}, "claim must not be empty"),
         ({"claim": "", "replaces": "c3"}, "claim must not be empty"),
-    ],
-)
-def test_links_that_cannot_be_are_refused_with_what_is_allowed(known, given, words):
-    assert words in known.refused("record", **{"claim": "a", "because": "b", "sources": [], **given})
-    assert known.notes.records == []
+    ]:
+        with subtests.test(given=given, words=words):
+            assert words in known.refused("record", **{"claim": "a", "because": "b", "sources": [], **given})
+            assert known.notes.records == []
 
 
 def test_of_an_empty_ledger_nothing_can_be_named(bench):
@@ -256,9 +252,10 @@ def test_the_number_that_an_item_prints_ticks_that_item(bench, asked, item_id, t
     assert list(notes.claims) == [item_id]
 
 
-@pytest.mark.parametrize("asked", ["T00", "T", "Step", "1.4x", "", "*"])
-def test_words_that_do_not_name_one_item_tick_nothing(bench, asked):
+def test_words_that_do_not_name_one_item_tick_nothing(bench, subtests):
     bench.notes.plan = parse_plan(KIRO)
     bench.notes.phase = bench.notes.plan.phases[0]
-    assert "There is no item" in bench.refused("tick", item=asked, evidence="e")
-    assert bench.notes.claims == {}
+    for asked in ["T00", "T", "Step", "1.4x", "", "*"]:
+        with subtests.test(asked=asked):
+            assert "There is no item" in bench.refused("tick", item=asked, evidence="e")
+            assert bench.notes.claims == {}

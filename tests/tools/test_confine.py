@@ -116,9 +116,10 @@ def test_no_path_reaches_outside_or_a_guarded_file(make_tools, path, tool):
             assert b"EVIL" in (root / changed).read_bytes()
 
 
-@pytest.mark.parametrize(
-    ("path", "words"),
-    [
+def test_writing_is_refused_in_words(tmp_path, make_tools, subtests):
+    root, outside = build_tree(tmp_path.resolve())
+    before = picture(root, outside)
+    for path, words in [
         ("../outside/secret.txt", "leads out of the repository"),
         ("src/../../outside/secret.txt", "leads out of the repository"),
         ("/etc/passwd", "outside the repository"),
@@ -142,20 +143,17 @@ def test_no_path_reaches_outside_or_a_guarded_file(make_tools, path, tool):
         (".env", "secrets"),
         ("loop", "symbolic link"),
         ("x" * 300, "File name too long"),
-    ],
-)
-def test_writing_is_refused_in_words(tmp_path, make_tools, path, words):
-    root, outside = build_tree(tmp_path.resolve())
-    before = picture(root, outside)
-    result = make_tools(root).run(ToolCall(id="1", name="write", input={"path": path, "content": "x"}))
-    assert result.is_error
-    assert words in result.text
-    assert picture(root, outside) == before
+    ]:
+        with subtests.test(path=path, words=words):
+            result = make_tools(root).run(ToolCall(id="1", name="write", input={"path": path, "content": "x"}))
+            assert result.is_error
+            assert words in result.text
+            assert picture(root, outside) == before
 
 
-@pytest.mark.parametrize(
-    ("path", "words"),
-    [
+def test_reading_is_refused_in_words(tmp_path, make_tools, subtests):
+    root, _ = build_tree(tmp_path.resolve())
+    for path, words in [
         ("link_out/secret.txt", "leads out of the repository"),
         ("link_abs", "symbolic link out of the repository"),
         ("loop", "too many symbolic links"),
@@ -166,23 +164,20 @@ def test_writing_is_refused_in_words(tmp_path, make_tools, path, words):
         (".env", "secrets"),
         ("src", "use list"),
         ("src/b.py", "Near it: src/a.py"),
-    ],
-)
-def test_reading_is_refused_in_words(tmp_path, make_tools, path, words):
-    root, _ = build_tree(tmp_path.resolve())
-    result = make_tools(root).run(ToolCall(id="1", name="read", input={"path": path}))
-    assert result.is_error
-    assert words in result.text
+    ]:
+        with subtests.test(path=path, words=words):
+            result = make_tools(root).run(ToolCall(id="1", name="read", input={"path": path}))
+            assert result.is_error
+            assert words in result.text
 
 
-@pytest.mark.parametrize(
-    "path", ["link_in/a.py", "src/a.py", "./src//a.py", "src/../src/a.py", "link_in/../src/a.py", "PLAN.md"]
-)
-def test_reading_follows_links_that_stay_inside(tmp_path, make_tools, path):
+def test_reading_follows_links_that_stay_inside(tmp_path, make_tools, subtests):
     root, _ = build_tree(tmp_path.resolve())
-    for raw in (path, f"{root}/{path}"):
-        result = make_tools(root).run(ToolCall(id="1", name="read", input={"path": raw}))
-        assert not result.is_error, result.text
+    for path in ["link_in/a.py", "src/a.py", "./src//a.py", "src/../src/a.py", "link_in/../src/a.py", "PLAN.md"]:
+        with subtests.test(path=path):
+            for raw in (path, f"{root}/{path}"):
+                result = make_tools(root).run(ToolCall(id="1", name="read", input={"path": raw}))
+                assert not result.is_error, result.text
 
 
 def test_an_absolute_link_inside_is_walked_from_the_root(tmp_path, make_tools):

@@ -98,9 +98,8 @@ def test_a_utf8_text_in_a_file_with_other_bytes_can_be_replaced(bench):
     assert (bench.root / "mixed.txt").read_bytes() == b"caf\xe9\n\xc3\xa9t\xc3\xa9\n"
 
 
-@pytest.mark.parametrize(
-    ("before", "content", "after"),
-    [
+def test_write_keeps_line_endings_and_byte_order_mark(bench, subtests):
+    for before, content, after in [
         (b"one\r\ntwo\r\n", "one\n2\n", b"one\r\n2\r\n"),
         (b"\xef\xbb\xbfone\n", "2\n", b"\xef\xbb\xbf2\n"),
         (b"\xef\xbb\xbfone\r\n", "\ufeff2\n", b"\xef\xbb\xbf2\r\n"),
@@ -108,14 +107,13 @@ def test_a_utf8_text_in_a_file_with_other_bytes_can_be_replaced(bench):
         (b"one\n", "1\r\n2\n", b"1\r\n2\n"),
         (b"", "1\n", b"1\n"),
         (b"one\r\n", "2", b"2"),
-    ],
-)
-def test_write_keeps_line_endings_and_byte_order_mark(bench, before, content, after):
-    (bench.root / "f.txt").write_bytes(before)
-    said = bench.ok("write", path="f.txt", content=content)
-    assert (bench.root / "f.txt").read_bytes() == after
-    assert ("CRLF line endings are kept" in said) == (b"\r\n" in before and b"\r\n" in after)
-    assert "already has this content" in bench.ok("write", path="f.txt", content=content)
+    ]:
+        with subtests.test(before=before, content=content, after=after):
+            (bench.root / "f.txt").write_bytes(before)
+            said = bench.ok("write", path="f.txt", content=content)
+            assert (bench.root / "f.txt").read_bytes() == after
+            assert ("CRLF line endings are kept" in said) == (b"\r\n" in before and b"\r\n" in after)
+            assert "already has this content" in bench.ok("write", path="f.txt", content=content)
 
 
 def test_write_says_that_a_file_was_not_utf8(bench):
@@ -149,22 +147,20 @@ def test_hostile_old_is_answered_soon(bench):
     bench.refused("edit", path="f.txt", old="a\n" * 200_000 + "b", new="")
 
 
-@pytest.mark.parametrize(
-    ("given_input", "words"),
-    [
+def test_edits_that_make_no_sense_are_refused(bench, subtests):
+    (bench.root / "binary").write_bytes(b"a\0b")
+    (bench.root / "locked").write_text("a")
+    (bench.root / "locked").chmod(0o444)
+    for given_input, words in [
         ({"path": "src/a.py", "old": "", "new": "x"}, "use write"),
         ({"path": "src/a.py", "old": "return", "new": "return"}, "the same"),
         ({"path": "src/none.py", "old": "a", "new": "x"}, "No such file"),
         ({"path": "none/none.py", "old": "a", "new": "x"}, "No such file"),
         ({"path": "binary", "old": "a", "new": "x"}, "binary"),
         ({"path": "locked", "old": "a", "new": "x"}, "read-only"),
-    ],
-)
-def test_edits_that_make_no_sense_are_refused(bench, given_input, words):
-    (bench.root / "binary").write_bytes(b"a\0b")
-    (bench.root / "locked").write_text("a")
-    (bench.root / "locked").chmod(0o444)
-    assert words in bench.refused("edit", **given_input)
+    ]:
+        with subtests.test(given_input=given_input, words=words):
+            assert words in bench.refused("edit", **given_input)
 
 
 def test_mode_is_kept_without_setuid(bench):

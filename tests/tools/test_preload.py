@@ -61,15 +61,7 @@ def test_they_fit_into_the_bound_whole_and_the_smallest_first(bench, sizes):
     assert all(size == 0 or size > MAX_TOKENS * 4 for size in passed)
 
 
-@pytest.mark.parametrize(
-    "path",
-    [
-        "../outside/secret.txt", "link.txt", "folder/secret.txt", ".env", "config/keys.yaml", ".git/config",
-        ".relay/state", "ignored/x.txt", "through/x.txt", "AGENTS.md", "PLAN.md", "bytes.bin", "latin.txt", "empty.txt",
-        "named.txt", "pipe", "src", "wide.txt", "/etc/hostname", "~/x", "a\0b", "", "-x" * 3_000, "src/a.py/b",
-    ],
-)  # fmt: skip
-def test_what_a_session_may_not_see_or_not_whole_is_passed_over(bench, path):
+def test_what_a_session_may_not_see_or_not_whole_is_passed_over(bench, subtests):
     for name in (".env", "config/keys.yaml", ".relay/state", "ignored/x.txt"):
         write(bench, name, "words\n")
     write(bench, "bytes.bin", b"a\0b")
@@ -81,12 +73,39 @@ def test_what_a_session_may_not_see_or_not_whole_is_passed_over(bench, path):
     (bench.root / "folder").symlink_to("../outside")
     (bench.root / "through").symlink_to("ignored")
     os.mkfifo(bench.root / "pipe")
-    bench.workspace = replace(bench.workspace, hidden=Hidden(places=("config",)))
+    for path in [
+        "../outside/secret.txt",
+        "link.txt",
+        "folder/secret.txt",
+        ".env",
+        "config/keys.yaml",
+        ".git/config",
+        ".relay/state",
+        "ignored/x.txt",
+        "through/x.txt",
+        "AGENTS.md",
+        "PLAN.md",
+        "bytes.bin",
+        "latin.txt",
+        "empty.txt",
+        "named.txt",
+        "pipe",
+        "src",
+        "wide.txt",
+        "/etc/hostname",
+        "~/x",
+        "a\0b",
+        "",
+        "-x" * 3_000,
+        "src/a.py/b",
+    ]:
+        with subtests.test(path=path):
+            bench.workspace = replace(bench.workspace, hidden=Hidden(places=("config",)))
 
-    found = preload(bench, path, "src/a.py")
+            found = preload(bench, path, "src/a.py")
 
-    assert list(found.seen) == ["src/a.py"]
-    assert len(found.files) == 1
+            assert list(found.seen) == ["src/a.py"]
+            assert len(found.files) == 1
 
 
 def test_a_file_that_holds_a_secret_is_passed_over_whole(bench):

@@ -4,8 +4,6 @@ import base64
 import os
 import re
 
-import pytest
-
 from relay.session.pictures import MAX_PICTURE_BYTES
 from relay.session.usage import estimate_tokens
 from relay.tools.toolbox import READ
@@ -78,20 +76,18 @@ def test_a_window_never_needs_the_cap(bench):
     assert "tokens cut" not in text
 
 
-@pytest.mark.parametrize(
-    ("data", "words"),
-    [
+def test_binary_files_are_said_to_be_binary(bench, subtests):
+    for data, words in [
         (b"GIF89a\0\0\0\0", "10 bytes, GIF image"),
         (b"RIFF\0\0\0\0WAVE", "12 bytes, unknown kind"),
         (b"\x89PNG\r\n\x1a\n\0\0", "no whole picture"),
         (b"\x7fELF\0", "ELF program"),
         (b"\xff\xfeh\0i\0", "UTF-16 text"),
         (b"a\0b", "unknown kind"),
-    ],
-)
-def test_binary_files_are_said_to_be_binary(bench, data, words):
-    (bench.root / "f").write_bytes(data)
-    assert words in bench.refused("read", path="f")
+    ]:
+        with subtests.test(data=data, words=words):
+            (bench.root / "f").write_bytes(data)
+            assert words in bench.refused("read", path="f")
 
 
 def test_a_picture_is_shown_within_its_limits(bench):

@@ -48,9 +48,8 @@ def test_ignored_files_are_searched_when_named(tree):
     assert tree.ok("search", pattern="absent", path="ignored") == "No line matches."
 
 
-@pytest.mark.parametrize(
-    ("path", "glob", "files"),
-    [
+def test_path_and_glob_narrow_a_search(tree, subtests):
+    for path, glob, files in [
         ("src", "*.py", ["src/deep/c.py"]),
         ("", "*.{py,ts}", ["src/b.ts", "src/deep/c.py"]),
         ("", "src/*.ts", ["src/b.ts"]),
@@ -58,11 +57,10 @@ def test_ignored_files_are_searched_when_named(tree):
         ("src/deep", "", ["src/deep/c.py"]),
         ("src/b.ts", "", ["src/b.ts"]),
         ("src", "./**/c.*", ["src/deep/c.py"]),
-    ],
-)
-def test_path_and_glob_narrow_a_search(tree, path, glob, files):
-    text = tree.ok("search", pattern="needle", path=path, glob=glob)
-    assert [line for line in text.split("\n") if "needle" not in line] == files
+    ]:
+        with subtests.test(path=path, glob=glob, files=files):
+            text = tree.ok("search", pattern="needle", path=path, glob=glob)
+            assert [line for line in text.split("\n") if "needle" not in line] == files
 
 
 def test_patterns_are_pcre(tree):
@@ -70,9 +68,10 @@ def test_patterns_are_pcre(tree):
     assert tree.ok("search", pattern=r"=\s\d") == "src/b.ts\n1: const needle = 1"
 
 
-@pytest.mark.parametrize("pattern", ["(", "a\nb", "", "a\0b", "*"])
-def test_patterns_that_cannot_be_are_refused(tree, pattern):
-    tree.refused("search", pattern=pattern)
+def test_patterns_that_cannot_be_are_refused(tree, subtests):
+    for pattern in ["(", "a\nb", "", "a\0b", "*"]:
+        with subtests.test(pattern=pattern):
+            tree.refused("search", pattern=pattern)
 
 
 @pytest.mark.parametrize("value", ["--open-files-in-pager=touch${IFS}pwned", "-O", "--help", "-f/etc/passwd"])
