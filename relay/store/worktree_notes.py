@@ -18,7 +18,7 @@ import re
 import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from relay.base.errors import RepoError
 from relay.base.tree import replace_with_file
@@ -27,7 +27,9 @@ from relay.base.walk import open_folder, open_regular
 from relay.git.names import STORE
 from relay.git.notes import read_note, write_note
 from relay.git.repository import Repo
-from relay.session.events import CapMoved
+
+if TYPE_CHECKING:
+    from relay.session.events import CapMoved
 
 _HOME = "home"
 _CHECKED = "checked"
@@ -191,8 +193,10 @@ def read_words(repo: Repo, phase_id: str) -> tuple[UserWords, ...]:
     )
 
 
-def take_cap(repo: Repo) -> CapMoved | None:
+def take_cap(repo: Repo) -> "CapMoved | None":
     """Remove the caps that a person left, and return the last one; None without any."""
+    from relay.session.events import CapMoved
+
     found = {name: body["cap_usd"] for name, body in _read_left(repo) if "cap_usd" in body}
     drop_words(repo, tuple(found))
     caps = [cap for cap in found.values() if cap is None or (isinstance(cap, int | float) and cap >= 0)]
