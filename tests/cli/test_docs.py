@@ -2,6 +2,7 @@
 
 import ast
 import re
+import tomllib
 from pathlib import Path
 
 import click
@@ -142,18 +143,24 @@ def test_commands_and_their_options_are_there():
 
 
 def test_files_and_settings_that_a_page_names_are_there():
-    """A path that begins with a room or a folder of relay's own, and a setting with its value."""
+    """A path that begins with a room or a folder of relay's own, a setting with its value, a variable of relay's."""
     folders = {place.name for base in (ROOT, ROOT / "relay") for place in base.glob("[!.]*/")} | {".ci"}
     known = set(KEYS) | {name for kind in Struct.__subclasses__() for name in kind.__struct_fields__}
     wrong = []
+    said = "".join(path.read_text(encoding="utf-8") for path in (*SAID, ROOT / "docs/how-to/mac.md"))
     for page, span in ((where, found) for where in PAGES for found in find_spans(where)):
         path = re.fullmatch(r"([\w.-]+)/[\w./-]*", span)
         places = (base / span for base in (ROOT, ROOT / "relay", ROOT / "tests"))
         if path and path[1] in folders and span not in EXAMPLES and not any(place.exists() for place in places):
             wrong.append((name_of(page), span))
-        setting = re.fullmatch(r"(\w+) = .*", span)
+        setting = re.fullmatch(r"(\w+)(?:\.\w+)* = .*", span)
         if setting and setting[1] not in known:
             wrong.append((name_of(page), span))
+        if any(name.lower() not in KEYS and f"RELAY_{name}" not in said for name in re.findall(r"\bRELAY_(\w+)", span)):
+            wrong.append((name_of(page), span))
+    for page in PAGES:
+        for block in re.findall(r"^```toml\n(.*?)^```", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL):
+            wrong += [(name_of(page), name) for name in tomllib.loads(block) if name not in known]
     assert wrong == []
 
 
