@@ -12,15 +12,16 @@ nothing passes, or that the excused commands are the tests and no other command 
 
 import hashlib
 import json
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import field
 from enum import StrEnum
+from pathlib import PurePosixPath
 
 from msgspec import convert
 
 from relay.base.values import dataclass
-from relay.base.words import list_some, shorten
+from relay.base.words import count, list_some, shorten
 
 _KILLED = frozenset({128 + 9, 128 + 15})
 """Exit codes of POSIX shells for SIGKILL, as where memory runs out, and SIGTERM."""
@@ -68,6 +69,10 @@ class CommandCheck:
     """The first of these that alone explains why it is red, whatever the work is; empty without one."""
     ran_tests: bool = False
     """Whether it runs tests: by its output, or by its name if the output does not say so."""
+
+    @property
+    def passed(self) -> bool:
+        return self.status is Outcome.PASSED
 
     @property
     def was_cut_off(self) -> bool:
@@ -165,6 +170,10 @@ class GateMemory:
     """Whether the commit hooks ran in this run, and none refused."""
     left: set[str] = field(default_factory=set)
     """Tracked files that a gate of this run changed and no commit of it has."""
+    red_on: dict[str, object] = field(default_factory=dict)
+    """What stands for the files for which a command was red last, by command."""
+    flaky: dict[str, list[CommandCheck]] = field(default_factory=dict)
+    """By phase: the red results of commands that were green on the same files at another time."""
 
     def remember(self, commit: str, ignored: frozenset[str], result: GateResult) -> None:
         """Store a gate whose commit was made of exactly the files that it saw."""
@@ -180,6 +189,49 @@ class GateMemory:
         self.checks = {check.command: check for check in result.commands if check.status is Outcome.PASSED}
 
 
+MOST_FLAKY = 3
+"""So often a command may be red and green on the same files before its phase stops."""
+
+
+def find_flaky(found: Sequence[CommandCheck], *, least: int = 1) -> tuple[str, ...]:
+    """Return a sentence for each command that was red and green on the same files, at least so many times."""
+    red = defaultdict[str, list[CommandCheck]](list)
+    for check in found:
+        red[check.command].append(check)
+    said = []
+    for command, checks in red.items():
+        names = list_some(sorted({name for check in checks for name in check.failures}), _SHOWN_FAILURES)
+        times = f"red and green on the same files, {count(len(checks), 'time')}{f' ({names})' if names else ''}"
+        said += [f"`{shorten(command, _SHOWN_COMMAND_CHARS)}` is flaky: {times}"] if len(checks) >= least else []
+    return tuple(said)
+
+
+def find_unexplained(
+    baseline: GateResult | None, now: GateResult, changed: Collection[str], *, known_red: Collection[str] = ()
+) -> tuple[str, ...]:
+    """Return the commands that failed although nothing explains it: they may be flaky.
+
+    Such a command was green before the phase, and its output names nothing that changed; or it was red on the same
+    files before, and the session that was asked to repair it changed nothing.
+
+    Args:
+        changed: The paths of the commit.
+        known_red: Commands that were red on these very files.
+    """
+    names = {
+        name for path in map(PurePosixPath, changed) for name in (path.name, path.stem) if len(name) >= _LEAST_NAME
+    }
+    before = baseline.green if baseline else frozenset[str]()
+    return tuple(
+        check.command
+        for check in now.commands
+        if check.status is Outcome.FAILED and not check.was_cut_off
+        if check.command in known_red
+        or (check.command in before and not any(name in check.output_tail for name in names))
+    )
+
+
+_LEAST_NAME = 3
 _SHOWN_FAILURES = 20
 _SHOWN_COMMAND_CHARS = 200
 

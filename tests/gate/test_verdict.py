@@ -7,7 +7,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relay.gate.model import CommandCheck, GateResult, Outcome, compare_gate, has_turned_green
+from relay.gate.model import (
+    CommandCheck,
+    GateResult,
+    Outcome,
+    compare_gate,
+    find_flaky,
+    find_unexplained,
+    has_turned_green,
+)
 
 
 def check(command="lint", status=Outcome.PASSED, exit_code=None, failures=(), tail="", handle=""):
@@ -29,6 +37,38 @@ def gate(*checks):
 
 GREEN = check("test", Outcome.PASSED)
 RED = check("lint", Outcome.FAILED, failures=("a",))
+
+
+def test_a_new_red_whose_output_names_nothing_that_changed_may_be_flaky():
+    green = gate(check("test"), check("lint"))
+    rows = [  # output, status, baseline, known red, expected
+        ("test_other failed", Outcome.FAILED, green, (), ("test",)),
+        ("src/keys.py:3: wrong", Outcome.FAILED, green, (), ()),
+        ("test_keys failed", Outcome.FAILED, green, (), ()),
+        ("test_other failed", Outcome.FAILED, gate(check("test", Outcome.FAILED)), (), ()),
+        ("test_other failed", Outcome.FAILED, None, (), ()),
+        ("src/keys.py:3: wrong", Outcome.FAILED, None, ("test",), ("test",)),
+        ("", Outcome.TIMED_OUT, green, ("test",), ()),
+        ("No space left on device", Outcome.FAILED, green, (), ()),
+    ]
+    wrong = [
+        row
+        for row in rows
+        if find_unexplained(row[2], gate(check("test", row[1], tail=row[0])), ["src/keys.py", "a"], known_red=row[3])
+        != row[4]
+    ]
+    assert wrong == []
+
+
+def test_flaky_commands_are_named_with_their_tests_and_how_often():
+    red = check("test", Outcome.FAILED, failures=("test_a", "test_b"))
+    found = [red, replace(red, failures=("test_a",)), check("lint", Outcome.FAILED)]
+    assert find_flaky(found) == (
+        "`test` is flaky: red and green on the same files, 2 times (test_a, test_b)",
+        "`lint` is flaky: red and green on the same files, 1 time",
+    )
+    assert find_flaky(found, least=2) == find_flaky(found)[:1]
+    assert find_flaky([]) == ()
 
 
 def test_all_green_is_green():

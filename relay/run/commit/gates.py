@@ -14,7 +14,16 @@ from relay.base.values import dataclass
 from relay.base.words import list_some, render_output
 from relay.config import Settings
 from relay.gate.evidence import REFUSED
-from relay.gate.model import CommandCheck, GateMemory, GateResult, Outcome, Verdict, compare_gate
+from relay.gate.model import (
+    CommandCheck,
+    GateMemory,
+    GateResult,
+    Outcome,
+    Verdict,
+    compare_gate,
+    find_flaky,
+    find_unexplained,
+)
 from relay.gate.needs import find_lack
 from relay.gate.run import run_gate
 from relay.gate.stage import LaidOut, Layout, build_stage, find_rewritten
@@ -78,6 +87,8 @@ class GateRun:
     """Whether a command ran; else the work tree is unchanged."""
     rewritten: Mapping[str, tuple[str, bytes]] = field(default_factory=dict, hash=False)
     """``path: (mode, bytes)`` of the commit's files that the commands rewrote outside of the work tree."""
+    flaky: tuple[CommandCheck, ...] = ()
+    """The red results, in this phase so far, of commands that were green on the same files."""
 
 
 def run_phase_gate(ctx: RunContext, task: GateTask) -> GateRun:
@@ -96,26 +107,31 @@ def run_phase_gate(ctx: RunContext, task: GateTask) -> GateRun:
     with start_anew(ctx.repo, ctx.workspace.sandbox) as anew:
         fresh = reveal(ctx.repo, ctx.settings, anew)
         laid, sandbox = _lay_out(ctx.repo, fresh, difference, shown=ctx.settings.env_file)
-        result = run_gate(
-            commands,
+        act = partial(
+            run_gate,
             sandbox=sandbox,
             limits=replace(ctx.workspace.limits, timeout_s=ctx.settings.gate_timeout_s),
             should_stop=ctx.workspace.should_stop,
             outputs_dir=ctx.workspace.outputs_dir,
             handed=find_handed(ctx.repo, ctx.settings, ctx.environ),
         )
+        place = task.now.tree, task.intent.paths, difference.shown
+        result, again = act(commands), dict[str, CommandCheck]()
+        if not (task.is_baseline or task.is_unfinished):
+            again = {check.command: check for check in act(_choose_again(ctx.memory, task, result, place)).commands}
+        _note_flaky(ctx, task, result, again, place)
         rewritten = find_rewritten(ctx.repo.root, laid, task.intent.paths) if laid else {}
-    ran = {**known, **{check.command: check for check in result.commands}}
+    ran = {**known, **{check.command: check for check in result.commands}, **again}
     result = GateResult(commands=tuple(ran[command] for command in task.commands), evidence=result.evidence)
     verdict = compare_gate(task.baseline, result, own=task.own, unchecked=ctx.unchecked)
-    again = f"\nnot run again, because it has just passed: {list_some([f'`{command}`' for command in known])}"
+    kept = f"\nnot run again, because it has just passed: {list_some([f'`{command}`' for command in known])}"
     _warn_of_refused(ctx, result)
     ctx.observe(
         GateFinished(
             phase_id=task.phase_id,
             baseline=task.is_baseline,
             passed=verdict.green,
-            summary=verdict.for_user + (again if known else ""),
+            summary=verdict.for_user + (kept if known else ""),
             duration_s=sum(check.duration_s for check in result.commands if check.command not in known),
             expected="" if verdict.green else _expect(task, result),
             checks=render_checks(result),
@@ -129,7 +145,35 @@ def run_phase_gate(ctx: RunContext, task: GateTask) -> GateRun:
         is_hidden=laid is not None,
         is_fresh=bool(commands),
         rewritten=rewritten,
+        flaky=tuple(ctx.memory.flaky.get(task.phase_id, ())),
     )
+
+
+def _choose_again(memory: GateMemory, task: GateTask, result: GateResult, place: object) -> tuple[str, ...]:
+    """Return the red commands to run once more before a session is paid for them."""
+    known = [command for command, red_on in memory.red_on.items() if red_on == place]
+    return find_unexplained(task.baseline, result, task.intent.paths, known_red=known)
+
+
+def _note_flaky(
+    ctx: RunContext, task: GateTask, result: GateResult, again: Mapping[str, CommandCheck], place: object
+) -> None:
+    """Remember and say which commands were red and green on the same files, in this gate or the last one.
+
+    Args:
+        again: Second results of some commands, in the same sandbox.
+        place: Equal if the files that the gate saw are the same.
+    """
+    memory = ctx.memory
+    turned = [check for check in result.commands if check.command in again and again[check.command].passed]
+    for check in result.commands:
+        if check.passed and memory.red_on.pop(check.command, None) == place:
+            turned.append(check)
+        elif not check.passed and check not in turned:
+            memory.red_on[check.command] = place
+    memory.flaky.setdefault(task.phase_id, []).extend(turned)
+    for words in find_flaky(turned):
+        ctx.observe(Noticed(text=words, warning=True))
 
 
 def _warn_of_refused(ctx: RunContext, result: GateResult) -> None:

@@ -14,7 +14,7 @@ from pathlib import PurePosixPath
 from relay.base.hints import Hint, TypedPath
 from relay.base.secrecy import is_covered
 from relay.base.values import dataclass
-from relay.gate.model import GateResult, has_turned_green
+from relay.gate.model import GateResult, find_flaky, has_turned_green
 from relay.git.names import list_paths, render_path, with_parents
 from relay.git.objects import diff_trees, read_entries
 from relay.git.repository import Repo
@@ -299,7 +299,7 @@ def find_doubts(repo: Repo, delivery: Delivery, run: GateRun, baseline: GateResu
         baseline: The gate before the phase; None if unknown.
     """
     named = [f"{item.id} names {render_path(path)}, which no commit has" for item, path in _find_absent(repo, delivery)]
-    others = (*run.verdict.excused, *named[:MAX_ABSENT])
+    others = (*run.verdict.excused, *find_flaky(run.flaky), *named[:MAX_ABSENT])
     if delivery.owned or not delivery.items:
         return Doubts(others=others)
     if run.result.commands and has_turned_green(baseline, run.result):

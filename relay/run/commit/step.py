@@ -15,7 +15,7 @@ from relay.base.secrecy import is_covered
 from relay.base.values import dataclass
 from relay.base.words import list_some, name_item
 from relay.config import Settings
-from relay.gate.model import Outcome, compare_gate
+from relay.gate.model import MOST_FLAKY, Outcome, compare_gate, find_flaky
 from relay.git.command import GitError
 from relay.git.identity import render_signoff
 from relay.git.message import LINE_CHARS, Message, disarm
@@ -133,6 +133,8 @@ def commit_phase(ctx: RunContext, candidate: Candidate) -> PhaseCommit | Refused
     before, moved, others = begin, tuple[str, ...](), tuple[str, ...]()
     for _ in range(MAX_GATE_RUNS):
         run = _run_gate(ctx, candidate, owned, before)
+        if flaky := find_flaky(run.flaky, least=MOST_FLAKY):
+            return Refused(for_user="; ".join(flaky), ways="make it deterministic, or leave it out of the gate")
         work = _Work(owned=owned, user=user, changes=changes, before=begin, after=before, run=run)
         if not run.verdict.green:
             return _refuse_red(ctx, candidate, work)
@@ -153,12 +155,12 @@ def _refuse_red(ctx: RunContext, candidate: Candidate, work: _Work) -> Refused:
     """Return a red gate's refusal, with the files that the gate did not see: it may need them."""
     verdict, run = work.run.verdict, work.run
     again = not candidate.in_session and any(check.was_cut_off for check in run.result.commands)
-    red = Refused(for_user=verdict.for_user, for_model=verdict.for_model, ways=_MEND, again=again)
-    red = red if again else replace(red, then=Command(words=("gate", candidate.phase.id)))
+    then = None if again else Command(words=("gate", candidate.phase.id))
+    red = Refused(for_user=verdict.for_user, for_model=verdict.for_model, ways=_MEND, again=again, then=then)
     if not (run.is_hidden and run.difference.paths):
         return red
-    if refusal := _check_left_out(ctx, candidate, work):
-        return refusal
+    if left_out := _check_left_out(ctx, candidate, work):
+        return left_out
     users = work.user | {entry.path for entry in candidate.attempt.skipped}
     left = describe_surplus(ctx.repo, run.difference, users, work.after, work.owned)
     unseen = f"Not shown to the gate, because the commit would not hold it: {left}."
@@ -266,8 +268,7 @@ def _make_delivery(files: PlanFiles, candidate: Candidate, work: _Work) -> Deliv
 def _check_phantom(ctx: RunContext, candidate: Candidate, doubts: Doubts) -> Refused | None:
     """Refuse ticks without evidence, unless the work was committed before the session."""
     refused = None if candidate.attempt.merges else check_phantom(doubts)
-    done_before = refused and has_moved(ctx.repo, ctx.plan_path, candidate.phase)
-    return None if done_before else refused
+    return None if refused and has_moved(ctx.repo, ctx.plan_path, candidate.phase) else refused
 
 
 def _run_gate(ctx: RunContext, candidate: Candidate, owned: tuple[str, ...], now: TreeSnapshot) -> GateRun:
