@@ -8,7 +8,6 @@ from relay.base.errors import ExitCode
 from relay.cli.views.job_lines import render_fleet
 from relay.store.worktree_notes import FleetSight
 from tests.cli.documents import DOCUMENTS, PlanItem, StatusFleet, find_fault, read_document
-from tests.cli.reference import render
 from tests.scripts import serving
 
 PLAN = """\
@@ -37,11 +36,6 @@ sessions:
       - tools: [{{name: tick, input: {{item: "2.1", evidence: "not so"}}}}]
       - {{text: Done., repeat: 4}}
 """
-
-
-def test_the_page_is_what_the_code_says():
-    page = Path(__file__).parents[2] / "docs/reference/json.md"
-    assert page.read_text(encoding="utf-8") == render(), "make docs"
 
 
 @pytest.mark.parametrize(

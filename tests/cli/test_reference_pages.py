@@ -1,4 +1,4 @@
-"""docs/reference/ and share/ against the code: commands and options, exit codes, trailers, refs, the plan's grammar."""
+"""docs/reference/ against the code: commands and options, exit codes, trailers, refs, the plan's grammar."""
 
 import re
 from pathlib import Path
@@ -45,14 +45,6 @@ pytest c
 ```
 - [ ] Keys
 """
-
-
-def test_share_is_made_from_the_code():
-    """`make docs` writes it."""
-    there = {
-        str(path.relative_to(manual.SHARE)): path.read_text() for path in manual.SHARE.rglob("*") if path.is_file()
-    }
-    assert there == manual.render()
 
 
 def test_no_help_text_names_a_source_file():

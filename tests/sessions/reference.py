@@ -11,7 +11,7 @@ from relay.session.records import SCHEMA_VERSION, Scope
 HEAD = f"""\
 # Events
 
-`make docs` writes this page from the code; a test compares the two. `relay report --schema` prints the JSON Schema of a
+`make docs` writes this page from the code; CI compares the two. `relay report --schema` prints the JSON Schema of a
 line.
 
 `.relay/sessions/<run>.jsonl` holds the events of a run, one JSON object per line; relay writes and flushes each event

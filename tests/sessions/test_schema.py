@@ -1,8 +1,7 @@
-"""docs/reference/events.md and the JSON Schema say what a log holds."""
+"""The JSON Schema says what a log holds."""
 
 import json
 from functools import cache
-from pathlib import Path
 from typing import Any, get_args
 
 import pytest
@@ -17,9 +16,6 @@ from tests import fitting
 from tests.any_event import any_event
 from tests.effort import try_each
 from tests.odd_lines import iter_odd_lines
-from tests.sessions.reference import render
-
-ROOT = Path(__file__).parents[2]
 
 
 @cache  # not as the module is imported: every worker does that
@@ -40,10 +36,6 @@ def test_every_line_fits_the_schema(kind: type, data: st.DataObject) -> None:
     assert fits(read_schema(), line)
     assert not fits(read_schema(), {**line, "v": 99})
     assert not fits(read_schema(), {name: value for name, value in line.items() if name != "run_id"})
-
-
-def test_the_page_is_what_the_code_says() -> None:
-    assert (ROOT / "docs/reference/events.md").read_text(encoding="utf-8") == render(), "make docs"
 
 
 def test_what_is_read_of_a_line_fits_the_schema_whatever_stood_in_it() -> None:

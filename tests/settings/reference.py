@@ -18,7 +18,7 @@ from relay.setup.doctor import render_value
 HEAD = """\
 # Settings
 
-`make docs` writes this page from the code; a test compares the two. `relay doctor --settings` shows each value and its
+`make docs` writes this page from the code; CI compares the two. `relay doctor --settings` shows each value and its
 source.
 
 relay reads a setting from these sources, the strongest first: a flag, a variable `RELAY_…`, the plan's front matter

@@ -1,4 +1,4 @@
-"""docs/reference/settings.md and the JSON Schema say what relay reads."""
+"""The JSON Schema says what relay reads."""
 
 import json
 import re
@@ -11,7 +11,6 @@ import pytest
 from relay.config.keys import KEYS
 from relay.config.schema import render_schema
 from tests import fitting
-from tests.settings.reference import render
 from tests.settings.test_config import BAD_VALUES
 
 ROOT = Path(__file__).parents[2]
@@ -22,11 +21,6 @@ STRICTER = {"reset_at"}
 
 def fits(schema: Any, value: Any) -> bool:
     return fitting.fits(schema, value, SCHEMA["$defs"])
-
-
-def test_the_reference_is_made_of_the_code():
-    """`make docs` writes it anew."""
-    assert (ROOT / "docs/reference/settings.md").read_text(encoding="utf-8") == render()
 
 
 def test_the_schema_takes_what_the_template_shows():
