@@ -35,7 +35,7 @@ from relay.session.usage import Spent
 from relay.setup.place import find_source
 from relay.store.plan_state import PhaseSummary, PlanSummary, summarize_plan
 from relay.store.refs import has_jobs
-from relay.store.resume import ResumeCase, ResumePoint
+from relay.store.resume import ResumeCase
 
 if TYPE_CHECKING:
     from relay.cli.views.job_lines import JobStanding
@@ -153,13 +153,21 @@ def show_summary(summary: PlanSummary, caller: Caller, near: Near, *, why: bool)
     for words in summary.orphans:
         say(f"note   {words}", style="yellow")
     if near.last is not None:
-        _show_last(near.last, why=why)
+        from relay.cli.views.last_run import say_lines, tell_last_run
+
+        say_lines(tell_last_run(near.last, now=time.time(), why=why))
     if any(job.at_work or job.waits for job in near.jobs):
         at_work = sum(job.at_work for job in near.jobs)
         who = count(at_work, "phase") if at_work else "a run is"
         say(f"now    {who} at work; relay watch shows it live", style="bold")
     elif near.work is not None:
-        _show_work(near.work)
+        from relay.cli.views.last_run import tell_work
+
+        first, *rest = tell_work(near.work, now=time.time())
+        say(f"now    {first}", style="bold")
+        for line in rest:
+            say(f"       {line}")
+        say("next   relay watch shows it live", style="bold")
     else:
         said = find_other_way(summary, caller, near)
         _show_next(summary, caller, why=why, left=[job.phase_id for job in near.jobs if job.is_open], said=said)
@@ -206,22 +214,6 @@ def _show_next(summary: PlanSummary, caller: Caller, *, why: bool, left: Sequenc
         say(f"       without that, {then}", style="dim")
 
 
-def _show_work(work: "AtWork") -> None:
-    from relay.cli.views.last_run import tell_work
-
-    first, *rest = tell_work(work, now=time.time())
-    say(f"now    {first}", style="bold")
-    for line in rest:
-        say(f"       {line}")
-    say("next   relay watch shows it live", style="bold")
-
-
-def _show_last(last: "LastRun", *, why: bool) -> None:
-    from relay.cli.views.last_run import say_lines, tell_last_run
-
-    say_lines(tell_last_run(last, now=time.time(), why=why))
-
-
 def _find_limit(summary: PlanSummary, now: float) -> tuple[float, str] | None:
     """Return when the usage limit that stopped the open session resets, and its model; None without a limit to come."""
     if summary.plan_state.kept.attempt is None:
@@ -238,12 +230,6 @@ def _show_limit(summary: PlanSummary) -> None:
         until, model = found
         words = f"the usage limit of {model} resets at {render_moment(until, now=now)}, in {render_span(until - now)}"
         say(f"limit  {words}", style="yellow")
-
-
-def _render_limit(summary: PlanSummary) -> dict[str, object] | None:
-    """Return the usage limit as JSON; ``resets_at`` is in seconds since the epoch."""
-    found = _find_limit(summary, time.time())
-    return {"model": found[1], "resets_at": found[0]} if found else None
 
 
 def _find_next(summary: PlanSummary) -> str | None:
@@ -318,7 +304,8 @@ def render_json(
     """
     from relay.cli.views.last_run import render_last_run, render_work
 
-    near = near or Near()
+    near, point = near or Near(), summary.plan_state.point
+    limit = _find_limit(summary, time.time())
     return {
         "plan": summary.plan_name,
         "branch": summary.branch,
@@ -330,16 +317,13 @@ def render_json(
         "running": summary.plan_state.running or None,
         "at_work": render_work(near.work),
         **_render_jobs(root, near),
-        "limit": _render_limit(summary),
+        "limit": {"model": limit[1], "resets_at": limit[0]} if limit else None,
         "last_run": render_last_run(near.last),
         "obstacle": caller.write(summary.obstacle) or None,
-        "next": None if summary.plan_state.point is None else _render_point(summary.plan_state.point),
+        "next": point
+        and {"phase": point.phase_id or None, "row": point.case.value, "why": point.why, "then": point.then},
         "said": find_other_way(summary, caller, near) or None,
     }
-
-
-def _render_point(point: ResumePoint) -> dict[str, object]:
-    return {"phase": point.phase_id or None, "row": point.case.value, "why": point.why, "then": point.then}
 
 
 def _render_phase(phase: Phase, known: PhaseSummary) -> dict[str, object]:

@@ -200,7 +200,10 @@ def say_command(words: tuple[str, ...], phase: str, max_cost: str | None, plan: 
         size = f"{len(text):,} characters are more than {MAX_CHARS:,}"
         raise click.UsageError(f"{size}; put the long part into a file and name it, or relay plan --revise")
     if phase:
-        _require_open(place, phase)
+        from relay.run.selection import get_phase
+
+        if get_phase(load_plan(place), phase).done:
+            raise PlanError(f"phase {phase} is done, no session will work on it", hint="say it without --phase")
     jobs = [job for job in find_working_jobs(repo, place.plan_name) if phase in {"", job.phase_id}]
     for one in [job.repo for job in jobs] or [repo]:
         leave_words(one, text, phase_id=phase)
@@ -230,13 +233,6 @@ def _say_cap(place: Place, typed: str) -> None:
     say(f"left for the run that is at work here; it has {shown} from its next request on")
 
 
-def _require_open(place: Place, phase_id: str) -> None:
-    from relay.run.selection import get_phase
-
-    if get_phase(load_plan(place), phase_id).done:
-        raise PlanError(f"phase {phase_id} is done, no session will work on it", hint="say it without --phase")
-
-
 @click.command("stop")
 @click.option("--now", is_flag=True, help="Stop at once, without waiting for the current step; no work is lost.")
 def stop_command(*, now: bool) -> None:
@@ -245,7 +241,9 @@ def stop_command(*, now: bool) -> None:
     A second `relay stop` stops at once. `relay run` goes on from there.
     """
     repo = note_place().repo
-    process = _require_run(repo)
+    process = find_holder(repo)
+    if process is None:
+        raise RepoError("no relay is at work in this work tree", hint=RUN)
     try:
         os.kill(process, signal.SIGTERM if now else signal.SIGINT)
     except ProcessLookupError:
@@ -265,10 +263,3 @@ def find_working_jobs(repo: "Repo", plan_path: str) -> "tuple[Job, ...]":
     from relay.fleet.worktrees import find_jobs
 
     return tuple(job for job in find_jobs(repo, plan_path) if find_holder(job.repo) is not None)
-
-
-def _require_run(repo: "Repo") -> int:
-    process = find_holder(repo)
-    if process is None:
-        raise RepoError("no relay is at work in this work tree", hint=RUN)
-    return process
