@@ -27,6 +27,7 @@ def command(phase: str, plan: str | None, *, yes: bool) -> None:
     and prints the git revert that undoes relay's commits on this branch instead.
     """
     from relay.git.lock_journal import clear_stale_locks, hold_collections
+    from relay.git.names import SWITCH
     from relay.git.notes import lock_worktree
     from relay.run.rewind import get_rewind, rewind_to_branch
     from relay.sandbox.private_folder import find_folder, remove_left_overs
@@ -44,7 +45,7 @@ def command(phase: str, plan: str | None, *, yes: bool) -> None:
             _ask(place.caller.write(Command(words=("rewind", phase, "--yes"))))
         name = rewind_to_branch(place.repo, rewind)
         say(f"branch {name} is at {rewind.target[:8]}")
-        say(f"next   git switch {shlex.quote(name)} && {place.caller.write(RUN)}")
+        say(f"next   {SWITCH} {shlex.quote(name)} && {place.caller.write(RUN)}")
 
 
 def _ask(again: str) -> None:

@@ -9,6 +9,8 @@ from relay.base.words import list_some
 
 JOB_BRANCHES = "relay-jobs/"
 """The prefix of the branches of jobs; the plan's branch and the phase follow."""
+SWITCH = "git switch --no-overwrite-ignore"
+"""What relay tells users to type: without the option git writes over ignored files that the other branch tracks."""
 STORE = "store"
 """The name of the repository in each clone that relay makes, beside the clone's work tree."""
 _ESCAPES = {"\a": "a", "\b": "b", "\t": "t", "\n": "n", "\v": "v", "\f": "f", "\r": "r", '"': '"', "\\": "\\"}

@@ -24,6 +24,7 @@ from relay.base.tree import read_start
 from relay.base.values import dataclass
 from relay.base.walk import read_bytes
 from relay.git.command import Git, GitError, GitResult, get_git, get_version
+from relay.git.names import SWITCH
 from relay.git.object_database import read_object, store_object
 
 _DISCOVERY = re.compile(
@@ -106,7 +107,7 @@ class BranchError(RepoError):
 
     def __init__(self, now: str, branch: str) -> None:
         words = f"{now or 'no branch'} was checked out meanwhile, and this run works on {branch}"
-        super().__init__(f"{words}, where what it has of the phase is kept", hint=f"git switch {shlex.quote(branch)}")
+        super().__init__(f"{words}, where what it has of the phase is kept", hint=f"{SWITCH} {shlex.quote(branch)}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,7 +17,7 @@ from relay.base.tree import find_boot_id, find_stat
 from relay.git import objects, refs
 from relay.git.config_guard import guard
 from relay.git.message import CommitText
-from relay.git.names import parse_ref_part
+from relay.git.names import SWITCH, parse_ref_part
 from relay.git.notes import lock_worktree
 from relay.git.objects import RELAY_IDENTITY, diff_trees, read_entries
 from relay.git.repository import Repo
@@ -141,7 +141,7 @@ def _begin(repo: Repo, name: str) -> bool:
         raise RepoError(f"a phase is open on {here}: it goes on there", hint=RUN)
     ref = f"refs/heads/{name}"
     if refs.find_ref(repo, ref) is not None or (head is not None and not refs.move_ref(repo, ref, head, None)):
-        raise RepoError(f"there is a branch {name} already", hint=f"git switch {quote(name)}")
+        raise RepoError(f"there is a branch {name} already", hint=f"{SWITCH} {quote(name)}")
     repo.git.run("symbolic-ref", "-m", "relay: a branch for the plan", "HEAD", ref)
     return True
 

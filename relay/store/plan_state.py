@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from relay.base.errors import LockedError, PlanError, RelayError, RepoError
 from relay.base.hints import Command, Hint, TypedPath
 from relay.base.values import dataclass
-from relay.git.names import parse_ref_part, render_ref_part
+from relay.git.names import SWITCH, parse_ref_part, render_ref_part
 from relay.git.repository import Repo
 from relay.plan.model import Phase, Plan, Violation
 from relay.prompts.package_data import EXAMPLE, INSTEAD, is_example
@@ -181,7 +181,7 @@ def _find_obstacle(repo: Repo) -> str:
     if (words := check_state(repo)) or repo.branch:
         return words or ""
     attempts = [parse_ref_part(ref.removeprefix(ATTEMPTS)) for ref in repo.list_refs(ATTEMPTS)]
-    back = "".join(f"git switch {quote(branch)} goes back to where a phase is open, or " for branch in attempts[:1])
+    back = "".join(f"{SWITCH} {quote(branch)} goes back to where a phase is open, or " for branch in attempts[:1])
     return f"HEAD is detached; relay commits on a branch: {back}git switch -c <name>"
 
 

@@ -50,7 +50,7 @@ def test_a_branch_that_is_there_is_left_alone(relay, project, git, endpoint):
 
     assert ran.code == 1
     assert f"there is a branch {BRANCH} already" in ran.err
-    assert f"git switch {BRANCH}" in ran.err
+    assert f"git switch --no-overwrite-ignore {BRANCH}" in ran.err
     assert git("symbolic-ref", "HEAD") == "refs/heads/main"
 
 

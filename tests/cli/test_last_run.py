@@ -113,7 +113,7 @@ def test_what_a_run_says_to_do_next_status_says_too_and_its_cost_counts_without_
     git("switch", "-q", "--detach")
     detached = relay("status").out.splitlines()
     assert spent in detached
-    assert any("git switch main goes back to where a phase is open" in line for line in detached)
+    assert any("git switch --no-overwrite-ignore main goes back to where a phase is open" in line for line in detached)
 
     git("switch", "-q", "main")
     (project / "PLAN.md").write_text(PLAN.replace("Say hello", "Say a hello"))

@@ -1,6 +1,7 @@
 """`relay rewind`: the tree before a phase comes back, and what came after stays where it can be found."""
 
 import json
+import subprocess
 
 import pytest
 
@@ -148,7 +149,7 @@ def test_the_command_shows_asks_and_does(done):
 
     ran = done.relay("rewind", "1", "--yes")
     assert (ran.returncode, ran.stderr) == (0, "")
-    assert ran.stdout.splitlines()[-1] == "next   git switch main-before-1 && relay run"
+    assert ran.stdout.splitlines()[-1] == "next   git switch --no-overwrite-ignore main-before-1 && relay run"
     instead = "to undo it on this branch instead: "
     (line,) = [line for line in ran.stdout.splitlines() if line.startswith(instead)]
     done.git(*line.removeprefix(instead).split()[1:])
@@ -157,6 +158,22 @@ def test_the_command_shows_asks_and_does(done):
     missing = done.relay("rewind", "9", "--yes")
     assert missing.returncode == ExitCode.USER
     assert "no commit of phase 9" in missing.stderr
+
+
+def test_the_command_that_it_names_writes_over_no_ignored_file(done):
+    """What the tree before the phase tracks may be ignored now, and another file."""
+    done.write("local.yaml", "a default\n")
+    done.git("add", "local.yaml")
+    done.git("commit", "-q", "--amend", "--no-edit")
+    done.git("rm", "-q", "local.yaml")
+    done.write(".gitignore", "local.yaml\n")
+    done.commit("everybody has their own")
+    done.write("local.yaml", "a secret\n")
+    named = done.relay("rewind", "2", "--yes").stdout.splitlines()[-1].removeprefix("next   ").split(" && ")[0]
+    done.git("branch", "-f", named.split()[-1], "HEAD~1")  # with that file
+    switched = subprocess.run(named.split(), cwd=done.root, capture_output=True, text=True, check=False)
+    assert "local.yaml" in switched.stderr
+    assert (done.root / "local.yaml").read_text() == "a secret\n"
 
 
 @pytest.mark.parametrize(("phase", "planned"), take_turns(["1", "2"], [False, True]))

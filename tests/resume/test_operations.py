@@ -77,7 +77,7 @@ def test_an_operation_begun_while_a_phase_is_open(forked, cut_off, ask, finish, 
     assert stage.git("status", "--porcelain") == ""
 
 
-BACK = "git switch main goes back to where a phase is open"
+BACK = "git switch --no-overwrite-ignore main goes back to where a phase is open"
 
 
 @pytest.mark.nightly
@@ -134,7 +134,7 @@ def test_another_branch_checked_out_while_a_session_works(stage, finish, how, no
     with pytest.raises(RepoError, match=f"{now} was checked out meanwhile, and this run works on main") as caught:
         stage.run(HELLO, all_=True)
 
-    assert caught.value.hint == "git switch main"
+    assert caught.value.hint == "git switch --no-overwrite-ignore main"
     assert len(stage.seen(SessionStarted)) == 1
     stage.calm()
     stage.git("switch", "-q", "main")
