@@ -320,48 +320,6 @@ def _is_same(plan: Plan, phase: Phase, other_plan: Plan, other: Phase) -> bool:
     return texts[0] == texts[1] and (phase.verify, phase.after) == (other.verify, other.after) and names[0] == names[1]
 
 
-def tell_rest(plan: Plan, stopped: Mapping[str, JobEnd], pending: Collection[str], *, jobs: int) -> str:
-    """Return why each open phase is open.
-
-    Args:
-        plan: The plan on the branch.
-        stopped: Phases that no run goes on with, and how their last run ended.
-        pending: Phases that are done on their own branches.
-        jobs: The value of ``--jobs``.
-    """
-    waits = plan.find_waits()
-    parts, waiting = [], []
-    for phase in plan.phases:
-        if phase.done:
-            continue
-        if phase.id in stopped:
-            again = _find_way(stopped[phase.id].next_command, phase.id, jobs)
-            parts.append(f"phase {phase.id} stopped: {stopped[phase.id].reason}{f' ({again})' if again else ''}")
-        elif phase.id in pending:
-            ahead = " and ".join(waits[phase.id])
-            parts.append(
-                f"phase {phase.id} is done and waits {f'for phase {ahead} to land' if ahead else 'to be landed'}"
-            )
-        else:
-            waiting.append(phase.id)
-    rest = [f"{count(len(waiting), 'phase')} not begun: {', '.join(waiting)}"] if waiting else []
-    return "; ".join((*parts, *rest))
-
-
-def _find_way(typed: str, phase_id: str, jobs: int) -> str:
-    """Return what to type, from what a run in the phase's own work tree said: here it would begin the phase again."""
-    alone = f" --phase {phase_id}"
-    if typed.endswith(alone) or f"{alone} --max-cost " in typed:  # that is one number for all, and said in the end
-        return ""
-    return typed.replace(alone, f" --jobs {jobs}")
-
-
-def find_code(stopped: Mapping[str, JobEnd]) -> ExitCode:
-    """Return the exit code of a run that leaves phases open."""
-    are_users = stopped and all(end.exit_code == ExitCode.USER for end in stopped.values())
-    return ExitCode.USER if are_users else ExitCode.STOPPED
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobAccount:
     """A job's commit and spend when its run began."""
@@ -428,6 +386,10 @@ class JobTable:
     """Phases that have used up their share. They go on once others leave enough for the next request."""
     pending: Mapping[str, str] = field(default_factory=dict)
     """Phases that are done on their own branch, have not landed and are not at work: id → commit."""
+    in_the_way: dict[str, str] = field(default_factory=dict)
+    """Phases that cannot land: id → the user's files that are in the way, and what to do about them."""
+    held: str = ""
+    """The git operation of the user's that must end before anything lands; empty without one."""
     foreign: frozenset[str] = frozenset()
     """Phases that another relay works on, in a job's work tree."""
     said: set[str] = field(default_factory=set)
@@ -444,6 +406,47 @@ class JobTable:
     def busy(self) -> int:
         """How many of the ``--jobs`` places are taken. A landing takes none until it asks a model."""
         return sum(not working.merges or working.child.has_asked for working in self.working.values())
+
+
+def tell_rest(plan: Plan, state: JobTable, *, jobs: int) -> str:
+    """Return why each open phase is open.
+
+    Args:
+        plan: The plan on the branch.
+        state: The parent's memory.
+        jobs: The value of ``--jobs``.
+    """
+    stopped, pending = state.stopped, state.pending
+    waits = plan.find_waits()
+    parts, waiting = [], []
+    for phase in plan.phases:
+        if phase.done:
+            continue
+        if phase.id in stopped:
+            again = _find_way(stopped[phase.id].next_command, phase.id, jobs)
+            parts.append(f"phase {phase.id} stopped: {stopped[phase.id].reason}{f' ({again})' if again else ''}")
+        elif phase.id in pending:
+            ahead = " and ".join(waits[phase.id])
+            waiting_for = f"for phase {ahead} to land" if ahead else "to be landed"
+            parts.append(f"phase {phase.id} is done and waits: {state.in_the_way.get(phase.id) or waiting_for}")
+        else:
+            waiting.append(phase.id)
+    rest = [f"{count(len(waiting), 'phase')} not begun: {', '.join(waiting)}"] if waiting else []
+    return "; ".join((*parts, *rest))
+
+
+def _find_way(typed: str, phase_id: str, jobs: int) -> str:
+    """Return what to type, from what a run in the phase's own work tree said: here it would begin the phase again."""
+    alone = f" --phase {phase_id}"
+    if typed.endswith(alone) or f"{alone} --max-cost " in typed:  # that is one number for all, and said in the end
+        return ""
+    return typed.replace(alone, f" --jobs {jobs}")
+
+
+def find_code(stopped: Mapping[str, JobEnd]) -> ExitCode:
+    """Return the exit code of a run that leaves phases open."""
+    are_users = stopped and all(end.exit_code == ExitCode.USER for end in stopped.values())
+    return ExitCode.USER if are_users else ExitCode.STOPPED
 
 
 _SHOWN = 5

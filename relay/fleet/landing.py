@@ -29,12 +29,13 @@ from relay.run.commit.readiness import find_common, list_landed
 from relay.session.usage import Spent
 from relay.session.values import SessionEnd
 from relay.setup.open import hold_worktree, new_id
-from relay.store import branches, trailers
+from relay.store import trailers
 from relay.store.attempts import AttemptStart, OpenAttempt, open_attempt, read_attempt, render_end, render_proposal
-from relay.store.branches import find_in_the_way, move_branch
+from relay.store.branches import move_branch
 from relay.store.checkpoints import WipRecord, save_snapshots
 from relay.store.environment import read_environment, save_environment
 from relay.store.history import find_text
+from relay.store.landing import find_in_the_way
 from relay.store.plan_versions import parse_at
 from relay.store.refs import get_branch
 from relay.store.snapshot import TreeSnapshot, write_snapshot_tree
@@ -171,10 +172,10 @@ def find_obstacles(main: Repo, landing: Landing) -> tuple[str, ...]:
     """Return the user's changed files that the landing would touch; it waits until they are committed or put away."""
     # For a merge, other phases' landed files are here already.
     base = find_base(main, landing.tip, landing.own) or landing.tip
-    return branches.find_in_the_way(main, base, landing.own, at=landing.tip)
+    return find_in_the_way(main, base, landing.own, at=landing.tip)
 
 
-def land(main: Repo, job: Job, landing: Landing) -> tuple[str, ...]:
+def land(main: Repo, job: Job, landing: Landing) -> tuple[str, ...] | None:
     """Take the plan's branch and its work tree to the job's commit.
 
     Args:
@@ -182,17 +183,15 @@ def land(main: Repo, job: Job, landing: Landing) -> tuple[str, ...]:
         landing: `LandingCase.FORWARD`, as `find_landing` said.
 
     Returns:
-        A sentence for each file, or for the index, that could not be updated; the next run tries again.
+        A sentence for each file, or for the index, that could not be updated; the next run tries again. None if the
+        branch moved meanwhile; nothing was changed then.
 
     Raises:
-        RepoError: The branch moved meanwhile, or git has no name for the user; nothing was changed.
+        RepoError: Git has no name for the user; nothing was changed.
     """
     branch, identity = get_branch(main), get_identity(main).environment
     reason = f"relay: phase {job.phase_id} lands"
-    left = branches.move_branch(main, branch, landing.tip, landing.own, reason=reason, identity=identity)
-    if left is None:
-        raise RepoError(f"{branch} moved meanwhile; nothing was changed", hint="run this again")
-    return left
+    return move_branch(main, branch, landing.tip, landing.own, reason=reason, identity=identity)
 
 
 _PATCH_BYTES = 6_000

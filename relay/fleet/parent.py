@@ -41,6 +41,7 @@ from relay.fleet.worktrees import ensure_job, find_jobs, find_lost, remove_free
 from relay.git.command import GitError
 from relay.git.names import list_paths
 from relay.git.notes import is_locked
+from relay.git.status import check_state
 from relay.plan.model import Plan
 from relay.run.attempt.start import render_plan
 from relay.run.loop import end_done, raise_cap, require_branch, run
@@ -50,6 +51,7 @@ from relay.session.events import JobMoved, Noticed
 from relay.session.records import LoggedEvent
 from relay.setup.context import RunContext, RunEnd
 from relay.setup.session import make_meter
+from relay.store.landing import describe_in_the_way
 from relay.store.plan_state import read_plan_cost
 from relay.store.worktree_notes import drop_words, leave_words, read_words, take_cap
 
@@ -120,7 +122,7 @@ class _Parent:
                 self._ctx.observe(moved)
             if state.is_stale and not interrupts.stop_now:
                 self._advance()
-            if not state.working and (interrupts.finish_turn or not (state.foreign or state.is_stale)):
+            if not state.working and (interrupts.finish_turn or not (state.foreign or state.held or state.is_stale)):
                 return self._end()
             urgency = int(interrupts.finish_turn) + int(interrupts.stop_now)
             if urgency > state.told:  # each is passed on once
@@ -141,7 +143,7 @@ class _Parent:
         descriptors = [fd for working in state.working.values() for fd in working.child.descriptors]
         looks_soon = self._ctx.interrupts.finish_turn or not state.is_warm
         self._ctx.interrupts.wait_for(descriptors, _SOON_S if looks_soon else _LOOK_S)
-        state.is_stale = state.is_stale or bool(state.foreign)
+        state.is_stale = state.is_stale or bool(state.foreign or state.held)
         for phase_id, working in list(state.working.items()):
             has_ended = working.child.has_ended  # asked first: what it said before is heard
             for record in working.child.hear():
@@ -192,7 +194,7 @@ class _Parent:
 
     def _advance(self) -> None:
         """Land what can land and start what can start; after a request to stop, only land phases that need no merge."""
-        self._state.is_stale = False
+        self._state.is_stale, self._state.held = False, ""
         try:
             require_branch(self._ctx.repo, self._branch)
             plan = settle(self._ctx).plan
@@ -207,11 +209,14 @@ class _Parent:
                 self._start_merging(plan, found)
                 self._say_waits(plan)
         except RelayError as error:
-            # The user's edit of the plan is refused: others go on, and relay looks again when one of them ends.
-            if not self._state.working:
+            # The user's edit of the plan is refused: others go on, and relay looks again when one of them ends. While
+            # the user rebases, merges or bisects, relay waits.
+            self._state.held = check_state(self._ctx.repo) or ""
+            if not (self._state.working or self._state.held):
                 raise
             if self._say_once(str(error)):
-                self._ctx.observe(Noticed(text=f"{error}; others go on", warning=True))
+                then = "nothing lands until then" if self._state.held else "others go on"
+                self._ctx.observe(Noticed(text=f"{error}; {then}", warning=True))
 
     def _restore_lost(self, plan: Plan) -> None:
         """Make removed work trees again where their phases have work that has not landed."""
@@ -229,12 +234,15 @@ class _Parent:
                 self._say(phase_id, "held", words)
 
     def _land_forward(self, found: Iterable[tuple[Job, Landing]]) -> bool:
-        """Land a phase that needs no merge; False when there is none."""
+        """Land a phase that needs no merge, or find that the branch moved; False when there is none."""
         if self._is_merging():
             return False  # what it merges with must not move
         for job, landing in found:
             if landing.case is LandingCase.FORWARD and self._is_way_clear(job, landing):
-                for words in land(self._ctx.repo, job, landing):
+                left = land(self._ctx.repo, job, landing)
+                if left is None:
+                    return True  # the branch moved: all is to be looked at again
+                for words in left:
                     self._ctx.observe(Noticed(text=words, warning=True))
                 self._say(job.phase_id, "landed", landing.own)
                 plan = settle(self._ctx).plan
@@ -304,8 +312,9 @@ class _Parent:
 
     def _is_way_clear(self, job: Job, landing: Landing) -> bool:
         files = find_obstacles(self._ctx.repo, landing)
+        self._state.in_the_way.pop(job.phase_id, None)
         if files:
-            words = f"{list_paths(files)} is changed or in the way here; commit it or put it away"
+            self._state.in_the_way[job.phase_id] = words = describe_in_the_way(self._ctx.repo, files)
             if self._say_once(f"phase {job.phase_id}: {words}"):
                 self._say(job.phase_id, "waiting", words)
         return not files
@@ -401,6 +410,10 @@ class _Parent:
 
     def _end(self) -> RunEnd:
         ctx, state = self._ctx, self._state
+        if state.held:
+            spent = read_plan_cost(ctx.repo, ctx.plan_path).spent
+            words = f"interrupted while relay waited; everything is kept: {state.held}"
+            return RunEnd(exit_code=ExitCode.INTERRUPTED, reason=words, next_command=self._again, spent=spent)
         plan, spent = settle(ctx).plan, read_plan_cost(ctx.repo, ctx.plan_path).spent
         if ctx.interrupts.finish_turn and not plan.done:
             words = "interrupted; everything is kept"
@@ -411,7 +424,7 @@ class _Parent:
             ctx.observe(Noticed(text=words))
         if plan.done:
             return end_done(ctx.files, plan, spent)
-        reason = tell_rest(plan, state.stopped, state.pending, jobs=self._order.jobs)
+        reason = tell_rest(plan, state, jobs=self._order.jobs)
         again: Hint | None = self._again
         if advised := [(phase_id, end.hint) for phase_id, end in state.stopped.items() if end.hint]:
             places = {job.phase_id: job.repo.root for job in find_jobs(ctx.repo, ctx.plan_path)}

@@ -40,6 +40,7 @@ from relay.setup.session import make_meter
 from relay.store import branches
 from relay.store.attempts import find_wait_until, read_attempt
 from relay.store.completion import finish_pending
+from relay.store.landing import find_in_the_way
 from relay.store.plan_state import read_plan_cost
 from relay.store.refs import get_branch
 from relay.store.spend import Whose
@@ -169,7 +170,7 @@ class PhaseWork:
             if own is None:
                 raise RepoError(f"the clone in {self._main.root} has no commit", hint="remove it; it is made again")
             if own != self._tip:
-                if found := branches.find_in_the_way(self._main, own, self._tip):
+                if found := find_in_the_way(self._main, own, self._tip):
                     words = f"these files were changed in the clone {self._main.root}: {list_paths(found)}"
                     raise RepoError(words, hint="put them away")
                 if not is_ancestor(self._main, own, self._tip):
@@ -521,7 +522,7 @@ class PhaseWork:
             return None
         with self._locking():
             if self._main.head() == landing.tip:  # or another worker of this clone has fetched it
-                for words in land(self._main, job, landing):
+                for words in land(self._main, job, landing) or ():
                     self._say(words, warning=True)
         return self._end_done()
 

@@ -99,8 +99,11 @@ def _parse_change(head: str, path: str) -> PathChange:
     )
 
 
-def hash_files(git: Git, paths: Sequence[str]) -> tuple[str, ...]:
-    """Return the blob ids of the raw bytes of regular files of the work tree, in order; nothing is stored.
+def hash_files(git: Git, paths: Sequence[str], *, filtered: bool = False) -> tuple[str, ...]:
+    """Return the blob ids of regular files of the work tree, in order; nothing is stored.
+
+    Args:
+        filtered: As `git add` would store the files; otherwise their raw bytes count.
 
     Raises:
         GitError: A file is gone or cannot be read.
@@ -109,7 +112,8 @@ def hash_files(git: Git, paths: Sequence[str]) -> tuple[str, ...]:
         return ()
     # Quoted, since an unquoted newline ends a name and a carriage return at its end is dropped.
     stdin = b"".join(os.fsencode(_render_stdin_path(path)) + b"\n" for path in paths)
-    return tuple(git.run("hash-object", "--no-filters", "--stdin-paths", stdin=stdin).decode().split())
+    words = ("hash-object", *(() if filtered else ("--no-filters",)), "--stdin-paths")
+    return tuple(git.run(*words, stdin=stdin).decode().split())
 
 
 def store_files(repo: Repo, paths: Iterable[str]) -> dict[str, str]:

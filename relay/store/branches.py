@@ -5,28 +5,31 @@ and puts HEAD on it; no file is touched by that.
 """
 
 import re
-import stat
 from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import PurePosixPath
 from shlex import quote
 
 from relay.base.errors import RepoError
 from relay.base.hints import RUN
 from relay.base.tree import find_boot_id, find_stat
-from relay.git import objects, refs
+from relay.git import refs
 from relay.git.config_guard import guard
 from relay.git.message import CommitText
 from relay.git.names import SWITCH, parse_ref_part
 from relay.git.notes import lock_worktree
 from relay.git.objects import RELAY_IDENTITY, diff_trees, read_entries
 from relay.git.repository import Repo
-from relay.git.status import ChangeKind, PathChange, read_status
-from relay.git.trees import find_entries
+from relay.git.status import ChangeKind
 from relay.plan.model import Plan
 from relay.plan.text import encode_text, find_ledger_path
 from relay.store.attempts import OpenAttempt, find_attempt_changes, find_place_id, find_proposal, read_attempt
-from relay.store.completion import find_pending_move, finish_pending, hash_cleaned, note_pending, withdraw_pending
+from relay.store.completion import (
+    find_pending_move,
+    finish_pending,
+    hash_cleaned,
+    note_pending,
+    withdraw_pending,
+)
 from relay.store.history import RelayCommit, find_text, read_relay_commits
 from relay.store.plan_versions import PlanEdit, find_attempt_phase
 from relay.store.refs import ATTEMPTS, find_attempt_ref
@@ -41,7 +44,8 @@ def move_branch(
     """Move the branch that HEAD names from one commit to another, by compare-and-swap; index and files follow.
 
     The move is noted first, so the next run finishes it after a kill. A file that is not exactly as in `old` stays as
-    it is and is named in the result, never written over (`find_in_the_way` lists such files beforehand).
+    it is and is named in the result, never written over. `relay.store.landing.find_in_the_way` lists such files
+    beforehand.
 
     Args:
         repo: The repository; the caller holds the work tree's lock.
@@ -62,44 +66,6 @@ def move_branch(
         withdraw_pending(repo, new)
         return None
     return finish_pending(repo)
-
-
-def find_in_the_way(repo: Repo, old: str, new: str, *, at: str = "") -> tuple[str, ...]:
-    """Return the user's paths that would have to stay as they are when the files move from `old` to `new`.
-
-    These are files with uncommitted changes, and untracked paths where new files or their directories would go.
-
-    Args:
-        at: The commit that the work tree is at; empty for `old`.
-    """
-    changes = objects.diff_trees(repo, old, new)
-    changed = set(read_status(repo).changed) if changes else set[str]()
-    is_there = changes and at not in {"", old}
-    tracked = find_entries(repo, at, [change.path for change in changes]) if is_there else {}
-    coming = tuple(change for change in changes if change.kind is ChangeKind.DELETED or change.path not in tracked)
-    return tuple(sorted({*(c.path for c in changes if c.path in changed), *_find_untracked(repo, coming)}))
-
-
-def _find_untracked(repo: Repo, changes: tuple[PathChange, ...]) -> tuple[str, ...]:
-    """Return the untracked paths where new files or their directories would go; not those that these changes remove."""
-    gone = {change.path for change in changes if change.kind is ChangeKind.DELETED}
-    emptied = gone.union(*(_find_parents(path) for path in gone))
-    added = [change.path for change in changes if change.kind is ChangeKind.ADDED]
-    found = {place for path in added for place in _find_parents(path) if _is_there(repo, place, directory=False)}
-    found.update(path for path in added if _is_there(repo, path, directory=False))
-    for path in added:
-        if _is_there(repo, path, directory=True):
-            found.update((path, *(str(place.relative_to(repo.root)) for place in (repo.root / path).rglob("*"))))
-    return tuple(sorted(found - emptied))
-
-
-def _find_parents(path: str) -> list[str]:
-    return [str(parent) for parent in PurePosixPath(path).parents][:-1]
-
-
-def _is_there(repo: Repo, path: str, *, directory: bool) -> bool:
-    found = find_stat(repo.root, path)
-    return found is not None and stat.S_ISDIR(found.st_mode) is directory
 
 
 PREFIX = "relay/"

@@ -1,11 +1,14 @@
 """Landing a job's phase: every step is found again from git alone."""
 
+from pathlib import Path
+
 import pytest
 
 from relay.base.errors import RepoError
 from relay.fleet.landing import Job, LandingCase, find_landing, find_obstacles, land, require_unmoved
 from relay.git.repository import open_repo
 from relay.plan.parse import parse_plan
+from relay.store.landing import describe_in_the_way
 from relay.store.worktree_notes import note_checked
 
 PLAN = """\
@@ -94,6 +97,122 @@ def test_what_the_user_has_there_is_named_and_a_branch_that_moved_is_told(planne
     planned.write("1.txt", "the user's")
     assert find_obstacles(main, landing) == ("1.txt",)
     moved = planned.commit("the user's")
-    with pytest.raises(RepoError, match="main moved meanwhile"):
-        land(main, job, landing)
+    assert land(main, job, landing) is None
     assert planned.text("rev-parse", "main") == moved
+
+
+def _write(root, path, text="the user's"):
+    file = root / path
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(text)
+
+
+def _hide(flag):
+    def act(root, git):
+        git("update-index", flag, "kept.txt")
+        _write(root, "kept.txt")
+
+    return act
+
+
+def _untrack(root, git):
+    git("rm", "-q", "--cached", "kept.txt")
+    _write(root, "kept.txt")
+
+
+def _nest(root, git):
+    git("init", "-q", "vendor")
+    _write(root, "vendor/f")
+
+
+IN_THE_WAY = {
+    "an ignored file": (lambda root, _: _write(root, "local.yaml"), ["local.yaml"], "local.yaml"),
+    "an ignored directory": (lambda root, _: _write(root, "build/out"), ["build"], "build"),
+    "an ignored file where a directory comes": (lambda root, _: _write(root, "out"), ["out/a", "out/b"], "out"),
+    "a file that the phase stops ignoring": (
+        lambda root, _: _write(root, "dev.sqlite3"), [".gitignore", "dev.sqlite3"], "dev.sqlite3"
+    ),
+    "an ignored link": (lambda root, _: (root / "link").symlink_to("/etc"), ["link/passwd"], "link"),
+    "an ignored link to a directory here": (lambda root, _: (root / "link").symlink_to("d"), ["link/new"], "link"),
+    "an ignored repository": (_nest, ["vendor"], "vendor"),
+    "an ignored file below a removed directory": (lambda root, _: _write(root, "d/a.o"), ["-d/t", "d"], "d/a.o"),
+    "an untracked file": (lambda root, _: _write(root, "new.txt"), ["new.txt"], "new.txt"),
+    "a changed file": (lambda root, _: _write(root, "kept.txt"), ["kept.txt"], "kept.txt"),
+    "a changed file that goes": (lambda root, _: _write(root, "kept.txt"), ["-kept.txt"], "kept.txt"),
+    "a file that git must not look at": (_hide("--assume-unchanged"), ["kept.txt"], "kept.txt"),
+    "a file that git skips": (_hide("--skip-worktree"), ["-kept.txt"], "kept.txt"),
+    "a file that is no longer tracked": (_untrack, ["-kept.txt"], "kept.txt"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("is_asked", [True, False], ids=["looked for before", "saved in that moment"])
+@pytest.mark.parametrize("name", IN_THE_WAY)
+def test_nothing_of_the_user_s_is_written_over_or_removed(planned, name, is_asked):
+    """Changed, untracked or ignored: it is named before the landing, and stays if it came in between."""
+    act, paths, named = IN_THE_WAY[name]
+    planned.write(".gitignore", "local.yaml\nbuild/\n/out\n*.sqlite3\nlink\nvendor/\n*.o\n")
+    planned.write("kept.txt", "kept")
+    planned.write("d/t", "t")
+    planned.commit("before")
+    place, job = add_job(planned, "1")
+    for path in paths:
+        if path.startswith("-"):
+            place.git("rm", "-q", path[1:])
+        else:
+            _write(place.root, path, "the phase's")
+            place.git("add", "-f", path)
+    note_checked(job.repo, finish(place, "1"))
+    act(planned.root, planned.git)
+    main = planned.open()
+    landing, before = find_landing(main, job), _read_all(planned.root)
+    if is_asked:
+        assert find_obstacles(main, landing) == (named,)
+        assert describe_in_the_way(main, (named,)).startswith(f"in the way here: {named} (")
+        assert _read_all(planned.root) == before
+    else:
+        left = land(main, job, landing) or ()
+        assert any(Path(words.split()[0]).parts[0] == Path(named).parts[0] for words in left), left
+        after = _read_all(planned.root)
+        assert {path: after.get(path) for path, found in before.items() if found == b"the user's"} == {
+            path: found for path, found in before.items() if found == b"the user's"
+        }
+
+
+def _read_all(root):
+    places = [path for path in root.rglob("*") if ".git" not in path.parts]
+    return {place: place.readlink() if place.is_symlink() else _read(place) for place in places}
+
+
+def _read(place):
+    return place.read_bytes() if place.is_file() else None
+
+
+def test_what_is_there_as_the_phase_has_it_is_not_in_the_way(planned):
+    """Untracked, changed, removed and linked; but for a path of which something else is staged."""
+    planned.write("gone.txt", "gone")
+    planned.write("changed.txt", "old")
+    planned.write("staged.txt", "old")
+    planned.commit("before")
+    place, job = add_job(planned, "1")
+    place.git("rm", "-q", "gone.txt")
+    place.write("changed.txt", "new")
+    place.write("staged.txt", "new")
+    place.write("new.sh", "new").chmod(0o755)
+    (place.root / "link").symlink_to("new.sh")
+    done = finish(place, "1")
+    note_checked(job.repo, done)
+    main = planned.open()
+    landing = find_landing(main, job)
+    (planned.root / "gone.txt").unlink()
+    planned.write("staged.txt", "the user's")
+    planned.git("add", "staged.txt")
+    for path in ("changed.txt", "staged.txt", "new.sh"):
+        planned.write(path, "new")
+    assert find_obstacles(main, landing) == ("new.sh", "staged.txt")
+    (planned.root / "new.sh").chmod(0o755)
+    (planned.root / "link").symlink_to("new.sh")
+    planned.git("reset", "-q", "staged.txt")
+    assert find_obstacles(main, landing) == ()
+    assert land(main, job, landing) == ()
+    assert planned.text("rev-parse", "main") == done
+    assert planned.text("status", "--porcelain") == ""

@@ -9,7 +9,7 @@ from relay.base.errors import ExitCode
 from relay.base.values import dataclass
 from relay.base.words import render_span
 from relay.cli.views.last_run import find_job_works, render_work, tell_work
-from relay.fleet.landing import LandingCase, find_landing, is_open
+from relay.fleet.landing import Landing, LandingCase, find_landing, find_obstacles, is_open
 from relay.fleet.worktrees import find_jobs, find_lost, name_job_branch
 from relay.git.names import render_path
 from relay.git.notes import is_locked
@@ -18,6 +18,7 @@ from relay.insight.telemetry.log import LogTail, list_own_logs
 from relay.plan.model import Plan
 from relay.session.events import JobMoved
 from relay.store.attempts import read_attempt
+from relay.store.landing import describe_in_the_way
 from relay.store.worktree_notes import FleetSight, read_last_run
 
 _WORDS = {
@@ -49,7 +50,8 @@ class JobStanding:
     claims: int = 0
     """Items that its session claims, as of the newest checkpoint."""
     waits: str = ""
-    """Why the phase waits, in the words of the present run, which goes on with it by itself."""
+    """Why the phase waits, in the words of the present run, which goes on with it by itself; or the user's files that
+    are in the way of its landing."""
 
 
 def find_told(repo: Repo) -> Mapping[str, tuple[str, str]]:
@@ -77,12 +79,12 @@ def find_job_standings(
         JobStanding(
             phase_id=job.phase_id,
             place=job.repo.root,
-            case=(case := find_landing(repo, job).case),
-            is_open=is_open(case, session),
+            case=(landing := find_landing(repo, job)).case,
+            is_open=is_open(landing.case, session),
             claims=len(session.items) if session is not None else 0,
             at_work=(state := said.pop(job.phase_id, ("", "")))[0] in _BEGINS or is_locked(job.repo),
             stopped=_find_reason(job.repo),
-            waits=_find_wait(state),
+            waits=_find_wait(state) or _find_obstacles(repo, landing),
         )
         for job, session in ((job, read_attempt(job.repo)) for job in find_jobs(repo, plan_path))
     ]
@@ -100,6 +102,12 @@ def find_job_standings(
 
 def _find_wait(told: tuple[str, str]) -> str:
     return told[1] if told[0] in _WAITS else ""
+
+
+def _find_obstacles(repo: Repo, landing: Landing) -> str:
+    """Return what is in the way of a phase that is done."""
+    files = find_obstacles(repo, landing) if landing.case in {LandingCase.FORWARD, LandingCase.APART} else ()
+    return f"done; {describe_in_the_way(repo, files)}" if files else ""
 
 
 def _find_reason(repo: Repo) -> str:
