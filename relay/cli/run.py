@@ -113,11 +113,22 @@ def run_with_jobs(  # one caller
     )
 
     def act(ctx: "RunContext") -> "RunEnd":
-        _warn(ctx, sizes)
+        _warn(ctx, (*sizes, *_find_unseen(ctx)))
         with keep(ctx) as kept:
             return work_within(hours, ctx.interrupts, ctx.observe, lambda: run_jobs(kept, order, view.tell))
 
+    request = replace(request, allow_dirty=True)
     return run_sessions(request, place.caller, act, as_json=options["as_json"], view=view)
+
+
+def _find_unseen(ctx: "RunContext") -> tuple[str, ...]:
+    """Return what sessions in work trees of their own do not see of the user's work."""
+    from relay.git.names import list_paths
+    from relay.git.status import read_status
+
+    status = read_status(ctx.repo)
+    found = sorted({*status.changed, *status.untracked} - {ctx.plan_path, ctx.ledger_path})
+    return (f"this run does not see what you have not committed: {list_paths(found)}",) if found else ()
 
 
 def make_job_words(request: "RunRequest", options: Mapping[str, Any]) -> tuple[str, ...]:
@@ -317,6 +328,7 @@ def start(phase: str, options: Mapping[str, Any], tell_next: "Callable[[RunEnd],
     request, place = make_request(SessionKind.RUN, options)
     selection = replace(parse_selection(phase), unchecked=options["unchecked"])
     jobs, keep = get_job_count(options, phase, request.settings.jobs), _prepare_drafts(request, place, options)
+    request = replace(request, allow_dirty=request.allow_dirty or jobs > 1)  # nobody works in this tree then
     if options["dry_run"]:
         return show_dry_run(request, place, selection, jobs=jobs)
     plan_state = ask(find_source(place), request.repo)
