@@ -31,6 +31,7 @@ from relay.base.interrupts import Interrupted
 from relay.cli.screen import JSON_VERSION, complain
 
 if TYPE_CHECKING:
+    from relay.cli.documents import ErrorDocument, SaidError
     from relay.setup.place import Place
 
 
@@ -170,15 +171,16 @@ def _say_error_json(error: RelayError, caller: Caller) -> int:
     """Say the same to a program: one line on standard error, where nothing else is then."""
     import json
 
-    said = {
-        "kind": error.kind.value,
+    said: SaidError = {
+        "kind": error.kind,
         "message": error.message,
         "path": error.path,
         "line": error.line,
         "causes": list(error.causes),
         "hint": caller.write(error.hint),
     }
-    complain(json.dumps({"version": JSON_VERSION, "error": said, "exit_code": int(ExitCode.USER)}))
+    document: ErrorDocument = {"error": said, "exit_code": int(ExitCode.USER)}
+    complain(json.dumps({"version": JSON_VERSION, **document}))
     return ExitCode.USER
 
 

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import cache, partial
 from operator import attrgetter
@@ -21,6 +21,7 @@ from relay.cli.screen import say, say_document, say_hanging
 from relay.setup.place import Place, find_settings, load_plan
 
 if TYPE_CHECKING:
+    from relay.cli.documents import CheckDocument, Parallel, PlanItem, PlanPhase
     from relay.config import Settings
     from relay.plan.model import Phase, Plan, Violation
     from relay.plan.waves import Waves
@@ -266,20 +267,23 @@ def _count_rules(root: Path, settings: "Settings") -> int:
     return min(MAX_BYTES, next(sizes, 0))
 
 
-def render_json(checked: PlanCheck) -> dict[str, object]:
+def render_json(checked: PlanCheck) -> "CheckDocument":
     """Return the plan and its violations as JSON."""
     from relay.run.planning.submission import describe_overkill
 
     phases = checked.plan.phases if checked.plan else ()
     return {
         "phases": [_render_phase(phase) for phase in phases],
-        "violations": [asdict(found) for found in checked.remarks],
+        "violations": [
+            {"path": one.path, "line": one.line, "message": one.message, "warning": one.warning, "hint": one.hint}
+            for one in checked.remarks
+        ],
         "parallel": None if checked.waves is None else _render_waves(checked.waves),
         "overkill": bool(describe_overkill(checked.sizes)),
     }
 
 
-def _render_waves(waves: "Waves") -> dict[str, object]:
+def _render_waves(waves: "Waves") -> "Parallel":
     """Return the waves as JSON; ``time`` is that of ``jobs`` side by side, relative to one after the other."""
     return {
         "waves": [list(wave) for wave in waves.waves],
@@ -289,8 +293,8 @@ def _render_waves(waves: "Waves") -> dict[str, object]:
     }
 
 
-def _render_phase(phase: "Phase") -> dict[str, object]:
-    items = [
+def _render_phase(phase: "Phase") -> "PlanPhase":
+    items: list[PlanItem] = [
         {"id": item.id, "text": item.text, "done": item.done, "line": item.line, "paths": list(item.paths)}
         for item in phase.items
     ]

@@ -1,6 +1,5 @@
 """`relay doctor`: check this machine, or one thing on it: a model, the agents, notifications, the sandbox."""
 
-import dataclasses
 import os
 import textwrap
 import time
@@ -23,6 +22,7 @@ from relay.setup.place import find_settings
 from relay.setup.preconditions import Finding, State
 
 if TYPE_CHECKING:
+    from relay.cli.documents import AgentTrial, DoctorDocument, DoctorFinding, EffectiveSetting, FoundAgent
     from relay.config import Settings
     from relay.sandbox.visibility import Inventory
     from relay.setup.preconditions import Finding
@@ -99,10 +99,14 @@ def command(*, runner: str | None, with_settings: bool, as_json: bool, **section
 
     report = examine(Path.cwd(), os.environ, {"runner": runner})
     if as_json:
-        say_document(render_json(report))
+        _say(render_json(report))
     else:
         show_report(report, with_settings=with_settings)
     return ExitCode.USER if report.missing else ExitCode.DONE
+
+
+def _say(document: "DoctorDocument") -> None:
+    say_document(document)
 
 
 def _try_model(flags: Mapping[str, str | None], *, as_json: bool) -> int:
@@ -120,7 +124,7 @@ def _try_model(flags: Mapping[str, str | None], *, as_json: bool) -> int:
     missing = any(finding.state is State.MISSING for finding in trial.findings)
     if as_json:
         found = [render_check(finding, place.caller) for finding in trial.findings]
-        say_document({"ready": not missing, "findings": found, "table": trial.table})
+        _say({"ready": not missing, "findings": found, "table": trial.table})
         return ExitCode.USER if missing else ExitCode.DONE
     for finding in trial.findings:
         show_finding(finding, place.caller.write(finding.hint))
@@ -156,21 +160,23 @@ def show_finding(finding: Finding, hint: str) -> None:
         say("\n".join((f"{'':<21}do: {first}", *(f"{'':<25}{line}" for line in more))))
 
 
-def render_check(finding: Finding, caller: Caller) -> dict[str, object]:
+def render_check(finding: Finding, caller: Caller) -> "DoctorFinding":
     """Return a finding as JSON."""
     return {
         "name": finding.name,
-        "state": finding.state.value,
+        "state": finding.state,
         "words": finding.words,
         "details": list(finding.details),
         "hint": caller.write(finding.hint),
     }
 
 
-def render_json(report: Report) -> dict[str, object]:
+def render_json(report: Report) -> "DoctorDocument":
     """Return the report as JSON."""
     findings = [render_check(finding, report.caller) for finding in report.findings]
-    settings = {key: {"value": value, "origin": origin} for key, value, origin in report.settings}
+    settings: dict[str, EffectiveSetting] = {
+        key: {"value": value, "origin": origin} for key, value, origin in report.settings
+    }
     return {"ready": not report.missing, "findings": findings, "settings": settings, "next": report.next_command}
 
 
@@ -190,13 +196,13 @@ def _check_agents(name: str, *, as_json: bool) -> int:
     if name:
         return _try(found, name, settings, as_json=as_json)
     if as_json:
-        say_document({"agents": [_render(agent) for agent in found]})
+        _say({"agents": [_render(agent) for agent in found]})
     else:
         _show(found)
     return ExitCode.USER if all(agent.missing for agent in found) else ExitCode.DONE
 
 
-def _render(agent: "AgentFound") -> dict[str, str]:
+def _render(agent: "AgentFound") -> "FoundAgent":
     profile = agent.profile
     return {
         "name": profile.name,
@@ -216,7 +222,7 @@ def _show(found: "tuple[AgentFound, ...]") -> None:
     head = _COLUMNS.format("name", "agent", "found", "tested", "usage", "steering", "tools", "login")
     say(head, style="dim")
     for agent in found:
-        row = _render(agent) | {"found": "-" if agent.missing else "yes"}
+        row = {**_render(agent), "found": "-" if agent.missing else "yes"}
         say(_COLUMNS.format(*(row[name] for name in _SHOWN)), style="dim" if agent.missing else "")
         if agent.missing:
             say(f"{'':<10}{agent.missing}: {row['install'] or agent.profile.installation}", style="dim")
@@ -229,7 +235,8 @@ def _try(found: "tuple[AgentFound, ...]", name: str, settings: "Settings", *, as
     if not chosen:
         names = ", ".join(agent.profile.name for agent in found)
         raise click.UsageError(f"--agent: found {name!r}; allowed: {names}, {_ALL}")
-    works, rows = False, []
+    works = False
+    rows: list[AgentTrial] = []
     for agent in chosen:
         findings = _run_trial(agent, settings)
         ready = all(finding.state is not State.MISSING for finding in findings)
@@ -240,7 +247,7 @@ def _try(found: "tuple[AgentFound, ...]", name: str, settings: "Settings", *, as
         if not as_json:
             _show_trial(agent, findings, ready=ready)
     if as_json:
-        say_document({"trials": rows})
+        _say({"trials": rows})
     return ExitCode.DONE if works else ExitCode.USER
 
 
@@ -310,7 +317,7 @@ def _show_inventory(*, as_json: bool) -> int:
     with open_own_workspace(request) as workspace:
         found = take_inventory(workspace.sandbox)
     if as_json:
-        say_document(dataclasses.asdict(found))
+        _say({"sandbox": found})
         return 0
     say(f"{found.mechanism}, {found.level}: resources of a command in `relay run`", style="bold")
     for head, entries in _describe(found):

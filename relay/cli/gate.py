@@ -2,14 +2,14 @@
 
 import sys
 import time
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from relay.base.errors import ExitCode, PlanError, within
 from relay.cli.options import events_option, network_option, plan_option, sandbox_option
-from relay.cli.screen import say, say_document
+from relay.cli.screen import say
 from relay.cli.sessions import make_request
 from relay.session.values import SessionKind
 
@@ -37,11 +37,13 @@ def command(phase: str | None, *, hooks: bool, last: bool, as_json: bool, **opti
     """
     request, place = make_request(SessionKind.RUN, options)
     if last:
-        return show_last(request, as_json=as_json)
+        if as_json:
+            raise click.UsageError("--last prints no events; relay status --json has the last red gate")
+        return show_last(request)
     return run_now(request, place, phase, hooks=hooks, as_json=as_json)
 
 
-def show_last(request: "RunRequest", *, as_json: bool) -> int:
+def show_last(request: "RunRequest") -> int:
     """Show the result of the last gate.
 
     Raises:
@@ -54,9 +56,6 @@ def show_last(request: "RunRequest", *, as_json: bool) -> int:
     gate = read_last_gate(request.repo)
     if gate is None:
         raise PlanError("no gate has run in this work tree", hint="relay gate runs one")
-    if as_json:
-        say_document(asdict(gate))
-        return _find_code(gate.passed)
     kind = "baseline gate" if gate.baseline else "gate"
     of = f" of phase {gate.phase_id}" if gate.phase_id else ""
     verdict = "passed" if gate.passed else f"was red{f', {gate.expected}' if gate.expected else ''}"

@@ -1,6 +1,6 @@
 """`relay ledger`: claims of sessions and people about the project, whether they still hold, and why."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +14,7 @@ from relay.cli.screen import say, say_document
 from relay.plan.text import find_ledger_path
 
 if TYPE_CHECKING:
+    from relay.cli.documents import LedgerClaim, LedgerDocument
     from relay.git.repository import Repo
     from relay.ledger.belief import Belief, Judgement
     from relay.ledger.model import Claim, Entry, Ledger, Source, Stamp
@@ -45,10 +46,6 @@ class Open:
             raise LedgerError(f"there is no claim {unknown[0]!r}", path=self.path, hint="relay ledger list")
 
 
-def _options(function: Callable[..., Any]) -> Callable[..., Any]:
-    return plan_option(json_option(function))
-
-
 def _link(name: str, words: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     return click.option(name, multiple=True, metavar="ID", help=f"{words}; repeatable.")
 
@@ -66,7 +63,8 @@ def command() -> None:
 
 @command.command("list", short_help="List all claims with their status, or explain one.")
 @click.argument("claim_id", metavar="[CLAIM]", required=False, help="Claim id: show it in full, and why it stands so.")
-@_options
+@plan_option
+@json_option
 def list_claims(plan: str | None, claim_id: str | None, *, as_json: bool) -> None:
     """List every claim with its status, open contradictions first, and what is to be done.
 
@@ -86,9 +84,12 @@ def list_claims(plan: str | None, claim_id: str | None, *, as_json: bool) -> Non
     todo = list_work([nogood.id for nogood in nogoods], stale)
     why = {name: explain_claim(ledger, judgement, found.changed, name) for name in names} if claim_id else {}
     if as_json:
-        said = [{"id": one.id, "claims": list(one.claims), "because": one.because} for one in nogoods]
-        claims = [{**_render(found, ledger.claims[name]), "explanation": list(why.get(name, ()))} for name in names]
-        say_document({"claims": claims, "contradictions": said, "to_do": todo})
+        document: LedgerDocument = {
+            "claims": [_render(found, ledger.claims[name], why.get(name, ())) for name in names],
+            "contradictions": [{"id": one.id, "claims": list(one.claims), "because": one.because} for one in nogoods],
+            "to_do": list(todo),
+        }
+        say_document(document)
         return
     for nogood in () if claim_id else nogoods:
         say(describe_nogood(nogood), style="red")
@@ -113,17 +114,13 @@ def list_claims(plan: str | None, claim_id: str | None, *, as_json: bool) -> Non
     show_default=True,
     help="Limit, in estimated tokens.",
 )
-@_options
-def compact_ledger(plan: str | None, budget: int, *, as_json: bool) -> None:
+@plan_option
+def compact_ledger(plan: str | None, budget: int) -> None:
     """Print the ledger as sessions see it, within a token budget."""
     from relay.ledger.snapshot import render_snapshot
-    from relay.session.usage import estimate_tokens
 
     found = _open(plan)
-    text = render_snapshot(found.ledger, found.judgement, budget)
-    if as_json:
-        say_document({"text": text, "tokens": estimate_tokens(text)})
-    elif text:
+    if text := render_snapshot(found.ledger, found.judgement, budget):
         say(text.rstrip("\n"))
 
 
@@ -136,8 +133,8 @@ def compact_ledger(plan: str | None, budget: int, *, as_json: bool) -> None:
 @_link("--replaces", "Claim that this one replaces for good, or contradiction that it settles")
 @_link("--contradicts", "Claim that cannot hold together with this one")
 @_link("--confirms", "Claim that you looked at again, and that holds")
-@_options
-def add_claim(plan: str | None, text: str, kind: str, places: tuple[str, ...], *, as_json: bool, **given: Any) -> None:
+@plan_option
+def add_claim(plan: str | None, text: str, kind: str, places: tuple[str, ...], **given: Any) -> None:
     """Add a claim of your own. Sessions see it before their own claims of the same kind, and cannot replace it.
 
     A claim that you confirm is neither stale nor retracted; without --source its own sources are cited as they are now.
@@ -159,14 +156,14 @@ def add_claim(plan: str | None, text: str, kind: str, places: tuple[str, ...], *
         records = (Record(claim="", because=record.because, confirms=(name,), sources=cited) for name, cited in again)
         return tuple(entry for one in records for entry in make_entries(found.ledger, one, stamp))
 
-    _write(plan, make, as_json=as_json)
+    _write(plan, make)
 
 
 @command.command("retract", short_help="Retract a claim, and with it claims that rest on it.")
 @click.argument("claim_id", metavar="ID", help="Id of a claim or a contradiction from `relay ledger list`.")
 @_because
-@_options
-def retract_claim(plan: str | None, claim_id: str, because: str, *, as_json: bool) -> None:
+@plan_option
+def retract_claim(plan: str | None, claim_id: str, because: str) -> None:
     """Retract a claim. Claims that rest on it are out then too; `relay ledger add --confirms` brings all of them back.
 
     What the claim replaced stays out. A contradiction that you retract is settled: all of its claims hold.
@@ -178,7 +175,7 @@ def retract_claim(plan: str | None, claim_id: str, because: str, *, as_json: boo
         at = found.ledger.make_time(stamp.at, {claim_id})
         return (Retraction(of=claim_id, because=because, stamp=Stamp(at=at)),)
 
-    _write(plan, make, as_json=as_json)
+    _write(plan, make)
 
 
 def _open(plan: str | None) -> Open:
@@ -199,7 +196,7 @@ def _read(repo: "Repo", plan_path: str) -> Open:
     return Open(repo=repo, path=path, plan_path=plan_path, ledger=ledger, changed=changed, judgement=judgement)
 
 
-def _write(plan: str | None, make: "Callable[[Open, Stamp], tuple[Entry, ...]]", *, as_json: bool) -> None:
+def _write(plan: str | None, make: "Callable[[Open, Stamp], tuple[Entry, ...]]") -> None:
     """Append entries to the ledger's file, under the lock that sessions hold while they commit it."""
     from relay.base.tree import replace_file
     from relay.git.notes import lock_worktree
@@ -213,11 +210,8 @@ def _write(plan: str | None, make: "Callable[[Open, Stamp], tuple[Entry, ...]]",
         entries = make(found, Stamp(at=render_stamp_time(datetime.now(UTC))))
         replace_file(found.repo.root, found.path, encode_text(append_entry(found.ledger, *entries).text), FILE)
     name = getattr(entries[0], "id", "") or getattr(entries[0], "of", "")
-    if as_json:
-        say_document({"id": name, "path": found.path})
-    else:
-        say(f"{name}: written to {found.path}; the next run commits it", style="green")
-        _show_beside(found, entries[0])
+    say(f"{name}: written to {found.path}; the next run commits it", style="green")
+    _show_beside(found, entries[0])
 
 
 def _show_beside(found: Open, entry: "Entry") -> None:
@@ -266,14 +260,22 @@ def _find_fault(repo: "Repo", source: "Source") -> str:
     return explain_missing(source, data)
 
 
-def _render(found: Open, claim: "Claim") -> dict[str, Any]:
+def _render(found: Open, claim: "Claim", explanation: "Sequence[str]") -> "LedgerClaim":
     """Return a claim with its status as JSON."""
     belief, changed = found.judgement[claim.id], found.changed
     return {
-        **{name: getattr(claim, name) for name in ("id", "kind", "claim", "because", "rests_on", "replaces")},
-        **{name: getattr(claim.stamp, name) for name in ("phase", "session", "at")},
+        "id": claim.id,
+        "kind": claim.kind,
         "status": belief.status,
         "why": belief.because,
+        "claim": claim.claim,
+        "because": claim.because,
+        "rests_on": list(claim.rests_on),
+        "replaces": list(claim.replaces),
+        "phase": claim.stamp.phase,
+        "session": claim.stamp.session,
+        "at": claim.stamp.at,
+        "explanation": list(explanation),
         "sources": [
             {"path": s.path, "lines": s.lines, "blob": s.blob, "changed": changed.get(s, ""), "place": str(s)}
             for s in claim.sources

@@ -13,7 +13,7 @@ import sys
 import unicodedata
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Literal, TextIO
+from typing import Any, Literal, TextIO
 
 _SEQUENCE = re.compile(
     r"(?:\x1b\[|\x9b)[0-?]*+[ -/]*+[@-~]"  # CSI: colours, cursor movement, erasing
@@ -212,8 +212,12 @@ def say_hanging(label: str, text: str) -> None:
 def say_document(body: Mapping[str, object]) -> None:
     """Print a command's result as one JSON document, with the version of its description in docs/reference/json.md."""
     import json
+    from dataclasses import asdict, is_dataclass
 
-    say_json(json.dumps({"version": JSON_VERSION, **body}, ensure_ascii=True, default=str))
+    def dump(value: Any) -> Any:
+        return asdict(value) if is_dataclass(value) and not isinstance(value, type) else str(value)
+
+    say_json(json.dumps({"version": JSON_VERSION, **body}, ensure_ascii=True, default=dump))
 
 
 def say_json(line: str) -> None:

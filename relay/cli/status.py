@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -38,6 +38,14 @@ from relay.store.refs import has_jobs
 from relay.store.resume import ResumeCase
 
 if TYPE_CHECKING:
+    from relay.cli.documents import (
+        Spend,
+        StatusDocument,
+        StatusFleet,
+        StatusItem,
+        StatusJob,
+        StatusPhase,
+    )
     from relay.cli.views.job_lines import JobStanding
     from relay.cli.views.last_run import AtWork
     from relay.git.repository import Repo
@@ -109,12 +117,12 @@ def _find_jobs(repo: "Repo", summary: PlanSummary) -> "tuple[tuple[JobStanding, 
     return find_job_standings(repo, summary.plan_name, summary.plan, find_told(repo)), fleet
 
 
-def _render_jobs(root: Path, near: Near) -> dict[str, object]:
+def _render_jobs(root: Path, near: Near) -> "tuple[list[StatusJob], StatusFleet | None]":
     if not (near.jobs or near.fleet):
-        return {"jobs": [], "fleet": None}
+        return [], None
     from relay.cli.views.job_lines import render_fleet, render_jobs
 
-    return {"jobs": render_jobs(root, near.jobs), "fleet": render_fleet(near.fleet) if near.fleet else None}
+    return render_jobs(root, near.jobs), render_fleet(near.fleet) if near.fleet else None
 
 
 def _is_answered(repo: "Repo", summary: PlanSummary, last: "LastRun | None") -> bool:
@@ -296,7 +304,7 @@ def _render_cost(spent: Spent) -> str:
 
 def render_json(
     summary: PlanSummary, caller: Caller, near: Near | None = None, root: Path = Path()
-) -> dict[str, object]:
+) -> "StatusDocument":
     """Return the plan's state as JSON.
 
     Args:
@@ -306,6 +314,7 @@ def render_json(
 
     near, point = near or Near(), summary.plan_state.point
     limit = _find_limit(summary, time.time())
+    jobs, fleet = _render_jobs(root, near)
     return {
         "plan": summary.plan_name,
         "branch": summary.branch,
@@ -316,18 +325,22 @@ def render_json(
         "rewound": _render_spent(summary.rewound),
         "running": summary.plan_state.running or None,
         "at_work": render_work(near.work),
-        **_render_jobs(root, near),
+        "jobs": jobs,
+        "fleet": fleet,
         "limit": {"model": limit[1], "resets_at": limit[0]} if limit else None,
         "last_run": render_last_run(near.last),
         "obstacle": caller.write(summary.obstacle) or None,
-        "next": point
-        and {"phase": point.phase_id or None, "row": point.case.value, "why": point.why, "then": point.then},
+        "next": {"phase": point.phase_id or None, "row": point.case, "why": point.why, "then": point.then}
+        if point
+        else None,
         "said": find_other_way(summary, caller, near) or None,
     }
 
 
-def _render_phase(phase: Phase, known: PhaseSummary) -> dict[str, object]:
-    items = [{"id": item.id, "text": item.text, "state": find_state(item, known)} for item in phase.items]
+def _render_phase(phase: Phase, known: PhaseSummary) -> "StatusPhase":
+    items: list[StatusItem] = [
+        {"id": item.id, "text": item.text, "state": find_state(item, known)} for item in phase.items
+    ]
     return {
         "id": phase.id,
         "title": phase.title,
@@ -340,6 +353,15 @@ def _render_phase(phase: Phase, known: PhaseSummary) -> dict[str, object]:
     }
 
 
-def _render_spent(spent: Spent) -> dict[str, object]:
-    """Return an amount as JSON; ``usd`` is null if some cost is unknown, and an upper bound if it is estimated."""
-    return {"usd": spent.cost_usd, "estimated": spent.estimated, **asdict(spent.usage)}
+def _render_spent(spent: Spent) -> "Spend":
+    used = spent.usage
+    return {
+        "usd": spent.cost_usd,
+        "estimated": spent.estimated,
+        "input_tokens": used.input_tokens,
+        "cache_read_tokens": used.cache_read_tokens,
+        "cache_write_5m_tokens": used.cache_write_5m_tokens,
+        "cache_write_1h_tokens": used.cache_write_1h_tokens,
+        "output_tokens": used.output_tokens,
+        "thinking_tokens": used.thinking_tokens,
+    }

@@ -94,7 +94,7 @@ def test_on_a_bare_machine_every_agent_is_named_with_what_installs_it(stage):
     columns = ["name", "agent", "found", "tested", "usage", "steering", "tools", "login"]
     assert ran.stdout.splitlines()[0].split() == columns
     [row] = read_document(
-        "relay doctor --agent NAME", stage.relay("doctor", "--agent", "claude", "--json", path="/usr/bin:/bin").stdout
+        "relay doctor", stage.relay("doctor", "--agent", "claude", "--json", path="/usr/bin:/bin").stdout
     )["trials"]
     assert (row["name"], row["ready"]) == ("claude", False)
 
@@ -111,7 +111,7 @@ def test_one_with_a_login_is_not_asked_for_a_session(stage, tmp_path):
     (tmp_path / "config/relay/config.toml").write_text('[agents.claude]\nlogin = "tunnel"\n')
     environ = {"XDG_CONFIG_HOME": str(tmp_path / "config")}
     [row] = read_document(
-        "relay doctor --agent NAME",
+        "relay doctor",
         stage.relay("doctor", "--agent", "claude", "--json", path="/usr/bin:/bin", environ=environ).stdout,
     )["trials"]
     states = {finding["name"]: finding["state"] for finding in row["findings"]}

@@ -1,7 +1,6 @@
 """Write docs/reference/json.md from what commands print with --json; `make docs` calls it."""
 
 import sys
-from dataclasses import is_dataclass
 
 from relay.cli.screen import JSON_VERSION
 from relay.config.schema import render_types
@@ -13,13 +12,13 @@ HEAD = f"""\
 
 `make docs` writes this page from the code; tests compare it with the output of the commands.
 
-With `--json` a command prints one object on one line of ASCII. `version` (now {JSON_VERSION}) increases if a field is
-removed or changes its meaning, not if a field is added: ignore fields that you do not know. Times are in seconds since
-the epoch.
+With `--json` a command prints one object on one line of ASCII. Each has a field `version` (now {JSON_VERSION}), which
+increases if a field is removed or changes its meaning, not if a field is added: ignore fields that you do not know.
+Times are in seconds since the epoch.
 
-`relay run`, `plan`, `review`, `watch` and `gate` print [events](events.md) instead, one per line. The output of
-`relay report --json` and `relay lab inspect --json` has a `version` too; its figures have the names of the page's
-figures, and may change with the page.
+`relay run`, `plan`, `review`, `watch` and `gate` print [events](events.md) instead, one per line. What a fleet is at
+stands in `relay status`. The figures of `relay report --json` and `relay lab` have the names of their pages' figures,
+and may change with these.
 """
 
 
@@ -29,8 +28,6 @@ def render() -> str:
     for command, kind in DOCUMENTS.items():
         top = known.pop(kind.__name__)
         parts.append(f"\n## `{command}`\n\n{top['description']}\n{render_fields(top, known)}")
-        if is_dataclass(kind):
-            parts.append("- `version` (integer)\n")
     return "".join([*parts, render_sections((), known)])
 
 

@@ -5,9 +5,10 @@ from pathlib import Path
 import pytest
 
 from relay.base.errors import ExitCode
+from relay.cli.documents import PlanItem, StatusFleet
 from relay.cli.views.job_lines import render_fleet
 from relay.store.worktree_notes import FleetSight
-from tests.cli.documents import DOCUMENTS, PlanItem, StatusFleet, find_fault, read_document
+from tests.cli.documents import DOCUMENTS, find_fault, read_document
 from tests.scripts import serving
 
 PLAN = """\
@@ -68,20 +69,16 @@ def test_what_commands_print_is_documented(relay, project, commit, doctor):
         ran = relay("run", env={**env, "RELAY_MAX_REPAIRS": "1"})
         assert (ran.code, server.errors) == (ExitCode.STOPPED, [])
         tried = relay("doctor", "--model", "claude-opus-5-5", "--json", env=env)
-    read_document("relay doctor --model ID", tried.out)
+    assert "table" in read_document("relay doctor", tried.out)
     stands = read("relay status", "status")
     assert stands["last_run"]["gate"]["checks"]
     assert stands["questions"]
-    read("relay gate --last", "gate", "--last", code=ExitCode.STOPPED)
     (claim,) = read("relay ledger list", "ledger", "list")["claims"]
     assert claim["sources"]
     assert read("relay ledger list", "ledger", "list", claim["id"])["claims"][0]["explanation"]
-    read("relay ledger compact", "ledger", "compact")
-    read("relay ledger add, retract", "ledger", "add", "more", "--because", "so")
-    read("relay lab tune", "lab", "tune")
-    read("relay doctor --agent", "doctor", "--agent", code=ExitCode.USER)
+    assert read("relay doctor", "doctor", "--agent", code=ExitCode.USER)["agents"]
     read("relay doctor", at=doctor, code=ExitCode.USER)
-    read("relay doctor --sandbox", "doctor", "--sandbox")
+    assert read("relay doctor", "doctor", "--sandbox")["sandbox"]
 
 
 def test_what_a_fleet_is_at_is_documented():

@@ -43,7 +43,7 @@ def test_what_is_shown_is_so(relay, program, project, environ):
     """Each line of the list is tried by a command in the same sandbox; a plan that can be read is not needed."""
     lay_out(project, environ)
     ran = relay("doctor", "--sandbox", "--json")
-    found = json.loads(ran.out)
+    found = json.loads(ran.out)["sandbox"]
     assert (ran.code, ran.err, found["mechanism"], found["level"]) == (0, "", "bwrap", "workspace-write")
     assert str(project) in found["writable"]
     names = {os.path.relpath(path, project) for path in (*found["protected"], *found["masked"])}
@@ -52,8 +52,9 @@ def test_what_is_shown_is_so(relay, program, project, environ):
     assert "DATABASE_URL" in found["dropped"]
     assert {"NODE_OPTIONS", "PYTHONPATH"} <= set(found["refused"])
 
+    told = json.dumps(found).encode()
     argv = (*program, "shell", "--", sys.executable, "-I", "-c", PROBE)
-    tried = subprocess.run(argv, cwd=project, env=environ, input=ran.out.encode(), capture_output=True, check=True)
+    tried = subprocess.run(argv, cwd=project, env=environ, input=told, capture_output=True, check=True)
     said = json.loads(tried.stdout)
     assert set(said.pop("variables")) - OWN == set(found["passed"])
     known = [

@@ -180,8 +180,8 @@ def test_cited_lines_are_found_again_where_they_moved_to(arc):
     stage, (_old, new), _ = arc
     refused = stage.relay("ledger", "add", "x", "--because", "y", "--source", "db.py:9")
     assert (refused.returncode, "db.py:9: the file has 4 lines" in refused.stderr) == (ExitCode.USER, True)
-    added = stage.relay("ledger", "add", "x", "--because", "y", "--source", "db.py:3", "--json")
-    mine = json.loads(added.stdout)["id"]
+    added = stage.relay("ledger", "add", "x", "--because", "y", "--source", "db.py:3")
+    mine = added.stdout.partition(":")[0]
     text = (stage.root / "db.py").read_text()
     stage.write("db.py", "import hashlib\n\n" + text.replace("digest = sha256", "digest = sha512"))
 
@@ -204,8 +204,8 @@ def test_what_a_person_writes_is_committed_by_the_next_run(arc):
     )
     assert added.returncode == 0, added
     assert f"{old} decision, OUT (replaced by {new})" in stage.relay("ledger", "list").stdout  # it does not come back
-    back = stage.relay("ledger", "add", "--confirms", new, "--because", "it is not", "--json")
-    assert json.loads(back.stdout) == {"version": 1, "id": new, "path": "PLAN.ledger.yaml"}
+    back = stage.relay("ledger", "add", "--confirms", new, "--because", "it is not")
+    assert back.stdout.startswith(f"{new}: written to PLAN.ledger.yaml; ")
     stage.write(
         "PLAN.md",
         (stage.root / "PLAN.md").read_text()
@@ -343,8 +343,8 @@ def test_what_a_session_contradicts_it_is_asked_of_and_what_rested_on_it_goes_ou
 def test_claims_that_cannot_both_hold_are_said_to_the_person_whose_own_word_stands(stage):
     """A session cannot take it back; that it was left so is a doubt of the commit until the person settles it."""
     stage.write("PLAN.md", RETRIES)
-    added = stage.relay("ledger", "add", "Never retry twice", "--because", "the bank said so", "--json")
-    mine = json.loads(added.stdout)["id"]
+    added = stage.relay("ledger", "add", "Never retry twice", "--because", "the bank said so")
+    mine = added.stdout.partition(":")[0]
     opposite = stage.relay("ledger", "add", "Retry twice", "--because", "it helps")
     assert f"beside {mine} decision: Never retry twice — the bank said so" in opposite.stdout
     assert "relay ledger add --contradicts ID --contradicts ID" in opposite.stdout

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from relay.base.errors import ExitCode
 from relay.base.values import dataclass
@@ -20,6 +20,9 @@ from relay.session.events import JobMoved
 from relay.store.attempts import read_attempt
 from relay.store.landing import describe_in_the_way
 from relay.store.worktree_notes import FleetSight, read_last_run
+
+if TYPE_CHECKING:
+    from relay.cli.documents import StatusFleet, StatusJob
 
 _WORDS = {
     LandingCase.LANDED: "merged; no work is left in it",
@@ -141,7 +144,7 @@ def tell_jobs(root: Path, jobs: tuple[JobStanding, ...]) -> Iterator[str]:
         yield f"       and {waiting - _SHOWN_WAITS} more"
 
 
-def render_jobs(root: Path, jobs: tuple[JobStanding, ...]) -> list[dict[str, Any]]:
+def render_jobs(root: Path, jobs: tuple[JobStanding, ...]) -> "list[StatusJob]":
     """Return the jobs as JSON."""
     works = {work.phase_id: work for work in find_job_works(root, [job.phase_id for job in jobs if job.at_work])}
     return [
@@ -172,6 +175,6 @@ def warn_of_fleet(sight: FleetSight) -> str:
     return f"{words}; relay run may pay for it a second time; relay fleet status asks"
 
 
-def render_fleet(sight: FleetSight) -> dict[str, Any]:
+def render_fleet(sight: FleetSight) -> "StatusFleet":
     """Return it as JSON; ``at`` is in seconds since the epoch."""
     return {"at": sight.at, "phases": [{"phase": one, "state": words} for one, words in sight.phases.items()]}

@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 from relay.base.values import dataclass
 from relay.base.words import render_clock, render_moment, render_tokens, shorten
@@ -12,6 +12,10 @@ from relay.cli.views.narrate import STYLES, Line, Tone
 from relay.insight.telemetry.log import LogTail, list_runs
 from relay.session.gauge import find_band, render_band
 from relay.store.worktree_notes import LastGate, LastRun
+
+if TYPE_CHECKING:
+    from relay.cli import documents
+    from relay.session.events import CheckResult
 
 _SHOWN_LINES = 20
 _SHOWN_IN_FULL = 60
@@ -75,11 +79,14 @@ def _say(check: Mapping[str, Any]) -> str:
     return f"failed with exit {code}" if status == "failed" else WORDS.get(status, status)
 
 
-def render_last_run(run: LastRun | None) -> dict[str, Any] | None:
+def render_last_run(run: LastRun | None) -> "documents.LastRun | None":
     """Return the last run as JSON; times are in seconds since the epoch."""
     if run is None:
         return None
-    gate = run.gate
+    gate: documents.RedGate | None = None
+    if run.gate is not None:
+        checks = cast("list[CheckResult]", list(run.gate.checks))  # as the event had them
+        gate = {"phase": run.gate.phase_id, "at": run.gate.at, "checks": checks}
     return {
         "command": run.command,
         "began": run.began,
@@ -87,7 +94,7 @@ def render_last_run(run: LastRun | None) -> dict[str, Any] | None:
         "exit_code": run.exit_code,
         "reason": run.reason,
         "next": run.next_command,
-        "gate": None if gate is None else {"phase": gate.phase_id, "at": gate.at, "checks": list(gate.checks)},
+        "gate": gate,
     }
 
 
@@ -167,7 +174,7 @@ def tell_work(work: AtWork, *, now: float) -> Iterator[str]:
         yield f"{activity.name}: {shorten(activity.summary, _ACTIVITY_CHARS)}, {time}"
 
 
-def render_work(work: AtWork | None) -> dict[str, Any] | None:
+def render_work(work: AtWork | None) -> "documents.CurrentWork | None":
     """Return a run at work as JSON; times are in seconds since the epoch."""
     if work is None:
         return None
