@@ -1,4 +1,4 @@
-"""Files that no session may see: usual names for credentials, and paths of the setting `unreadable`.
+"""Files that no session may see: usual names for credentials, and what the setting `paths` hides.
 
 The sandbox, the file tools, the rules, the ledger's sources and the snapshots all ask here.
 """
