@@ -493,6 +493,15 @@ def test_doctor_puts_what_is_missing_first_then_what_is_doubtful_then_what_is_th
     assert verdict == "relay run cannot work here yet: key"
 
 
+def test_a_users_own_rules_stand_beside_his_settings(relay, tmp_path):
+    """In the directory that the desktop standard names; they are no part of the repository's budget."""
+    place = tmp_path / "config/relay"
+    place.mkdir(parents=True)
+    (place / "AGENTS.md").write_text("Be brief.\n")
+    shown = relay("doctor", env={"XDG_CONFIG_HOME": str(place.parent)}).out
+    assert f"{place}/AGENTS.md (10 of 10 bytes)" in " ".join(shown.split())
+
+
 def test_doctor_never_shows_the_key(doctor):
     """Neither the key nor its length appears; an unreachable endpoint is a finding, not a crash."""
     env = {"ANTHROPIC_API_KEY": "sk-ant-verysecretkey", "ANTHROPIC_BASE_URL": "http://127.0.0.1:9", "NO_PROXY": "*"}
