@@ -3,7 +3,7 @@
 import contextlib
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from relay.base.interrupts import Interrupts
 from relay.base.values import dataclass
 from relay.base.words import count
 from relay.config import Settings, find_user_dir
+from relay.config.keys import KEYS
 from relay.git.config_guard import read_config
 from relay.git.names import list_paths
 from relay.git.repository import Repo, open_repo
@@ -348,10 +349,8 @@ def _miss_levels(holding: set[str], hint: str) -> Iterator[Finding]:
 
 
 def _iter_settings(settings: Settings) -> Iterator[tuple[str, str, str]]:
-    for field in fields(settings):
-        if field.name not in {"origins", "of_repository"}:
-            value = getattr(settings, field.name)
-            yield field.name, render_value(value), settings.origins.get(field.name, "default")
+    for name in KEYS:
+        yield name, render_value(getattr(settings, name)), settings.origins.get(name, "default")
 
 
 def render_value(value: Any) -> str:
