@@ -1,180 +1,211 @@
 """How much a queue and a remote cost many workers of one plan, beside the work itself.
 
-    python benchmarks/fleet.py --workers 100 --phases 1000 --latency-ms 200 --phase-s 180
+    python benchmarks/fleet.py --measure
+    python benchmarks/fleet.py --workers 100 --phases 1000 --phase-s 180 --latency-ms 200
 
-A real PostgreSQL (the embedded one), a real bare repository with a slow line to it, a clone for each worker. Each of
-them does for a phase what `relay fleet worker` asks of both, by the same functions: it reads the takes, fetches, takes
-the phase with its money, pushes its fence, pushes its work once a minute, lands by compare-and-swap on the plan's
-branch, however often others are faster, and ends the take. The work is a sleep. On a busy machine the wall time is
-weather; the exchanges for each phase are not, and each costs one latency.
+A hundred workers need a hundred machines, so their time is **computed**: each goes through the steps of
+`relay.fleet.phase` in virtual time, and meets the others where it does there, at the tip of the plan's branch. The
+steps are those that `tests/fleet/test_worker.py::test_a_phase_asks_the_remote_no_more_than_it_must` counts: a listing
+and a fetch to take a phase, a push of its fence, the work, a fetch, a check on top of what others landed, a push; who
+is too late lists and fetches, checks and pushes again. What a step takes is **measured** by `--measure`: round trips of
+an exchange, between `relay.git.remote` and a repository behind a line that delays each byte and stands in for ssh, and
+the queue's time for a phase on a real PostgreSQL. On a busy machine the second is weather; the first is not.
 """
 
 import argparse
+import heapq
+import itertools
 import os
+import random
 import sys
 import tempfile
-import threading
 import time
-from collections import Counter
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from collections.abc import Callable, Generator
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-import psycopg
 from processes import git
 
-from relay.fleet import exchange
 from relay.fleet.database import run_database
 from relay.fleet.heart import Heart
+from relay.fleet.overview import LIVE
 from relay.fleet.queue import Queue
-from relay.fleet.takes import Bid, Placed, Take, TakeState, Ticket
-from relay.git import objects, refs
-from relay.git.message import Message
-from relay.git.remote import Pushed, PushEnd, RefUpdate, Remote
+from relay.fleet.takes import Bid, Take, TakeState, Ticket
+from relay.git.remote import RefUpdate, Remote
 from relay.git.repository import open_repo
-from relay.git.trees import find_tree
 
-COUNTS = Counter[str]()
-LOCK = threading.Lock()
-_PUSH_S = 60.0
-
-
-def count(what: str) -> None:
-    """Count an exchange."""
-    with LOCK:
-        COUNTS[what] += 1
+TURN_S = 1.0
+"""How often who waits for the turn to land asks for it."""
+LIST_TRIPS, FETCH_TRIPS, PUSH_TRIPS = 3, 4, 1
+"""Round trips of an exchange over a line of its own without encryption, as `--measure` says."""
+CHECKS_S = (0.0, 0.5, 1.0, 1.5, 2.0, 5.0)
+"""How long the check of a phase on top of others takes: the start of `relay run`, git's merge, the gates."""
 
 
-class SlowRemote(Remote):
-    """A remote whose every answer takes a while; counts what it is asked."""
+@dataclass(kw_only=True)
+class Fleet:
+    """What workers share, and what a step takes; times in seconds."""
 
-    latency_s = 0.0
+    phases: int
+    phase_s: float
+    list_s: float
+    fetch_s: float
+    push_s: float
+    queue_s: float
+    check_s: float
+    has_turns: bool = True
+    tip: int = 0
+    is_landing: bool = False
+    landed: int = 0
+    waited_s: float = 0.0
+    dice: random.Random = field(default_factory=lambda: random.Random(0))
 
-    def _wait(self, what: str) -> None:
-        count(what)
-        time.sleep(self.latency_s)
+    def work(self) -> Generator[float]:
+        """Go through phases as a worker does; yield how long each step takes."""
+        while self.phases > 0:
+            self.phases -= 1
+            yield self.queue_s / 2 + self.list_s
+            base = yield from self.fetch()
+            yield self.push_s  # the fence; what it pushes once a minute it pushes beside the work
+            yield self.phase_s
+            while self.is_landing and self.has_turns:
+                self.waited_s += (wait_s := self.dice.uniform(0.5, 1.5) * TURN_S)
+                yield wait_s
+            self.is_landing = True
+            while True:
+                base, before = (yield from self.fetch()), base
+                if base != before:  # others have landed
+                    yield self.check_s
+                yield self.push_s / 2
+                is_first = self.tip == base
+                self.tip += is_first
+                yield self.push_s / 2
+                if is_first:
+                    break
+                yield self.list_s
+            self.landed, self.is_landing = self.landed + 1, False
+            yield self.queue_s / 2
 
-    def list_refs(self, *patterns: str) -> dict[str, str]:
-        """As a remote, later."""
-        self._wait("listed")
-        return dict(super().list_refs(*patterns))
+    def fetch(self) -> Generator[float, None, int]:
+        """Return the tip as the remote had it when it answered."""
+        yield self.fetch_s / 2
+        seen = self.tip
+        yield self.fetch_s / 2
+        return seen
 
-    def fetch(self, *refspecs: str) -> None:
-        """As a remote, later."""
-        self._wait("fetched")
-        super().fetch(*refspecs)
-
-    def push(self, *updates: RefUpdate) -> Pushed:
-        """As a remote, later."""
-        self._wait("pushed")
-        pushed = super().push(*updates)
-        count(f"pushes {pushed.end}")
-        return pushed
-
-
-def work(queue: Queue, remote: Remote, placed: Placed, name: str, phase_s: float) -> None:
-    """Do one phase."""
-    plan, branch = placed.ticket.plan, f"relay-jobs/main/{placed.ticket.phase_id}"
-    while True:
-        standing = queue.read(plan)
-        remote.fetch("+refs/heads/main:refs/relay/tip/main")
-        exchange.read_there(remote, "relay-jobs/main/")
-        bid = Bid(cap_usd=1e6, phase_cap_usd=None, spent_usd=0.0, seen_usd=0.0, shares=1_001, ended=standing.ended)
-        take = queue.take(placed, name, bid)
-        count("bids")
-        if isinstance(take, Take):
-            break
-    repo, there = remote.repo, dict[str, str]()
-    refs.move_ref(repo, f"refs/heads/{branch}", find_tip(remote), None)
-    ends_s, left_s = time.monotonic() + phase_s, phase_s
-    while left_s > 0:
-        there = push(remote, branch, take, there)
-        time.sleep(min(left_s, _PUSH_S))
-        left_s = ends_s - time.monotonic()
-    land(queue, remote, take, there)
-    queue.end(take, TakeState.DONE)
-    queue.finish(placed)
-    remote.fetch("+refs/heads/main:refs/relay/tip/main")  # to queue what waited
-    queue.read(plan)
-    queue.list_placed()
-
-
-def find_tip(remote: Remote) -> str:
-    """Return the plan's branch as last fetched."""
-    return refs.find_ref(remote.repo, "refs/relay/tip/main") or ""
-
-
-def push(remote: Remote, branch: str, take: Take, there: dict[str, str]) -> dict[str, str]:
-    """Push the phase's refs with the fence."""
-    exchange.move_fence(remote.repo, branch, take)
-    here = dict(exchange.read_here(remote.repo, branch))
-    assert remote.push(*exchange.find_updates(here, there)).end is PushEnd.DONE  # nobody else has it
-    return here
+    def run(self, workers: int) -> float:
+        """Have workers go through all phases; return the seconds of virtual time that they took."""
+        now_s, at = 0.0, [(0.0, n) for n in range(workers)]
+        working = [self.work() for _ in range(workers)]
+        while at:
+            now_s, n = heapq.heappop(at)
+            if (step_s := next(working[n], None)) is not None:
+                heapq.heappush(at, (now_s + step_s, n))
+        return now_s
 
 
-def land(queue: Queue, remote: Remote, take: Take, there: dict[str, str]) -> None:
-    """Land a commit, however often others are faster."""
-    repo = remote.repo
-    while True:
-        remote.fetch("+refs/heads/main:refs/relay/tip/main")
-        tip = find_tip(remote)
-        commit = objects.write_commit(repo, find_tree(repo, tip), (tip,), Message(subject=f"phase {take.phase_id}"))
-        assert queue.holds(take)  # nobody else has it
-        gone = (RefUpdate(ref=ref, old=old, new=None) for ref, old in there.items())
-        if remote.push(RefUpdate(ref="refs/heads/main", old=tip, new=commit), *gone).end is PushEnd.DONE:
-            return
+def compute(asked: argparse.Namespace) -> int:
+    """Print a table: what the whole takes beside the work itself, by how long a check on top of others takes."""
+    latency_s = asked.latency_ms / 1e3
+    ideal_s = asked.phases * asked.phase_s / asked.workers
+    print(f"{asked.phases} phases of {asked.phase_s:g} s, {asked.workers} workers, {asked.latency_ms:g} ms")
+    print("| exchange, round trips | check, s | wall, s | beside the work | waited for the turn, s a phase |")
+    print("| --- | ---: | ---: | ---: | ---: |")
+    wrong = 0
+    for words, trips in (("one each", (1, 1, 1)), ("as measured", (LIST_TRIPS, FETCH_TRIPS, PUSH_TRIPS))):
+        list_s, fetch_s, push_s = (number * latency_s for number in trips)
+        for check_s in CHECKS_S:
+            fleet = Fleet(
+                phases=asked.phases, phase_s=asked.phase_s, list_s=list_s, fetch_s=fetch_s, push_s=push_s,
+                queue_s=asked.queue_ms / 1e3, check_s=check_s,
+                has_turns=not asked.no_turns,
+            )  # fmt: skip
+            wall_s = fleet.run(asked.workers)
+            waited = fleet.waited_s / asked.phases
+            wrong += fleet.landed != asked.phases
+            print(f"| {words} | {check_s:g} | {wall_s:.0f} | {wall_s / ideal_s:.3f} × | {waited:.1f} |")
+    return int(wrong > 0)
 
 
-def serve(queue: Queue, remote: Remote, name: str, phase_s: float) -> None:
-    """Work on phases until none is left."""
-    with Heart(queue, print) as heart:
-        while placed := queue.fetch(heart.worker_id or 0):
-            work(queue, remote, placed, name, phase_s)
-
-
-def make_remote(top: Path, name: str) -> Remote:
-    """Return the remote of a worker with a repository of its own."""
-    git(top, "init", "-q", name)
+def measure_trips(top: Path, latency_s: float) -> None:
+    """Print how many round trips a listing, a fetch and a push take."""
+    git(top, "init", "-q", "-b", "main", "first")
     for key, value in (("user.name", "Benchmark"), ("user.email", "benchmark@example.invalid")):
-        git(top / name, "config", key, value)
-    return SlowRemote(repo=open_repo(top / name), name=str(top / "away.git"), environ=os.environ)
+        git(top / "first", "config", key, value)
+    git(top / "first", "commit", "-q", "--allow-empty", "-m", "start")
+    git(top, "clone", "-q", "--bare", "first", "away.git")
+    git(top, "clone", "-q", "away.git", "other")
+    took: dict[tuple[str, float], float] = {}
+    for line_s, number in itertools.product((0.0, latency_s), range(3)):
+        line = f"{sys.executable} {Path(__file__).with_name('slow_line.py').resolve()} {line_s}"
+        environ = {**os.environ, "GIT_SSH_COMMAND": line}
+        remote = Remote(repo=open_repo(top / "first"), name=f"far:{top}/away.git", environ=environ)
+        made = [
+            git(top / place, "commit-tree", "-p", "HEAD", "-m", f"{line_s} {number}", "HEAD^{tree}")
+            for place in ("first", "other")
+        ]
+        git(top / "other", "push", "-q", "--force", str(top / "away.git"), f"{made[1]}:refs/heads/main")
+        pushed = RefUpdate(ref=f"refs/heads/own-{line_s}-{number}", old=None, new=made[0])
+        acts: dict[str, Callable[[], object]] = {
+            "list": lambda: remote.list_refs("refs/heads/*"),  # noqa: B023  # called at once
+            "fetch": lambda: remote.fetch("+refs/heads/main:refs/relay/tip/main"),  # noqa: B023
+            "push": lambda: remote.push(pushed),  # noqa: B023
+        }
+        for name, act in acts.items():
+            begun_s = time.monotonic()
+            act()
+            span_s = time.monotonic() - begun_s
+            took[name, line_s] = min(span_s, took.get((name, line_s), span_s))
+    for name in ("list", "fetch", "push"):
+        near_s, far_s = took[name, 0.0], took[name, latency_s]
+        print(f"{name}: {(far_s - near_s) / latency_s:.2f} round trips, and {near_s * 1e3:.0f} ms")
+
+
+def measure_queue(top: Path, phases: int) -> None:
+    """Print how long the queue takes for a phase, with as many takes of the plan before it."""
+    with run_database(top / "database") as url:
+        queue, own = Queue(url), Ticket(remote="away", branch="main", plan_path="PLAN.md", phase_id="")
+        queue.submit([replace(own, phase_id=str(n)) for n in range(phases)])
+        took = []
+        with Heart(queue, print) as heart:
+            for _ in range(phases):
+                begun_s = time.monotonic()
+                placed = queue.fetch(heart.worker_id or 0)
+                assert placed is not None
+                bid = Bid(
+                    cap_usd=1e6, phase_cap_usd=None, spent_usd=0.0, seen_usd=0.0, shares=phases,
+                    before=queue.read(own.plan),
+                )  # fmt: skip
+                take = queue.take(placed, "w", bid)
+                assert isinstance(take, Take)
+                assert queue.holds(take)
+                assert queue.end(take, TakeState.DONE)
+                queue.finish(placed)
+                queue.read(own.plan)
+                assert not queue.submit([one.ticket for one in queue.list_placed() if one.status in LIVE], follows=True)
+                took.append(time.monotonic() - begun_s)
+    print(f"the queue: {sorted(took)[phases // 2] * 1e3:.0f} ms a phase, the last one {took[-1] * 1e3:.0f} ms")
 
 
 def main() -> int:
-    """Print what was measured; exit status 1 when a phase was not done once."""
+    """Print what was asked for; exit status 1 when a phase was not landed once."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--workers", type=int, default=100)
     parser.add_argument("--phases", type=int, default=1_000)
-    parser.add_argument("--latency-ms", type=float, default=200.0)
+    parser.add_argument("--latency-ms", type=float, default=200.0, help="there and back")
     parser.add_argument("--phase-s", type=float, default=180.0, help="how long the work on one takes")
+    parser.add_argument("--queue-ms", type=float, default=150.0, help="what the queue takes for a phase")
+    parser.add_argument("--no-turns", action="store_true", help="who is too late lands again, as if nobody waited")
+    parser.add_argument("--measure", action="store_true", help="measure what a step takes, and compute nothing")
     asked = parser.parse_args()
-    SlowRemote.latency_s = asked.latency_ms / 1e3
+    if not asked.measure:
+        return compute(asked)
     with tempfile.TemporaryDirectory() as folder:
         top = Path(folder).resolve()
         top.chmod(0o755)  # as root the database is another user's
-        git(top, "init", "-q", "-b", "main", "first")
-        who = ("-c", "user.name=x", "-c", "user.email=x@example.invalid")
-        git(top / "first", *who, "commit", "-q", "--allow-empty", "-m", "x")
-        git(top, "clone", "-q", "--bare", "first", "away.git")
-        with run_database(top / "database") as url, psycopg.connect(url, autocommit=True) as there:
-            there.execute("alter system set max_connections = 400")
-        with run_database(top / "database") as url:
-            queue = Queue(url)
-            own = Ticket(remote=str(top / "away.git"), branch="main", plan_path="PLAN.md", phase_id="")
-            queue.submit([replace(own, phase_id=str(n)) for n in range(asked.phases)])
-            remotes = [make_remote(top, f"w{n}") for n in range(asked.workers)]
-            begun = time.monotonic()
-            with ThreadPoolExecutor(asked.workers) as pool:
-                for one in [pool.submit(serve, queue, r, f"w{n}", asked.phase_s) for n, r in enumerate(remotes)]:
-                    one.result()
-            wall, takes = time.monotonic() - begun, queue.read(own.plan).takes
-        landed = int(git(top / "away.git", "rev-list", "--count", "main")) - 1
-    ideal = asked.phases * asked.phase_s / asked.workers
-    print(f"{asked.phases} phases of {asked.phase_s:g} s, {asked.workers} workers, {asked.latency_ms:g} ms")
-    print(f"wall {wall:.1f} s, of {ideal:.1f} s that the work itself takes: {wall / ideal:.3f} ×")
-    print(*(f"{what} {number / asked.phases:.2f} a phase" for what, number in sorted(COUNTS.items())), sep="; ")
-    print(f"landed {landed}, taken {len(takes)}")
-    return int(landed != asked.phases or len(takes) != asked.phases)
+        measure_trips(top, asked.latency_ms / 1e3)
+        measure_queue(top, 100)
+    return 0
 
 
 if __name__ == "__main__":

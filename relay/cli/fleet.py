@@ -87,7 +87,7 @@ def submit(database: str | None, remote: str, phase: str, plans: tuple[str, ...]
         if phase:
             get_phase(plan, phase)
             queue.settle_phase(own.plan, phase)
-        tickets = find_tickets(queue, there, own)
+        tickets = find_tickets(queue, plan, own)
         new = queue.submit(tickets)
         for ticket in tickets:
             say(f"phase {ticket.phase_id}  {'queued' if ticket in new else 'already queued'}")
@@ -140,7 +140,7 @@ def _read_settings(repo: "Repo", plan: "Plan", plan_path: str) -> "Settings":
 @click.option("--why", is_flag=True, help="Explain for each open phase why nobody works on it.")
 def status(database: str | None, remote: str, plan: str | None, *, why: bool) -> None:
     """Show the plan's state on the remote and in the queue: phases that are done, at work, queued or waiting."""
-    from relay.fleet.overview import describe_fleet, fetch_plan
+    from relay.fleet.overview import describe_fleet, read_plan
 
     there, own = get_plan(plan, remote)
     standing, placed = None, tuple["Placed", ...]()
@@ -152,7 +152,7 @@ def status(database: str | None, remote: str, plan: str | None, *, why: bool) ->
     for line in describe_fleet(there, own, standing, placed, why=why):
         say(line)
     if standing is not None:
-        _note_sight(there.repo, fetch_plan(there, own.branch, own.plan_path)[1], own, standing, placed)
+        _note_sight(there.repo, read_plan(there, own.branch, own.plan_path)[1], own, standing, placed)
 
 
 @command.command("cancel", short_help="Take queued phases back, or free what dead workers had reserved.")

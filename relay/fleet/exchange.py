@@ -67,7 +67,7 @@ def read_told(repo: Repo, branch: str) -> ToldCost | None:
 def begin_told(repo: Repo, branch: str, take: Take, *, start: str, cost_usd: float | None) -> None:
     """Note a phase's cost as the worker begins with it; untold cost of an earlier take of this clone stays so."""
     own = ToldCost(token=take.token, nonce=take.nonce, start=start, cost_usd=cost_usd)
-    _note_told(repo, branch, replace(read_told(repo, branch) or own, token=take.token, nonce=take.nonce))
+    _note_told(repo, branch, replace(read_told(repo, branch) or own, token=own.token, nonce=own.nonce))
 
 
 def note_told(repo: Repo, branch: str, cost_usd: float | None) -> None:
@@ -244,11 +244,12 @@ def find_updates(here: Mapping[str, str], there: Mapping[str, str]) -> tuple[Ref
     )
 
 
-def fetch_jobs(remote: Remote, there: Mapping[str, Mapping[str, str]], *, but: Collection[str]) -> bool:
+def fetch_jobs(remote: Remote, there: Mapping[str, Mapping[str, str]], *others: str, but: Collection[str] = ()) -> bool:
     """Set a clone's refs of the branches to the remote's; put its own aside where they differ.
 
     Args:
         there: From `read_there`.
+        others: Refspecs that the same fetch brings.
         but: Branches to leave alone, since they have a work tree here.
 
     Returns:
@@ -264,10 +265,10 @@ def fetch_jobs(remote: Remote, there: Mapping[str, Mapping[str, str]], *, but: C
             put_aside(remote.repo, branch, list_work({ref: c for ref, c in here.items() if found.get(ref, c) != c}))
             lacking += [ref for ref, commit in found.items() if here.get(ref) != commit]
     try:
-        if lacking:
-            remote.fetch(*(f"+{ref}:{ref}" for ref in lacking))
+        if lacking or others:
+            remote.fetch(*others, *(f"+{ref}:{ref}" for ref in lacking))
     except RemoteError:
-        if set(lacking) <= set(remote.list_refs(*lacking)):
+        if not lacking or set(lacking) <= set(remote.list_refs(*lacking)):
             raise
         return False
     for ref in lacking:

@@ -27,11 +27,26 @@ def fetch_plan(remote: Remote, branch: str, plan_path: str) -> tuple[str, Plan]:
     Raises:
         RelayError: The remote cannot be reached, or has no such plan.
     """
-    # A ref of its own for each plan: another process of this clone may fetch at any moment.
+    remote.fetch(name_tip(branch, plan_path))
+    return read_plan(remote, branch, plan_path)
+
+
+def name_tip(branch: str, plan_path: str) -> str:
+    """Return the refspec that brings a remote's branch, to a ref of its own for each plan.
+
+    Another process of the same clone may fetch at any moment.
+    """
     name = hashlib.sha256(f"{branch}\0{plan_path}".encode(errors="surrogateescape")).hexdigest()[:16]
-    ref = f"refs/relay/tip/{name}"
-    remote.fetch(f"+refs/heads/{branch}:{ref}")
-    tip = refs.find_ref(remote.repo, ref)
+    return f"+refs/heads/{branch}:refs/relay/tip/{name}"
+
+
+def read_plan(remote: Remote, branch: str, plan_path: str) -> tuple[str, Plan]:
+    """Return the commit of a remote's branch as it was last fetched, and its plan.
+
+    Raises:
+        RelayError: It has no such plan.
+    """
+    tip = refs.find_ref(remote.repo, name_tip(branch, plan_path).rpartition(":")[2])
     if tip is None:
         raise RepoError(f"{remote.name} has no {branch}", hint=f"git push {remote.name} {branch}")
     text = find_text(remote.repo, tip, plan_path)
@@ -55,16 +70,16 @@ def require_pushed(remote: Remote, branch: str, tip: str) -> None:
     raise RepoError(f"{words}, and lacks others", hint=f"git pull --rebase {remote.name} {branch} && {push}")
 
 
-def find_tickets(queue: Queue, remote: Remote, own: Ticket) -> tuple[Ticket, ...]:
+def find_tickets(queue: Queue, plan: Plan, own: Ticket) -> tuple[Ticket, ...]:
     """Return a ticket for each phase that can begin beside those at work, or is queued, and waits for no person.
 
     Args:
+        plan: As the remote has it.
         own: Names the plan; with a phase, only that one, which may have waited for a person: he asks for it.
 
     Raises:
-        RelayError: The remote or the database cannot be reached, or the remote has no such plan.
+        RelayError: The database cannot be reached.
     """
-    _, plan = fetch_plan(remote, own.branch, own.plan_path)
     standing = queue.read(own.plan)
     placed = (one.ticket for one in queue.list_placed() if one.status in LIVE)
     queued = {one.phase_id for one in placed if one.plan == own.plan}  # it keeps its paths

@@ -7,7 +7,7 @@ phase lands, and at its end; every push of the phase moves its fence (`relay.fle
 
 import hashlib
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 
 from relay.base.errors import ErrorKind, ExitCode, LockedError, RelayError, RepoError
@@ -18,7 +18,7 @@ from relay.fleet import exchange
 from relay.fleet.heart import Heart
 from relay.fleet.jobs import JobEnd, JobRun
 from relay.fleet.landing import Job, Landing, LandingCase, find_landing, find_phase_id, land, prepare
-from relay.fleet.overview import fetch_plan
+from relay.fleet.overview import name_tip, read_plan
 from relay.fleet.queue import AwayError
 from relay.fleet.takes import Bid, NotTaken, Placed, Standing, Take, TakeState
 from relay.fleet.workplace import AS_REMOTE, HEARING_S, Workplace
@@ -31,17 +31,19 @@ from relay.git.objects import is_ancestor
 from relay.git.remote import PushEnd, RefUpdate, Remote, RemoteError
 from relay.git.repository import Repo
 from relay.git.worktrees import put_on_branch
-from relay.plan.model import Phase, Plan
+from relay.plan.model import Plan
 from relay.plan.waves import find_ready
-from relay.session.events import RunEnded, SessionEnded
+from relay.session.events import RunEnded, SessionEnded, SessionStarted
 from relay.session.records import LoggedEvent
 from relay.setup.open import hold_worktree
 from relay.setup.session import make_meter
 from relay.store import branches
 from relay.store.attempts import find_wait_until, read_attempt
 from relay.store.completion import finish_pending
+from relay.store.history import find_text
 from relay.store.landing import find_in_the_way
 from relay.store.plan_state import read_plan_cost
+from relay.store.plan_versions import parse_at
 from relay.store.refs import get_branch
 from relay.store.spend import Whose
 from relay.store.worktree_notes import ensure_worker
@@ -90,8 +92,12 @@ class PhaseWork:
         self._branch = placed.ticket.branch
         self._job_branch = name_job_branch(repo, placed.ticket.phase_id)
         self._there: Mapping[str, str] = {}
+        self.plan: Plan | None = None
+        """As it landed, or was last seen on the remote."""
         self._is_silent = self._is_fenced = self._is_own = self._has_waited = False
         self._tip = ""
+        self._standing: Standing
+        self._listed: Mapping[str, Mapping[str, str]]
         self._take_row: Take
         self._settings: Settings
 
@@ -121,7 +127,7 @@ class PhaseWork:
                 self._heart.has_lost = True
                 stack.close()
                 with suppress(RelayError):  # what cannot be booked now is booked at the next contact
-                    self._book_lost(self._sync(), self._queue.read(self._ticket.plan), stack)
+                    self._book_lost(self._look())
                 words = f"phase {take.phase_id} is another worker's by now; the work of this one stays in its clone"
                 raise LostError(words) from None
             except (RelayError, OSError, BusyError) as error:
@@ -137,12 +143,7 @@ class PhaseWork:
     def _end(self, take: Take, state: TakeState, words: str) -> bool:
         """End the take in the queue; a database that is away is waited for, but not by who is asked to stop."""
         self._heart.take = None  # first: a heartbeat that finds it ended would take it for lost
-        while True:
-            try:
-                return self._queue.end(take, state, words)
-            except AwayError:
-                if self._interrupts.wait(HEARING_S):
-                    return True
+        return self._place.ask(lambda: self._queue.end(take, state, words)) is not False
 
     @contextmanager
     def _locking(self) -> Iterator[None]:
@@ -164,7 +165,11 @@ class PhaseWork:
 
     def _sync(self) -> Plan:
         """Bring the clone's branch to the remote's tip, whatever that is by now, and return the plan there."""
-        self._tip, plan = fetch_plan(self._remote, self._branch, self._ticket.plan_path)
+        self._remote.fetch(name_tip(self._branch, self._ticket.plan_path))
+        return self._follow()
+
+    def _follow(self) -> Plan:
+        self._tip, self.plan = read_plan(self._remote, self._branch, self._ticket.plan_path)
         with self._locking():
             own = self._main.head()
             if own is None:
@@ -181,38 +186,28 @@ class PhaseWork:
                 moved = branches.move_branch(self._main, self._branch, own, self._tip, reason=AS_REMOTE)
                 for words in moved or ():
                     self._say(words, warning=True)
-        return plan
+        return self.plan
+
+    def _look(self) -> Plan:
+        """Bring the clone to what the queue and the remote have of the plan, by one listing and one fetch."""
+        while True:
+            # Before git: what ends later than this has its cost there.
+            self._standing = self._queue.read(self._ticket.plan)
+            booked = exchange.name_booked(self._branch, "*")
+            self._listed = exchange.read_there(self._remote, name_job_branch(self._main, ""), booked)
+            here = {get_branch(job.repo) for job in self._find_jobs()}
+            tip = name_tip(self._branch, self._ticket.plan_path)
+            if exchange.fetch_jobs(self._remote, self._listed, tip, but=here):
+                return self._follow()
+            if self._interrupts.wait(_AGAIN_S):
+                raise BusyError("stopped as other phases landed")
 
     def _take(self, stack: ExitStack) -> Take | None:
         """Take the phase; None: something has changed meanwhile, and it has to be looked at again."""
-        standing = self._queue.read(self._ticket.plan)  # before git: what ends later than this has its cost there
-        plan = self._sync()
-        there = dict(exchange.read_there(self._remote, name_job_branch(self._main, ""), self._booked("*")))
-        here = {get_branch(job.repo) for job in self._find_jobs()}
-        if not exchange.fetch_jobs(self._remote, there, but=here) or self._book_lost(plan, standing, stack):
+        plan = self._look()
+        if self._book_lost(plan):
             return None
-        phase = self._require_ready(plan, standing)
-        self._settings = self._place.read_settings(self._main, plan, self._ticket.plan_path)
-        if not self._is_alone(phase.id, stack):
-            raise BusyError(f"a run of this machine is still at work on phase {phase.id}")
-        open_phases = sum(not one.done and one.id not in standing.held for one in plan.phases)
-        # One share more than phases: when a worker is lost with its money, another one has enough to go on.
-        taken = self._queue.take(self._placed, self._name, self._bid(standing, 1 + open_phases))
-        if isinstance(taken, NotTaken):
-            if taken.is_stale:
-                return None
-            raise BusyError(taken.words)
-        latest = standing.latest.get(phase.id)
-        self._is_own = latest is not None and latest.worker == self._name
-        self._there = there.get(self._job_branch, {})
-        self._say(f"phase {phase.id} is taken by {taken.worker} (token {taken.token})")
-        return taken
-
-    def _booked(self, token: str) -> str:
-        return exchange.name_booked(self._branch, token)
-
-    def _require_ready(self, plan: Plan, standing: Standing) -> Phase:
-        phase = plan.find_phase(self._ticket.phase_id)
+        standing, phase = self._standing, plan.find_phase(self._ticket.phase_id)
         if phase is None:
             raise DoneError(f"{self._ticket.plan_path} has no phase {self._ticket.phase_id}")
         if phase.done:  # a ticket whose worker died behind the landing
@@ -223,7 +218,21 @@ class PhaseWork:
             raise DoneError(f"phase {phase.id} is at work: {standing.held[phase.id].worker}")
         if phase not in find_ready(plan, standing.held):
             raise DoneError(f"phase {phase.id} waits for others; it is queued again when they are done")
-        return phase
+        self._settings = self._place.read_settings(self._main, plan, self._ticket.plan_path)
+        if not self._is_alone(phase.id, stack):
+            raise BusyError(f"a run of this machine is still at work on phase {phase.id}")
+        open_phases = sum(not one.done and one.id not in standing.held for one in plan.phases)
+        # One share more than phases: when a worker is lost with its money, another one has enough to go on.
+        taken = self._queue.take(self._placed, self._name, self._bid(1 + open_phases))
+        if isinstance(taken, NotTaken):
+            if taken.is_stale:
+                return None
+            raise BusyError(taken.words)
+        latest = standing.latest.get(phase.id)
+        self._is_own = latest is not None and latest.worker == self._name
+        self._there = self._listed.get(self._job_branch, {})
+        self._say(f"phase {phase.id} is taken by {taken.worker} (token {taken.token})")
+        return taken
 
     def _find_jobs(self) -> tuple[Job, ...]:
         return find_jobs(self._main, self._ticket.plan_path)
@@ -240,36 +249,36 @@ class PhaseWork:
             return False
         return True
 
-    def _bid(self, standing: Standing, shares: int) -> Bid:
+    def _bid(self, shares: int) -> Bid:
         return Bid(
             cap_usd=self._settings.max_cost_usd,
             phase_cap_usd=self._settings.max_phase_cost_usd,
             spent_usd=read_plan_cost(self._main, self._ticket.plan_path).spent.cost_usd or 0.0,
             seen_usd=self._find_cost() or 0.0,
             shares=shares,
-            ended=standing.ended,
+            before=self._standing,
         )
 
     def _find_cost(self) -> float | None:
         """Return the phase's cost by now, in USD; None where unknown."""
         told = exchange.read_told(self._main, self._job_branch)
-        own = (self._ticket.plan_path, self._job_branch, self._ticket.phase_id)
-        return exchange.find_cost(self._main, *own, told.start if told else self._tip)
+        start = told.start if told else self._tip
+        return exchange.find_cost(self._main, self._ticket.plan_path, self._job_branch, self._ticket.phase_id, start)
 
-    def _book_lost(self, plan: Plan, standing: Standing, stack: ExitStack) -> bool:
+    def _book_lost(self, plan: Plan) -> bool:
         """Book the cost of phases that this clone has lost to another worker, or that others landed; False: none."""
-        is_booked = False
+        is_booked, standing = False, self._standing
         for phase in plan.phases:
             branch, latest = name_job_branch(self._main, phase.id), standing.latest.get(phase.id)
             told = exchange.read_told(self._main, branch)
             is_others = latest is not None and latest.worker != self._name
-            if told and (is_others or phase.done) and self._is_alone(phase.id, stack):
-                self._put_aside(phase.id, branch, told)
-                own = (told.token, told.nonce)
-                self._queue.settle_lost([take for take in standing.lost if (take.token, take.nonce) == own])
-                exchange.drop_told(self._main, branch)
-                stack.close()
-                is_booked = True
+            with ExitStack() as stack:
+                if told and (is_others or phase.done) and self._is_alone(phase.id, stack):
+                    self._put_aside(phase.id, branch, told)
+                    own = (told.token, told.nonce)
+                    self._queue.settle_lost([take for take in standing.lost if (take.token, take.nonce) == own])
+                    exchange.drop_told(self._main, branch)
+                    is_booked = True
         return is_booked
 
     def _put_aside(self, phase_id: str, branch: str, told: exchange.ToldCost) -> None:
@@ -301,10 +310,17 @@ class PhaseWork:
     def _work(self, take: Take) -> WorkEnd:
         job = self._take_up(take)
         exchange.begin_told(self._main, self._job_branch, take, start=self._tip, cost_usd=self._find_cost())
-        self._push_patiently(take)
-        stood, idle = None, 0
+        self._patiently(self._push)
+        stood, idle, is_fresh = None, 0, True
         while True:
             landing = find_landing(self._main, job)
+            if landing.case is not LandingCase.MERGING and not is_fresh:
+                if landing.case is not LandingCase.WORKING:
+                    self._take_turn()
+                self._patiently(self._sync)
+                if self.plan and (phase := self.plan.find_phase(take.phase_id)) and phase.done:
+                    return self._end_done()
+                landing = find_landing(self._main, job)
             now = (landing, self._take_row.reserved_usd)
             stood, idle = now, idle + 1 if now == stood and not self._has_waited else 0
             self._has_waited = False
@@ -321,8 +337,15 @@ class PhaseWork:
             if not job.is_there:
                 job = self._make_job()
                 self._say(f"phase {job.phase_id}: its work tree was gone, and is made again in {job.repo.root}")
-            if (phase := self._sync_patiently().find_phase(take.phase_id)) is not None and phase.done:
-                return self._end_done()
+            # A merge lands on the tip that it began from, or is made anew.
+            is_fresh = landing.case in {LandingCase.APART, LandingCase.MERGING}
+
+    def _take_turn(self) -> None:
+        """Wait until no other phase is landing."""
+        while self._place.ask(lambda: self._queue.take_turn(self._ticket.plan, self._take_row)) is False:
+            self._require_held()
+            if self._interrupts.wait(2 * HEARING_S) or self._heart.is_taken_back:
+                raise BusyError("stopped before the phase landed; what there is is in the clone")
 
     def _take_up(self, take: Take) -> Job:
         """Return the phase's work tree, with what other workers have pushed of it."""
@@ -333,7 +356,7 @@ class PhaseWork:
             if told := exchange.read_told(self._main, self._job_branch):
                 self._put_aside(take.phase_id, self._job_branch, told)
                 exchange.drop_told(self._main, self._job_branch)
-            exchange.fetch_jobs(self._remote, {self._job_branch: self._there}, but=())
+            exchange.fetch_jobs(self._remote, {self._job_branch: self._there})
         job = self._make_job()
         if not self._is_own:
             exchange.save_noted(self._main, self._job_branch)
@@ -358,7 +381,7 @@ class PhaseWork:
                 for told in prepare(job, landing):
                     self._say(told)
             case _:
-                end = self._run(job)
+                end = self._run(job, landing)
                 if not job.is_there:
                     return None
                 if end.unsent and self._raise():
@@ -367,7 +390,7 @@ class PhaseWork:
                     return self._judge(job, end)
         return None
 
-    def _run(self, job: Job) -> JobEnd:
+    def _run(self, job: Job, landing: Landing) -> JobEnd:
         """Run relay on the phase until the run ends; push what there is now and then."""
         words = ["run", "--phase", find_phase_id(job), "--plan", self._ticket.plan_path]
         take = self._take_row
@@ -378,16 +401,21 @@ class PhaseWork:
         limit_s = min(self._settings.max_wait_s, _MOST_LIMIT_WAIT_S)
         child = JobRun(job.repo.root, words, {**self._place.environ, "RELAY_MAX_WAIT_S": f"{limit_s:g}"})
         due_s, is_asked = time.monotonic() + self._place.push_s, False
+        has_turn = landing.case is LandingCase.MERGING
         try:
             for records in child.follow(self._interrupts, HEARING_S):
                 has_ended = self._pass_on(records)
                 self._require_held()
+                if has_turn and any(isinstance(record.event, SessionStarted) for record in records):
+                    has_turn = False  # a session takes longer than others should wait
+                    with suppress(AwayError):
+                        self._queue.take_turn(self._ticket.plan, take, give_back=True)
                 if self._heart.is_taken_back and not is_asked:
                     child.interrupt(now=False)
                     is_asked = True
                 if (has_ended or time.monotonic() >= due_s) and not child.has_ended:
                     due_s = time.monotonic() + self._place.push_s
-                    self._push_if_there(self._take_row)
+                    self._try(self._push)
         except BaseException:
             child.interrupt(now=True)
             for records in child.follow(self._interrupts, HEARING_S):
@@ -416,50 +444,41 @@ class PhaseWork:
         if self._heart.has_lost:
             raise LostError
 
-    def _push_if_there(self, take: Take) -> None:
-        """Push what the phase has so far; a remote that does not take it now is said once, and asked again later."""
+    def _try(self, act: Callable[[], object]) -> bool:
+        """Ask the remote for something; one that is away, or does not do it now, is told once."""
         try:
-            self._push(take)
-            self._is_silent = False
+            act()
         except RemoteError as error:
             if not self._is_silent:
                 self._say(f"{error}; the phase goes on here, and relay tries again", warning=True)
             self._is_silent = True
+        else:
+            self._is_silent = False
+        return not self._is_silent
 
-    def _push_patiently(self, take: Take) -> None:
-        """Push what the phase has, however long the remote is away."""
-        while True:
-            self._push_if_there(take)
-            if not self._is_silent:
-                return
-            self._wait_for_remote()
-
-    def _wait_for_remote(self) -> None:
-        """Wait a while for a remote that is away or takes nothing; the phase stays this worker's.
+    def _patiently(self, act: Callable[[], object]) -> None:
+        """Ask the remote for something until it does it, however long it is away; the phase stays this worker's.
 
         Raises:
             BusyError: The worker is asked to stop.
         """
+        while not self._try(act):
+            self._wait_for_remote()
+
+    def _wait_for_remote(self) -> None:
         self._has_waited = True
         if self._interrupts.wait(self._place.look_s) or self._heart.is_taken_back:
             raise BusyError("stopped while the remote was away; what there is is in the clone")
         self._require_held()
 
-    def _sync_patiently(self) -> Plan:
-        while True:
-            try:
-                return self._sync()
-            except RemoteError as error:
-                self._say(f"{error}; relay tries again", warning=True)
-                self._wait_for_remote()
-
-    def _push(self, take: Take) -> None:
+    def _push(self) -> None:
         """Set the phase's refs on the remote to the clone's, with the fence.
 
         Raises:
             RemoteError: The remote cannot be reached, or does not take it.
             LostError: Another worker has the phase by now.
         """
+        take = self._take_row
         while True:
             cost = self._find_cost()
             exchange.move_fence(self._main, self._job_branch, take)
@@ -490,12 +509,10 @@ class PhaseWork:
 
     def _holds(self, take: Take) -> bool:
         """Ask the queue whether the phase is still this worker's; a database that is away is waited for."""
-        while True:
-            try:
-                return self._queue.holds(take)
-            except AwayError:
-                if self._interrupts.wait(HEARING_S):
-                    raise BusyError("stopped while the database was away; what there is is in the clone") from None
+        holds = self._place.ask(lambda: self._queue.holds(take))
+        if holds is None:
+            raise BusyError("stopped while the database was away; what there is is in the clone")
+        return holds
 
     def _deliver(self, job: Job, landing: Landing) -> WorkEnd | None:
         """Push the plan's branch and remove the job's refs on the remote, in one step; None: somebody was faster."""
@@ -515,8 +532,7 @@ class PhaseWork:
             self._wait_for_remote()
             return None
         if pushed.end is PushEnd.REFUSED:
-            self._push_if_there(take)
-            if not self._is_silent:
+            if self._try(self._push):
                 return self._stop(f"{self._remote.name} does not take it on {self._branch}: {pushed.words}")
             self._wait_for_remote()  # one that takes nothing has to be well first: nobody else has the work
             return None
@@ -524,6 +540,8 @@ class PhaseWork:
             if self._main.head() == landing.tip:  # or another worker of this clone has fetched it
                 for words in land(self._main, job, landing) or ():
                     self._say(words, warning=True)
+        if text := find_text(self._main, landing.own, self._ticket.plan_path):
+            self.plan = parse_at(text, self._ticket.plan_path)
         return self._end_done()
 
     def _end_done(self) -> WorkEnd:
@@ -540,15 +558,11 @@ class PhaseWork:
 
         With the database away nothing is asked of a model until it is back.
         """
-        self._push_patiently(self._take_row)
+        self._patiently(self._push)
         while not self._is_stopping:
             try:
-                standing = self._queue.read(self._ticket.plan)
-                self._sync_patiently()
-                there = dict(exchange.read_there(self._remote, name_job_branch(self._main, ""), self._booked("*")))
-                if not exchange.fetch_jobs(self._remote, there, but={self._job_branch}):
-                    continue
-                taken = self._queue.raise_share(self._ticket.plan, self._take_row, self._bid(standing, 1))
+                self._patiently(self._look)
+                taken = self._queue.raise_share(self._ticket.plan, self._take_row, self._bid(1))
             except AwayError:
                 self._interrupts.wait(HEARING_S)
                 continue
@@ -565,7 +579,7 @@ class PhaseWork:
         reason = f"phase {phase_id}: {end.reason.removeprefix(f'phase {phase_id}: ')}"
         attempt = read_attempt(job.repo)
         until = find_wait_until(attempt) if attempt else None
-        self._push_patiently(self._take_row)
+        self._patiently(self._push)
         exchange.drop_told(self._main, self._job_branch)
         if self._is_stopping or end.exit_code == ExitCode.INTERRUPTED:
             return WorkEnd(state=TakeState.FREE, reason=reason, wait_s=0.0)

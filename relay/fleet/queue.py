@@ -47,6 +47,8 @@ BEAT_S = 5.0
 STALLED_S = 30.0
 """After so long without a heartbeat a worker counts as dead."""
 _CENT_USD = 0.01
+_TURN_S = 60.0
+"""How long a landing has the plan's branch for itself: longer than most checks, and nobody waits for the others."""
 _MIGRATIONS = (
     """
     create table relay_takes (
@@ -61,6 +63,7 @@ _MIGRATIONS = (
         reserved_usd double precision,
         seen_usd double precision not null default 0,
         is_settled boolean not null default false,
+        lands_until timestamptz,
         taken_at timestamptz not null default now()
     );
     create unique index relay_takes_held on relay_takes (plan, phase_id) where state = 'held';
@@ -288,8 +291,7 @@ class Queue:
             before = _read(there, plan)
             if other := before.held.get(phase_id):
                 return NotTaken(words=f"phase {phase_id} is at work: {other.worker}")
-            if before.ended != bid.ended:
-                return NotTaken(words="other phases ended meanwhile", is_stale=True)
+            unseen = before.find_unseen(bid.before)
             # What git knows by now of a dead worker's spend is not set aside any more; its own clone knows all of it.
             there.execute(
                 "update relay_takes set reserved_usd = case when worker = %(worker)s then 0"
@@ -297,9 +299,9 @@ class Queue:
                 " where plan = %(plan)s and phase_id = %(phase)s and state = 'died' and reserved_usd > 0",
                 {"worker": worker, "seen": bid.seen_usd, "plan": plan, "phase": phase_id},
             )
-            left = _find_left(_read(there, plan), bid)
-            if left is not None and left <= 0:
-                return _refuse(before, bid, phase_id)
+            left = _find_left(_read(there, plan), bid, unseen)
+            if unseen is None or (left is not None and left <= 0):
+                return _refuse(before, bid, phase_id, unseen)
             row = there.execute(
                 "insert into relay_takes (nonce, plan, phase_id, job_id, worker, reserved_usd, seen_usd)"
                 " values (%s, %s, %s, %s, %s, %s, %s) returning token",
@@ -327,12 +329,11 @@ class Queue:
             take = before.held.get(own.phase_id)
             if take is None or (take.token, take.nonce) != (own.token, own.nonce):
                 return NotTaken(words="another worker has the phase")
-            if before.ended != bid.ended:
-                return NotTaken(words="other phases ended meanwhile", is_stale=True)
-            left = _find_left(before, bid)
+            unseen = before.find_unseen(bid.before)
+            left = _find_left(before, bid, unseen)
             share = _share(None if left is None else left + (take.reserved_usd or 0.0), 1, bid) or 0.0
-            if share + bid.seen_usd <= (take.reserved_usd or 0.0) + take.seen_usd + _CENT_USD:
-                return _refuse(before, bid, own.phase_id)
+            if unseen is None or share + bid.seen_usd <= (take.reserved_usd or 0.0) + take.seen_usd + _CENT_USD:
+                return _refuse(before, bid, own.phase_id, unseen)
             there.execute(
                 "update relay_takes set reserved_usd = %s, seen_usd = %s where token = %s",
                 (share, bid.seen_usd, take.token),
@@ -353,6 +354,25 @@ class Queue:
             ).fetchone()
         return found is not None
 
+    def take_turn(self, plan: str, own: Take, *, give_back: bool = False) -> bool:
+        """Have the turn to land on the plan's branch for a while; False: another take has it.
+
+        A merge is checked on top of the branch as it is, and is for nothing when another one lands meanwhile. The turn
+        saves that; no promise rests on it, so it ends by itself, and with its take.
+
+        Raises:
+            RelayError: The database does not answer.
+        """
+        with self._turn(plan) as there:
+            turned = there.execute(
+                "update relay_takes set lands_until = case when %(back)s then null"
+                " else now() + make_interval(secs => %(span)s) end where token = %(token)s and not exists"
+                " (select from relay_takes as other where other.plan = %(plan)s and other.token <> %(token)s"
+                " and other.state = 'held' and other.lands_until > now())",
+                {"plan": plan, "token": own.token, "back": give_back, "span": _TURN_S},
+            )
+            return turned.rowcount > 0
+
     def end(self, take: Take, state: TakeState, words: str = "") -> bool:
         """End a take and free what it had reserved; False: it was not its worker's any more, and nothing changed.
 
@@ -362,9 +382,10 @@ class Queue:
         self._make()
         with self._connect() as there, there.transaction():
             row = there.execute(
-                "update relay_takes set state = %s, words = %s, reserved_usd = case when reserved_usd is null then null"
-                " else 0 end where token = %s and nonce = %s and state = 'held' returning plan",
-                (state, words, take.token, take.nonce),
+                "update relay_takes set state = %(state)s, words = %(words)s, reserved_usd ="
+                " case when %(state)s = 'died' then 0 else reserved_usd end"  # its worker lives, and has pushed all
+                " where token = %(token)s and nonce = %(nonce)s and state = 'held' returning plan",
+                {"state": state, "words": words, "token": take.token, "nonce": take.nonce},
             ).fetchone()
             if row and state is TakeState.DONE:
                 _settle(there, row[0], take.phase_id)
@@ -442,8 +463,10 @@ def _settle(there: "Connection[Any]", plan: str, phase_id: str) -> None:
     there.execute("update relay_takes set is_settled = true where plan = %s and phase_id = %s", (plan, phase_id))
 
 
-def _find_left(standing: Standing, bid: Bid) -> float | None:
-    return None if bid.cap_usd is None else bid.cap_usd - bid.spent_usd - standing.reserved_usd
+def _find_left(standing: Standing, bid: Bid, unseen_usd: float | None) -> float | None:
+    if bid.cap_usd is None:
+        return None
+    return bid.cap_usd - bid.spent_usd - standing.reserved_usd - (unseen_usd or 0.0)
 
 
 def _share(left: float | None, shares: int, bid: Bid) -> float | None:
@@ -454,10 +477,10 @@ def _share(left: float | None, shares: int, bid: Bid) -> float | None:
     return own if share is None else min(share, own)
 
 
-def _refuse(standing: Standing, bid: Bid, phase_id: str) -> NotTaken:
+def _refuse(standing: Standing, bid: Bid, phase_id: str, unseen_usd: float | None) -> NotTaken:
     words = f"of {render_usd(bid.cap_usd)} are {bid.spent_usd:.2f} spent and {standing.reserved_usd:.2f} reserved"
     freed = "; relay fleet cancel --lost USD frees what dead workers had" if standing.lost else ""
-    return NotTaken(words=f"{words}: not enough for phase {phase_id}{freed}")
+    return NotTaken(words=f"{words}: not enough for phase {phase_id}{freed}", is_stale=unseen_usd != 0)
 
 
 async def _list_placed(app: "App") -> tuple[Placed, ...]:
@@ -506,10 +529,12 @@ _NAMES = ("remote", "branch", "plan_path", "phase_id")
 
 
 def parse_job(job: "Job") -> Placed | None:
-    """Return the ticket of a job; None where somebody else has put anything there."""
+    """Return the ticket of a job; None where somebody else has put anything there that must not be queued."""
     given: object = job.task_kwargs
     fields = {n: text for n in _NAMES if isinstance(given, dict) and isinstance(text := given.get(n), str)}
     if job.id is None or len(fields) < len(_NAMES):
         return None
     ticket = Ticket(**fields)
+    if check_ticket(ticket):
+        return None
     return Placed(number=job.id, ticket=ticket, status=job.status or "", at=job.scheduled_at)

@@ -69,7 +69,7 @@ class Take:
     state: TakeState
     words: str
     reserved_usd: float | None
-    """Set aside for it; None without a cap. Of a dead one: what it may have spent unseen."""
+    """Set aside for it; None without a cap. Of a dead worker's: what it may have spent unseen."""
     seen_usd: float
     """Known to be spent on the phase when that was set aside."""
     is_settled: bool
@@ -101,7 +101,8 @@ class Standing:
             if take.state is TakeState.STOPPED and not take.is_settled:
                 found[take.phase_id] = take.words
         for phase_id in self.latest:
-            dead = [take for take in self.takes if take.phase_id == phase_id and _is_death(take)]
+            own = (take for take in self.takes if take.phase_id == phase_id and not take.is_settled)
+            dead = [take for take in own if take.state is TakeState.DIED]
             if len(dead) >= _MOST_DEATHS:
                 names = ", ".join(dict.fromkeys(take.worker for take in dead))
                 found[phase_id] = f"parked: {len(dead)} workers died of it ({names})"
@@ -117,15 +118,21 @@ class Standing:
         """The sum of what is set aside."""
         return sum(take.reserved_usd or 0.0 for take in (*self.held.values(), *self.lost))
 
-    @property
-    def ended(self) -> int:
-        """Counts up with each take that ends and each loss that is booked: git knows of more spend since then."""
-        over = [take for take in self.takes if take.state is not TakeState.HELD]
-        return len(over) + sum(take.state is TakeState.DIED and not take.reserved_usd for take in over)
+    def find_unseen(self, before: "Standing") -> float | None:
+        """Return what was spent since an earlier standing beside what is set aside now, at most, in USD.
 
-
-def _is_death(take: Take) -> bool:
-    return take.state is TakeState.DIED and not take.is_settled
+        None where a worker has died since, or what a dead one spent was booked.
+        """
+        unseen, known = 0.0, {take.token: take for take in before.takes}
+        for take in self.takes:
+            was = known.get(take.token)
+            if take.state is TakeState.DIED:
+                if was is None or (was.state, was.reserved_usd) != (take.state, take.reserved_usd):
+                    return None
+            elif was is None or was.state is TakeState.HELD:
+                unseen += max(0.0, take.seen_usd - was.seen_usd) if was else 0.0  # its share was raised
+                unseen += 0.0 if take.state is TakeState.HELD else take.reserved_usd or 0.0
+        return unseen
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,8 +148,8 @@ class Bid:
     """Of it on this phase."""
     shares: int
     """Among how many phases to divide what is left."""
-    ended: int
-    """`Standing.ended`, read before git was asked for what was spent."""
+    before: Standing
+    """Read before git was asked for what was spent: what a take that ended since had set aside may be spent, too."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,7 +158,7 @@ class NotTaken:
 
     words: str
     is_stale: bool = False
-    """Whether a take has ended since the bid: more is spent than it says. Bid again."""
+    """Whether takes have ended since the bid, which may be too careful by that. Bid again."""
 
 
 def find_wait_s(until: datetime | None) -> float:

@@ -5,11 +5,12 @@ from dataclasses import replace
 
 from relay.base.errors import RelayError
 from relay.fleet.heart import Heart
-from relay.fleet.overview import find_tickets
+from relay.fleet.overview import fetch_plan, find_tickets
 from relay.fleet.phase import BusyError, DoneError, LostError, PhaseWork, UnfitError
 from relay.fleet.queue import AwayError
-from relay.fleet.takes import Placed, TakeState, Ticket
+from relay.fleet.takes import Placed, TakeState
 from relay.fleet.workplace import HEARING_S, Workplace
+from relay.plan.model import Plan
 
 _LATER_S = 30.0
 
@@ -45,24 +46,18 @@ class Worker(Workplace):
                     if heart.worker_id is None:  # one that never answered is a mistake
                         raise
                     looked_s = -self.compare_s  # whoever has the database again looks at once what it lacks
-                self._pause(heart)
+                ends_s = time.monotonic() + self.queue.beat_s
+                while time.monotonic() < ends_s and not heart.wake.is_set():
+                    if self.interrupts.wait(HEARING_S / 5):
+                        break
 
-    def _pause(self, heart: Heart) -> None:
-        ends_s = time.monotonic() + self.queue.beat_s
-        while time.monotonic() < ends_s and not heart.wake.is_set():
-            if self.interrupts.wait(HEARING_S / 5):
-                return
-
-    def _reconcile(self, *plans: Ticket) -> None:
-        """Queue what can begin, of each plan that the queue knows: whoever should have done so may have been killed.
-
-        Args:
-            plans: A ticket without a phase for each plan; none: all plans.
-        """
-        for own in plans or self.queue.list_plans():
+    def _reconcile(self) -> None:
+        """Queue what can begin, of each plan that the queue knows: whoever should have done so may have been killed."""
+        for own in self.queue.list_plans():
             try:
                 remote = self.get_remote(self.ensure_clone(own), own)
-                self.queue.submit(find_tickets(self.queue, remote, own), follows=True)
+                _, plan = fetch_plan(remote, own.branch, own.plan_path)
+                self.queue.submit(find_tickets(self.queue, plan, own), follows=True)
             except AwayError:
                 raise
             except RelayError as error:  # another plan's remote may be well
@@ -72,6 +67,7 @@ class Worker(Workplace):
         """Do one ticket to its end; what of that the queue does not take is asked again until it does."""
         heart.begin(placed.number)
         again_s: float | None = None
+        work: PhaseWork | None = None
         try:
             repo = self.ensure_clone(placed.ticket)
             work = PhaseWork(self, heart, placed, repo, self.get_remote(repo, placed.ticket))
@@ -84,22 +80,18 @@ class Worker(Workplace):
             self.say(f"{error}; it is tried again later")
             again_s = _LATER_S
         except UnfitError:
-            self._finish(heart, placed, 0.0)
+            self.ask(lambda: self._finish(heart, placed, None, 0.0))
             raise
         except (RelayError, OSError) as error:
             self.say(f"{error} (its clones are in {self.place}); it is tried again later", warning=True)
             again_s = _LATER_S
-        self._finish(heart, placed, again_s)
+        self.ask(lambda: self._finish(heart, placed, work.plan if work else None, again_s))
 
-    def _finish(self, heart: Heart, placed: Placed, again_s: float | None) -> None:
-        while True:
-            try:
-                if not heart.has_lost:
-                    self.queue.finish(placed, again_s=again_s, taken_back=heart.is_taken_back)
-                heart.begin(0)
-                self._reconcile(replace(placed.ticket, phase_id=""))
-            except AwayError:
-                if self.interrupts.wait(HEARING_S):
-                    return  # the queue gives the ticket to another, who finds in git how far it came
-            else:
-                return
+    def _finish(self, heart: Heart, placed: Placed, plan: Plan | None, again_s: float | None) -> None:
+        """End a ticket, and queue what can begin by it, as the plan was when it landed or was last seen."""
+        if not heart.has_lost and heart.number:
+            self.queue.finish(placed, again_s=again_s, taken_back=heart.is_taken_back)
+        heart.begin(0)
+        if plan is not None:
+            tickets = find_tickets(self.queue, plan, replace(placed.ticket, phase_id=""))
+            self.queue.submit(tickets, follows=True)

@@ -1,5 +1,6 @@
 """The machine of a fleet's worker: its clones, and what it needs for any phase."""
 
+import fcntl
 import hashlib
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -7,7 +8,7 @@ from pathlib import Path
 from relay.base.interrupts import Interrupts
 from relay.base.values import dataclass
 from relay.config import Settings
-from relay.fleet.queue import Queue
+from relay.fleet.queue import AnswerT, AwayError, Queue
 from relay.fleet.takes import Ticket
 from relay.git.clones import CloneSource, ensure_work_tree
 from relay.git.remote import Remote
@@ -45,11 +46,23 @@ class Workplace:
         """Tell the person who looks at the worker."""
         self.observe(Noticed(text=text, warning=warning))
 
+    def ask(self, question: Callable[[], AnswerT]) -> AnswerT | None:
+        """Ask the queue until it answers; None where the worker is asked to stop while the database is away."""
+        while True:
+            try:
+                return question()
+            except AwayError:
+                if self.interrupts.wait(HEARING_S):
+                    return None
+
     def ensure_clone(self, ticket: Ticket) -> Repo:
         """Return a work tree on a ticket's branch; finish a clone that a killed worker began."""
         digest = hashlib.sha256(f"{ticket.remote}\0{ticket.branch}".encode()).hexdigest()[:16]
         source = CloneSource(remote=ticket.remote, ref=f"refs/heads/{ticket.branch}", reason=AS_REMOTE)
-        return ensure_work_tree(self.place / digest, source, ticket.branch, self.environ, self.say)
+        self.place.mkdir(parents=True, exist_ok=True)
+        with (self.place / f"{digest}.lock").open("a") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)  # another worker of this place may be making it
+            return ensure_work_tree(self.place / digest, source, ticket.branch, self.environ, self.say)
 
     def get_remote(self, repo: Repo, ticket: Ticket) -> Remote:
         """Return the remote of a ticket's plan."""

@@ -8,7 +8,7 @@ import psycopg
 import pytest
 
 from relay.fleet.queue import Queue
-from relay.fleet.takes import Bid, Take, Ticket
+from relay.fleet.takes import Bid, Standing, Take, Ticket
 from relay.git.repository import open_repo
 from relay.store.plan_state import read_plan_cost
 from tests.endpoint.script import parse_script
@@ -87,10 +87,10 @@ def test_what_a_dead_worker_spent_is_booked_by_who_looked_at_the_bill(stage, ask
     own = Ticket(remote=str(tmp_path / "away.git"), branch="main", plan_path="PLAN.md", phase_id="1")
     two = replace(own, phase_id="2")
     queue.submit([two])
-    bid = Bid(cap_usd=20.0, phase_cap_usd=None, spent_usd=0.0, seen_usd=0.0, shares=2, ended=0)
+    bid = Bid(cap_usd=20.0, phase_cap_usd=None, spent_usd=0.0, seen_usd=0.0, shares=2, before=Standing())
     for ticket in (own, two):
         placed = next(one for one in queue.list_placed() if one.ticket == ticket)
-        taken = queue.take(placed, "dead", replace(bid, ended=queue.read(own.plan).ended))
+        taken = queue.take(placed, "dead", replace(bid, before=queue.read(own.plan)))
         assert isinstance(taken, Take)
         queue.bury(placed)
     assert ask("cancel", "--lost", "nan", code=2)

@@ -1,29 +1,33 @@
 """The queue on a real PostgreSQL: who has what, what is set aside for it, and what a dead worker leaves."""
 
+import json
 import os
 import signal
 import subprocess
 import sys
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import asdict, replace
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
 import psycopg
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from relay.base.errors import RelayError
 from relay.fleet.database import find_url, is_up, run_database
 from relay.fleet.heart import Heart
 from relay.fleet.queue import _POOL, BEAT_S, Queue
-from relay.fleet.takes import Bid, NotTaken, Take, TakeState, Ticket
+from relay.fleet.takes import Bid, NotTaken, Standing, Take, TakeState, Ticket
 from tests.fleet.conftest import open_place
 from tests.waiting import wait_until
 
 TICKET = Ticket(remote="ssh://host/x.git", branch="main", plan_path="PLAN.md", phase_id="1")
-BID = Bid(cap_usd=20.0, phase_cap_usd=None, spent_usd=0.0, seen_usd=0.0, shares=4, ended=0)
+BID = Bid(cap_usd=20.0, phase_cap_usd=None, spent_usd=0.0, seen_usd=0.0, shares=4, before=Standing())
 
 
 @pytest.fixture
@@ -52,7 +56,7 @@ def place(queue, *tickets):
 
 def take(queue, worker="w", bid=BID, ticket=TICKET):
     place(queue, ticket)
-    return queue.take(find(queue, ticket), worker, replace(bid, ended=queue.read(ticket.plan).ended))
+    return queue.take(find(queue, ticket), worker, replace(bid, before=queue.read(ticket.plan)))
 
 
 def run_sql(queue, text, *args):
@@ -129,13 +133,74 @@ def test_the_last_of_the_money_goes_to_one(queue):
     assert words == {"of $20.00 are 12.50 spent and 7.50 reserved"}
 
 
-def test_who_has_not_seen_what_ended_meanwhile_bids_again(queue):
-    """Git knows of more spend by then than the bid says."""
+def test_what_ended_since_git_was_read_counts_as_spent_and_is_no_reason_to_read_again(queue):
+    """Git knows of more spend by then than the bid says, and of no more than was set aside."""
+    before = queue.read(TICKET.plan)
     assert queue.end(take(queue), TakeState.FREE)
-    found = queue.take(find(queue), "w", BID)
+    own = queue.take(find(queue), "w", replace(BID, before=before, shares=1))
+    assert isinstance(own, Take)
+    assert own.reserved_usd == 15.0
+
+
+def test_who_finds_too_little_as_others_ended_meanwhile_reads_git_again(queue):
+    before = queue.read(TICKET.plan)
+    assert queue.end(take(queue, bid=replace(BID, shares=1)), TakeState.FREE)
+    found = queue.take(find(queue), "w", replace(BID, before=before))
     assert isinstance(found, NotTaken)
     assert found.is_stale
-    assert isinstance(queue.take(find(queue), "w", replace(BID, ended=1)), Take)
+    own = take(queue, bid=replace(BID, spent_usd=3.0, shares=1))
+    assert own.reserved_usd == 17.0
+
+
+def make_take(token, state, reserved, seen):
+    return Take(
+        token=token, nonce="n", phase_id=str(token), job_id=token, worker="w", state=state, words="",
+        reserved_usd=reserved, seen_usd=seen, is_settled=False, taken_at=datetime.now(UTC),
+    )  # fmt: skip
+
+
+@given(st.lists(st.tuples(st.booleans(), st.booleans(), st.booleans(), *[st.floats(0, 9)] * 4)))
+def test_no_bid_passes_the_cap_whatever_ended_or_was_raised_since_git_was_read(takes):
+    """What takes spent since, and may spend yet, is never more than what counts as set aside or unseen."""
+    before, now, most = [], [], 0.0
+    for token, (is_new, is_raised, is_over, reserved, part, more, seen) in enumerate(takes):
+        before += [] if is_new else [make_take(token, TakeState.HELD, reserved, seen)]
+        known, share = (min(part, reserved), more) if is_raised and not is_new else (0.0, reserved)
+        now.append(make_take(token, TakeState.DONE if is_over else TakeState.HELD, share, seen + known))
+        most += known + share
+    standing = Standing(takes=tuple(now))
+    unseen = standing.find_unseen(Standing(takes=tuple(before)))
+    assert unseen is not None
+    assert standing.reserved_usd + unseen >= most - 1e-9
+
+
+def test_a_phase_that_lands_has_the_branch_for_itself_until_it_gives_it_back_or_ends_or_has_it_for_too_long(queue):
+    """Merges that others overtake are checked for nothing."""
+    first, second = take(queue, "a"), take(queue, "b", ticket=replace(TICKET, phase_id="2"))
+    away = take(queue, "c", ticket=replace(TICKET, branch="other"))
+
+    def ask(own, plan=TICKET.plan):
+        return queue.take_turn(plan, own)
+
+    assert (ask(first), ask(first), ask(second)) == (True, True, False)
+    assert ask(away, replace(TICKET, branch="other").plan)
+    queue.take_turn(TICKET.plan, first, give_back=True)
+    assert (ask(second), ask(first)) == (True, False)
+    assert queue.end(second, TakeState.FREE)
+    assert ask(first)
+    third = take(queue, "d", ticket=replace(TICKET, phase_id="2"))
+    assert not ask(third)
+    run_sql(queue, "update relay_takes set lands_until = now() - interval '1 second'")
+    assert ask(third)
+
+
+def test_who_bids_as_a_worker_dies_reads_git_again(queue):
+    take(queue, "dead")
+    before = queue.read(TICKET.plan)
+    queue.bury(find(queue))
+    found = queue.take(find(queue), "w", replace(BID, before=before, shares=1))
+    assert isinstance(found, NotTaken)
+    assert found.is_stale
 
 
 def test_a_phase_that_has_spent_its_share_gets_the_rest_and_no_more(queue):
@@ -219,13 +284,13 @@ SLEEPER = """
 import sys, time
 from relay.fleet.heart import Heart
 from relay.fleet.queue import _POOL, BEAT_S, Queue
-from relay.fleet.takes import Bid
+from relay.fleet.takes import Bid, Standing
 queue = Queue(sys.argv[1], beat_s=0.2)
 with Heart(queue, print) as heart:
     placed = queue.fetch(heart.worker_id)
     heart.begin(placed.number)
     heart.take = queue.take(placed, "sleeper", Bid(
-        cap_usd=None, phase_cap_usd=None, spent_usd=0.0, seen_usd=0.0, shares=1, ended=0))
+        cap_usd=None, phase_cap_usd=None, spent_usd=0.0, seen_usd=0.0, shares=1, before=Standing()))
     print("has it", flush=True)
     while not heart.has_lost and not heart.is_taken_back:
         time.sleep(0.05)
@@ -271,7 +336,7 @@ def has_beaten(queue, before):
 @pytest.mark.usefixtures("sleeper")
 def test_a_clock_that_jumps_kills_nobody(queue):
     """Nor an outage, after which every heartbeat is old: who lives gives the next one in time."""
-    with Heart(queue, ignore):
+    with Heart(Queue(queue._url, stalled_s=1.0, beat_s=1.0), ignore):  # who is late on a busy machine lives, too
         for _ in range(3):
             before = run_sql(queue, "select max(last_heartbeat) from procrastinate_workers")
             run_sql(queue, "update procrastinate_workers set last_heartbeat = now() - interval '1 hour'")
@@ -296,7 +361,11 @@ def test_what_is_queued_is_small_and_no_secret(queue, remote, words):
 def test_a_job_that_is_no_ticket_is_passed_over(queue):
     """A person with the database's password can put anything there."""
     queue.list_plans()
-    for text in ("{}", "[]", "1", '"x"', '{"remote": 1, "branch": [], "plan_path": null, "phase_id": {}}'):
+    refused = (
+        json.dumps(asdict(replace(TICKET, remote=text))) for text in ("https://me:secret@host/x.git", "x" * 2_000)
+    )
+    nonsense = ("{}", "[]", "1", '"x"', '{"remote": 1, "branch": [], "plan_path": null, "phase_id": {}}')
+    for text in (*nonsense, *refused):
         run_sql(
             queue,
             "insert into procrastinate_jobs (queue_name, task_name, args) values ('relay', 'relay.work', %s)",

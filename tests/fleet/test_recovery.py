@@ -180,7 +180,7 @@ def mounted_read_only(field):
 def closed(field):
     """Have the remote's folder be closed to who may not mount."""
     (field.away / "objects").chmod(0o555)
-    yield "insufficient permission"
+    yield "unable to create temporary object directory"
     (field.away / "objects").chmod(0o755)
 
 

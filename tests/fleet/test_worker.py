@@ -334,6 +334,46 @@ def test_what_somebody_took_off_the_remote_does_not_keep_a_phase_from_landing(fi
     assert field.is_done("1"), told
 
 
+def test_a_phase_asks_the_remote_no_more_than_it_must(field):
+    """A listing and a fetch to take it, its fence, a fetch to land it, and that; merged with others not one more.
+
+    `benchmarks/fleet.py` reckons with that.
+    """
+    asked = []
+
+    class Counting(Remote):
+        def list_refs(self, *patterns):
+            asked.append("list")
+            return super().list_refs(*patterns)
+
+        def fetch(self, *refspecs):
+            asked.append("fetch")
+            super().fetch(*refspecs)
+
+        def push(self, *updates):
+            asked.append("push")
+            return super().push(*updates)
+
+    class Pushing(Counting):
+        """A remote that somebody pushes to while the phase is at work."""
+
+        def push(self, *updates):
+            pushed = super().push(*updates)
+            if asked.count("push") == 1:
+                field.push_main({"theirs.txt": "theirs"})
+            return pushed
+
+    with serve(parse_script(SCRIPT)) as server:
+        for phase_id, remote in (("1", Counting), ("2", Pushing)):
+            asked.clear()
+            told = field.go("ann", server, phase_id, worker=make_acting(field, server, remote))
+            assert field.is_done(phase_id), told
+            at_work = len(asked) - 5  # pushed as its session ended, beside the run
+            assert at_work <= 1
+            assert asked == ["list", "fetch", *["push"] * (1 + at_work), "fetch", "push"]
+    assert field.git("log", "-1", "--format=%P", "main").count(" ") == 1  # a merge
+
+
 def test_who_lost_a_phase_as_it_lands_does_not_land_it(field):
     """The token was well when it was asked for; the fence on the remote is another one's by the time of the push."""
 
@@ -389,6 +429,15 @@ def test_two_workers_with_the_same_clones_share_a_plan(field):
         wait_until(lambda: field.is_done("1", "2", "3"))
         assert (server.errors, server.unplayed) == ([], ())
         assert count_answers(server) == 9
+
+
+def test_workers_that_begin_a_clone_together_make_one(field):
+    with serve(parse_script(SCRIPT)) as server, ThreadPoolExecutor(4) as pool:
+        workers = [field.worker("ann", server) for _ in range(4)]
+        clones = {repo.root for repo in pool.map(lambda one: one.ensure_clone(field.ticket("1")), workers)}
+        for worker in workers:
+            worker.interrupts.close()
+    assert clones == {find_clone(field, "ann").root}
 
 
 def test_a_remote_that_is_named_by_a_relative_path_has_an_address_for_others(field):
