@@ -431,6 +431,32 @@ def test_two_workers_with_the_same_clones_share_a_plan(field):
         assert count_answers(server) == 9
 
 
+def test_what_anybody_queues_runs_nothing_and_ends_no_worker(field):
+    """Whoever has the database's password may write any text into a row."""
+    pwned = field.top / "pwned"
+    own = field.ticket("1")
+    remotes = (f"--upload-pack=touch {pwned}", f"ext::sh -c touch% {pwned}", "ssh://-oProxyCommand=touch/x", "/", "")
+    hostile = [
+        *(replace(own, remote=text) for text in remotes),
+        *(replace(own, branch=text) for text in ("-x", "a:b", "../x", "x\ny", "m*")),
+        *(replace(own, plan_path=text) for text in ("-x", "../PLAN.md", ".git/config")),
+        *(replace(own, phase_id=text) for text in ("-x", "../1", "9" * 300)),
+    ]
+    with serve(parse_script(SCRIPT)) as server:
+        worker = field.worker("ann", server)
+        field.queue.submit(hostile)
+        with Heart(worker.queue, worker.say) as heart:
+            for _ in hostile:  # what follows them is the plan's own, of a ticket with an odd phase alone
+                placed = field.queue.fetch(heart.worker_id)
+                assert placed in [replace(placed, ticket=one) for one in hostile]
+                worker._do(heart, placed)
+        worker.interrupts.close()
+        assert count_answers(server) == 0
+    assert not pwned.exists()
+    assert field.refs() == ["refs/heads/main"]
+    assert field.standing.takes == ()
+
+
 def test_workers_that_begin_a_clone_together_make_one(field):
     with serve(parse_script(SCRIPT)) as server, ThreadPoolExecutor(4) as pool:
         workers = [field.worker("ann", server) for _ in range(4)]
