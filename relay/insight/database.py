@@ -12,9 +12,10 @@ Each row also has ``seq`` (its place in all logs that were read), ``at`` (second
 import json
 import re
 import sqlite3
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import fields, is_dataclass
 from datetime import UTC, datetime
+from functools import lru_cache
 from operator import attrgetter
 from pathlib import Path
 from types import UnionType
@@ -27,14 +28,19 @@ from relay.session.prices import Rates, find_price
 from relay.session.records import LoggedEvent
 
 FIGURES = Path(__file__).with_name("figures.sql")
-_BATCH_ROWS = 5_000
-_CACHE_KIB = 64 * 1024
-"""Most memory for pages of tables; what is more goes to a temporary file."""
+_BATCH_ROWS = 1_000
+_CACHE_KIB = 8 * 1024
+"""Most memory for pages of tables, and for one sort; what is more goes to temporary files."""
 
 
 def find_table_rates(model: str, at: float) -> Rates | None:
     """Return a model's prices from relay's own table, `at` seconds since the epoch; without tiers."""
-    price = find_price(model, at=datetime.fromtimestamp(at, tz=UTC).date())
+    return _find_rates_of_day(model, at // 86_400)
+
+
+@lru_cache
+def _find_rates_of_day(model: str, day: float) -> Rates | None:
+    price = find_price(model, at=datetime.fromtimestamp(day * 86_400, tz=UTC).date())
     return price.rates if price else None
 
 
@@ -55,59 +61,53 @@ def _names(text: str, word: str) -> bool:
     return word in text and word in _WORD.findall(text)
 
 
+_PLACE = ("seq", "at", "run", "session", "phase_id")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Table:
     """How an event becomes a row."""
 
     columns: tuple[str, ...]
-    get_all: Callable[[Any], tuple[Any, ...]]
+    make_row: Callable[[Any], tuple[Any, ...]]
+    """Returns the columns behind `_PLACE`."""
     insert: str
 
 
-def _list_columns(cls: type) -> dict[str, Callable[[Any], Any]]:
-    """Return the columns of a class of values, and how each is read from one."""
-    found: dict[str, Callable[[Any], Any]] = {}
-    for name, hint in get_type_hints(cls).items():
-        kinds = get_args(hint) if get_origin(hint) in {Union, UnionType} else (hint,)
-        inner = next((kind for kind in kinds if is_dataclass(kind)), None)
-        if inner is None:
-            is_list = any(get_origin(kind) is tuple for kind in kinds)
-            found[name] = _read_json(name) if is_list else attrgetter(name)
-            continue
-        for field in fields(inner):
-            found[f"{name}_{field.name}"] = _read_inner(name, field.name)
-    return found
-
-
-def _read_json(name: str) -> Callable[[Any], str | None]:
-    def read(value: Any) -> str | None:
-        found = getattr(value, name)
-        return None if found is None else json.dumps(found).replace(r"\u0000", r"\ufffd") if found else "[]"
-
-    return read
-
-
-def _read_inner(name: str, field: str) -> Callable[[Any], Any]:
-    def read(value: Any) -> Any:
-        inner = getattr(value, name)
-        return None if inner is None else getattr(inner, field)
-
-    return read
-
-
-_PLACE = ("seq", "at", "run", "session", "phase_id")
-
-
 def _make_table(cls: type) -> _Table:
-    readers = {name: read for name, read in _list_columns(cls).items() if name not in _PLACE}
-    getters = tuple(readers.values())
-    columns = (*_PLACE, *readers)
+    """Make the table of a class of events: its plain fields, then values within it, then lists as JSON."""
+    hints = {name: hint for name, hint in get_type_hints(cls).items() if name not in _PLACE}
+    kinds = {n: get_args(hint) if get_origin(hint) in {Union, UnionType} else (hint,) for n, hint in hints.items()}
+    inner = {n: [f.name for f in fields(kind)] for n, own in kinds.items() for kind in own if is_dataclass(kind)}
+    lists = [n for n, own in kinds.items() if any(get_origin(kind) is tuple for kind in own)]
+    plain = [name for name in hints if name not in inner and name not in lists]
+    get_plain = _make_getter(plain)
+    parts = [(attrgetter(name), _make_getter(own), (None,) * len(own)) for name, own in inner.items()]
+    get_lists = _make_getter(lists)
+
+    def make_row(event: Any) -> tuple[Any, ...]:
+        row = get_plain(event)
+        for get, get_inner, nothing in parts:
+            row += nothing if (value := get(event)) is None else get_inner(value)
+        return row + tuple(map(_render_list, get_lists(event))) if lists else row
+
+    columns = (*_PLACE, *plain, *(f"{name}_{field}" for name, own in inner.items() for field in own), *lists)
     marks = ", ".join("?" * len(columns))
     return _Table(
         columns=columns,
-        get_all=lambda event: tuple(get(event) for get in getters),
+        make_row=make_row,
         insert=f"INSERT INTO {cls.__name__} VALUES ({marks})",  # noqa: S608  # a name of relay's own
     )
+
+
+def _make_getter(names: Sequence[str]) -> Callable[[Any], tuple[Any, ...]]:
+    if len(names) > 1:
+        return attrgetter(*names)
+    return lambda value: tuple(getattr(value, name) for name in names)
+
+
+def _render_list(found: tuple[Any, ...] | None) -> str | None:
+    return None if found is None else json.dumps(found).replace(r"\u0000", r"\ufffd") if found else "[]"
 
 
 TABLES = {cls: _make_table(cls) for cls in get_args(Event)}
@@ -154,34 +154,35 @@ class Database:
             log: Tells logs apart that grow at the same time.
         """
         self._link.execute("BEGIN")
-        waiting: dict[type, list[tuple[Any, ...]]] = {}
+        waiting: dict[type[Event], list[tuple[Any, ...]]] = {cls: [] for cls in TABLES}
+        run, session = self._places.get(log, (0, None))
         for record in records:
-            event = record.event
-            run, session = self._move(event, *self._places.get(log, (0, None)))
-            self._places[log] = run, None if isinstance(event, SessionEnded) else session
-            self.spans[run] = self.spans.get(run, (record.at,))[0], record.at
-            rows = waiting.setdefault(type(event), [])
-            phase_id = getattr(event, "phase_id", record.scope.phase_id).replace("\0", "\ufffd")  # where JSON ends, too
-            place = (self._seq, record.at, run, session, phase_id)
-            rows.append((*place, *TABLES[type(event)].get_all(event)))
+            event, at = record.event, record.at
+            cls = type(event)
+            rows = waiting[cls]
+            self._seq += 1
+            if cls is RunStarted or not run:  # a log may have lost the beginning of its run
+                self._runs += 1
+                run = self._runs
+                self.spans[run] = at, at
+            if cls is RunStarted or cls is RunEnded:
+                session = None
+            elif cls is SessionStarted:
+                self._sessions += 1
+                session = self._sessions
+            phase_id = getattr(event, "phase_id", record.scope.phase_id)
+            if "\0" in phase_id:  # where a text in JSON ends, too
+                phase_id = phase_id.replace("\0", "\ufffd")
+            rows.append((self._seq, at, run, session, phase_id, *TABLES[cls].make_row(event)))
             if len(rows) == _BATCH_ROWS:
-                self._insert(type(event), rows)
+                self._insert(cls, rows)
+            if cls is SessionEnded:
+                session = None
+            self._places[log] = run, session
+            self.spans[run] = self.spans[run][0], at
         for cls, rows in waiting.items():
             self._insert(cls, rows)
         self._link.execute("COMMIT")
-
-    def _move(self, event: Event, run: int, session: int | None) -> tuple[int, int | None]:
-        """Return run and session of the next event of a log, which may have lost the beginning of its run."""
-        self._seq += 1
-        if isinstance(event, RunStarted) or not run:
-            self._runs += 1
-            run = self._runs
-        if isinstance(event, RunStarted | RunEnded):
-            session = None
-        if isinstance(event, SessionStarted):
-            self._sessions += 1
-            session = self._sessions
-        return run, session
 
     def _insert(self, cls: type, rows: list[tuple[Any, ...]]) -> None:
         insert = TABLES[cls].insert
@@ -203,6 +204,10 @@ class Database:
                 self._link.execute(f"DROP TABLE {row['name']}")
         self._link.executescript(FIGURES.read_text(encoding="utf-8"))
 
-    def read(self, query: str, *given: Any) -> list[dict[str, Any]]:
+    def iterate(self, query: str, **given: Any) -> Iterator[dict[str, Any]]:
+        """Yield the rows of a query by name of column, none of which is held."""
+        return map(dict, self._link.execute(query, given))
+
+    def read(self, query: str, **given: Any) -> list[dict[str, Any]]:
         """Return the rows of a query by name of column."""
-        return [dict(row) for row in self._link.execute(query, given)]
+        return [*self.iterate(query, **given)]

@@ -6,10 +6,12 @@ Each line has the ids of run, session, phase and turn.
 import json
 from collections.abc import Callable
 from dataclasses import asdict, field, fields, replace
+from functools import cache
 from operator import attrgetter
 from typing import Annotated, Any, get_args
 
-from msgspec import Meta, convert
+from msgspec import DecodeError, Meta, Struct, ValidationError, convert
+from msgspec.json import Decoder
 
 from relay.base.values import dataclass
 from relay.session.events import Event, ResponseReceived, RunEnded, RunStarted, SessionEnded, SessionStarted
@@ -94,6 +96,26 @@ def render_record(record: LoggedEvent) -> str:
     return json.dumps(body, ensure_ascii=False, separators=(",", ":"))
 
 
+class _Head(Struct, gc=False):
+    """What every line has beside the fields of its event."""
+
+    v: int
+    at: _MOMENT
+    event: str
+    run_id: str = ""
+    session_id: str = ""
+    phase_id: str = ""
+    turn: Whole = 0
+
+
+_HEADS = Decoder(_Head)
+
+
+@cache
+def _get_decoder(kind: str) -> Decoder[Event]:
+    return Decoder(_CLASSES[kind])
+
+
 def parse_record(line: str | bytes) -> LoggedEvent | None:
     """Read what `render_record` wrote.
 
@@ -107,14 +129,21 @@ def parse_record(line: str | bytes) -> LoggedEvent | None:
         None for a torn line, another version or an unknown event.
     """
     try:
-        body = json.loads(line)  # msgspec's own reader refuses the lone surrogates of a file's name
-        event = convert(body, _CLASSES[body["event"]])
-        if body["v"] != SCHEMA_VERSION or any(not 0 <= n <= MOST_NUMBER for n in _list_counts(event)):
+        try:
+            head = _HEADS.decode(line)
+            event = _get_decoder(head.event).decode(line)
+        except ValidationError:
             return None
-        at, scope = convert(body["at"], _MOMENT), convert(body, Scope)
-        return LoggedEvent(at=at, scope=scope, event=event, size_bytes=len(line))
+        except (DecodeError, UnicodeEncodeError):  # msgspec's reader refuses the lone surrogates of a file's name
+            body = json.loads(line)
+            head = convert(body, _Head)
+            event = convert(body, _CLASSES[head.event])
     except (ValueError, KeyError, TypeError, RecursionError):
         return None
+    if head.v != SCHEMA_VERSION or any(not 0 <= n <= MOST_NUMBER for n in _list_counts(event)):
+        return None
+    scope = Scope(run_id=head.run_id, session_id=head.session_id, phase_id=head.phase_id, turn=head.turn)
+    return LoggedEvent(at=head.at, scope=scope, event=event, size_bytes=len(line))
 
 
 def _list_counts(event: Event) -> tuple[int, ...]:

@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import fields, replace
+from itertools import chain
 from typing import Any, get_args
 
 import pytest
@@ -9,7 +10,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from relay.insight.figures.read import COSTLIEST, KEPT_WARNINGS, MOST_FINDINGS, read_figures, render_document
-from relay.insight.figures.values import SESSION_POINTS, Figures, SessionFigures, Totals, add_totals, find_break_even
+from relay.insight.figures.values import (
+    MOST_POINTS,
+    SESSION_POINTS,
+    Figures,
+    SessionFigures,
+    Totals,
+    add_totals,
+    find_break_even,
+)
 from relay.session.events import (
     CacheBroken,
     ChangedFile,
@@ -376,6 +385,10 @@ def test_points_and_what_is_kept_have_bounds() -> None:
     one = fold_session(*(event for n in range(SESSION_POINTS + 10) for event in turn(n + 1, n + 1)))
     assert SESSION_POINTS / 2 <= len(one.series) <= SESSION_POINTS
     assert one.series[-1].prompt_tokens == one.peak_tokens == SESSION_POINTS + 10
+    turns = MOST_POINTS // 20 + 7
+    several = [[session(f"s{n}"), *(event for at in range(turns) for event in turn(at + 1, at + 1))] for n in range(20)]
+    kept = [len(found.series) for found in fold(start(), *chain.from_iterable(several)).sessions]
+    assert kept == [MOST_POINTS // 20] * 20
     calls = (event for n in range(20) for event in call("t", f"{n}", n))
     many = fold(
         start(),

@@ -2,17 +2,22 @@
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import replace
 from fnmatch import fnmatchcase
-from itertools import pairwise
+from itertools import groupby, pairwise
+from operator import itemgetter
 from pathlib import PurePosixPath
 from typing import Any
+
+from msgspec import to_builtins
 
 from relay.insight.database import Database, find_table_rates
 from relay.insight.figures.decay import ClaimUse, Decay, LayerFigures, Retrieved
 from relay.insight.figures.values import (
+    MOST_POINTS,
     NUMBERS,
     READ_SHARE,
+    SESSION_POINTS,
     WRITE_SHARE,
     BandCounts,
     CheckEvidence,
@@ -34,7 +39,6 @@ from relay.insight.figures.values import (
     add_totals,
     find_break_even,
     rank,
-    thin,
 )
 from relay.session.gauge import Band
 from relay.session.layers import LAYERS, sum_layers
@@ -93,43 +97,62 @@ def collect(database: Database) -> Figures:
     )
 
 
-def _group(rows: Iterable[_Row]) -> dict[int, list[_Row]]:
-    """Return the rows of each session."""
-    found: dict[int, list[_Row]] = {}
-    for row in rows:
-        found.setdefault(row["session"], []).append(row)
-    return found
-
-
 _Sessions = dict[int, tuple[SessionFigures, _Row]]
 """By number, with the row of ``sessions``."""
 
+_THINNED = """
+WITH sized AS (SELECT session, max(n) AS last FROM {table} GROUP BY session)
+SELECT {columns}, max({weight}) AS weight
+FROM {table} JOIN sized USING (session) GROUP BY session, (n - 1) * :most / max(:most, last) ORDER BY session, n
+"""
+"""At most so many rows of each session: of neighbours the one with the greatest weight."""
+_OF_SESSIONS = {
+    "billed": "SELECT * FROM billed WHERE session IS NOT NULL ORDER BY session, run",
+    "sources": "SELECT * FROM sources ORDER BY session, tokens DESC",
+    "faults": "SELECT * FROM faults ORDER BY session, turns",
+    "claims": "SELECT * FROM claims ORDER BY session, place",
+    "retrieved": "SELECT * FROM retrieved ORDER BY session, kind",
+    "fell": "SELECT session, turn, before, prompt, epoch FROM turns WHERE fell ORDER BY session, n",
+    "dropped": "SELECT session, epoch, source, sum(tokens) AS tokens FROM parts WHERE NOT fixed GROUP BY 1, 2, 3",
+    "turns": _THINNED.format(
+        table="turns",
+        columns="session, at, turn, prompt AS prompt_tokens, cache_read AS cache_read_tokens, output AS output_tokens,"
+        " fill_tokens, soft_tokens, hard_tokens, band, cost_usd",
+        weight="coalesce(fill_tokens, 0)",
+    ),
+    "calls": _THINNED.format(
+        table="calls", columns="session, began AS at, duration_s, name, is_error, turn", weight="duration_s"
+    ),
+}
+
+
+def _iterate_sessions(database: Database) -> Iterator[tuple[_Row, Mapping[str, list[_Row]]]]:
+    """Yield the row of each session, and its rows of the other tables; those of one session at a time are held."""
+    sizes = database.read("SELECT count(*) AS n FROM sessions")
+    most = max(1, min(SESSION_POINTS, MOST_POINTS // max(1, sizes[0]["n"])))
+    tables = {name: groupby(database.iterate(query, most=most), _GET_SESSION) for name, query in _OF_SESSIONS.items()}
+    waiting = {name: next(groups, None) for name, groups in tables.items()}
+    for row in database.iterate("SELECT * FROM sessions ORDER BY session"):
+        own: dict[str, list[_Row]] = {name: [] for name in tables}
+        for name, group in waiting.items():
+            if group and group[0] == row["session"]:
+                own[name] = [*group[1]]
+                waiting[name] = next(tables[name], None)
+        yield row, own
+
+
+_GET_SESSION = itemgetter("session")
+
 
 def _list_sessions(database: Database) -> _Sessions:
-    named = {
-        table: _group(database.read(f"SELECT * FROM {table} ORDER BY session, {order}"))  # noqa: S608  # names of relay's
-        for table, order in {
-            "billed": "run", "sources": "tokens DESC", "turns": "seq", "calls": "seq", "faults": "turns",
-            "claims": "place", "retrieved": "kind",
-        }.items()
-    }  # fmt: skip
     starts = {row["run"]: row["run_id"] for row in database.read("SELECT run, run_id FROM RunStarted")}
-    dropped = _group(
-        database.read(
-            "SELECT session, epoch, source, sum(tokens) AS tokens FROM parts WHERE NOT fixed GROUP BY 1, 2, 3"
-        )
-    )
-    found: _Sessions = {}
-    for row in database.read("SELECT * FROM sessions ORDER BY session"):
-        own = {table: rows.get(row["session"], []) for table, rows in named.items()}
-        found[row["session"]] = (
-            _make_session(row, own, starts.get(row["run"], ""), dropped.get(row["session"], [])),
-            row,
-        )
-    return found
+    return {
+        row["session"]: (_make_session(row, own, starts.get(row["run"], "")), row)
+        for row, own in _iterate_sessions(database)
+    }
 
 
-def _make_session(row: _Row, own: Mapping[str, list[_Row]], run_id: str, parts: Sequence[_Row]) -> SessionFigures:
+def _make_session(row: _Row, own: Mapping[str, list[_Row]], run_id: str) -> SessionFigures:
     held = {source["source"]: source["held"] for source in own["sources"]} if row["measured"] else {}
     claims = tuple(
         ClaimUse(
@@ -149,17 +172,17 @@ def _make_session(row: _Row, own: Mapping[str, list[_Row]], run_id: str, parts: 
         held=rank(held),
         decay=_make_decay(row, held, own["retrieved"], claims),
         layers=tuple(_list_layers(row, held)) if row["measured"] else (),
-        compactions=tuple(_list_compactions(own["turns"], parts)),
-        series=thin([_make_turn(turn) for turn in own["turns"]], lambda turn: turn.fill_tokens or 0),
-        spans=thin(
-            [
-                ToolSpan(
-                    at=call["began"], duration_s=call["duration_s"], name=call["name"],
-                    is_error=bool(call["is_error"]), turn=call["turn"],
-                )
-                for call in own["calls"]
-            ],
-            lambda span: span.duration_s,
+        compactions=tuple(_list_compactions(own["fell"], own["dropped"])),
+        series=tuple(map(_make_turn, own["turns"])),
+        spans=tuple(
+            ToolSpan(
+                at=call["at"],
+                duration_s=call["duration_s"],
+                name=call["name"],
+                is_error=bool(call["is_error"]),
+                turn=call["turn"],
+            )
+            for call in own["calls"]
         ),
         bands=tuple(
             BandCounts(**{name: n for name, n in counts.items() if name != "session"} | {"band": Band(counts["band"])})
@@ -189,18 +212,8 @@ def _make_totals(rows: Iterable[_Row], sources: Mapping[str, int]) -> Totals:
 
 
 def _make_turn(row: _Row) -> TurnFigures:
-    return TurnFigures(
-        at=row["at"],
-        turn=row["turn"],
-        prompt_tokens=row["prompt"],
-        cache_read_tokens=row["cache_read"],
-        output_tokens=row["output"],
-        fill_tokens=row["fill_tokens"],
-        soft_tokens=row["soft_tokens"],
-        hard_tokens=row["hard_tokens"],
-        band=Band(row["band"]) if row["band"] else None,
-        cost_usd=row["cost_usd"],
-    )
+    copied = {name: value for name, value in row.items() if name not in {"session", "weight", "band"}}
+    return TurnFigures(**copied, band=Band(row["band"]) if row["band"] else None)
 
 
 def _make_decay(row: _Row, held: Mapping[str, int], files: Sequence[_Row], claims: Sequence[ClaimUse]) -> Decay:
@@ -244,8 +257,6 @@ def _list_layers(row: _Row, held: Mapping[str, int]) -> Iterator[LayerFigures]:
 
 def _list_compactions(turns: Iterable[_Row], parts: Sequence[_Row]) -> Iterator[Compaction]:
     for turn in turns:
-        if not turn["fell"]:
-            continue
         went = turn["before"] - turn["prompt"]
         results = {part["source"]: part["tokens"] for part in parts if part["epoch"] == turn["epoch"] - 1}
         most = max(went, sum(results.values()))
@@ -260,9 +271,11 @@ def _list_tools(database: Database) -> tuple[ToolFigures, ...]:
     """Return the figures of each tool, most tokens first."""
     costliest: dict[str, list[CostlyResult]] = {}
     for row in database.read(
-        "SELECT * FROM (SELECT c.*, s.session_id, row_number() OVER (PARTITION BY c.name ORDER BY tokens DESC, c.seq)"
-        " AS place FROM calls c JOIN sessions s USING (session) WHERE tokens > 0) WHERE place <= ? ORDER BY place",
-        COSTLIEST,
+        "WITH ranked AS (SELECT session, seq, row_number() OVER (PARTITION BY name ORDER BY tokens DESC, seq) AS place"
+        " FROM calls WHERE tokens > 0)"
+        " SELECT c.name, c.summary, c.tokens, c.turn, s.session_id FROM ranked"
+        " JOIN calls c USING (session, seq) JOIN sessions s USING (session) WHERE place <= :most ORDER BY place",
+        most=COSTLIEST,
     ):
         costliest.setdefault(row["name"], []).append(
             CostlyResult(
@@ -530,18 +543,18 @@ def render_document(figures: Figures, *, skipped_lines: int = 0) -> Mapping[str,
         "totals": _render_totals(figures.totals),
         "runs": [_render_run(run) for run in figures.runs],
         "phases": [_render_phase(phase) for phase in figures.phases],
-        "tools": [asdict(tool) for tool in figures.tools],
-        "ticks": [asdict(tick) for tick in figures.ticks],
-        "reviews": [asdict(review) for review in figures.reviews],
-        "hand_offs": [asdict(step) for step in figures.hand_offs],
-        "forecast": asdict(figures.forecast) if figures.forecast else None,
+        "tools": [to_builtins(tool) for tool in figures.tools],
+        "ticks": [to_builtins(tick) for tick in figures.ticks],
+        "reviews": [to_builtins(review) for review in figures.reviews],
+        "hand_offs": [to_builtins(step) for step in figures.hand_offs],
+        "forecast": to_builtins(figures.forecast) if figures.forecast else None,
         "log": {"skipped_lines": skipped_lines},
     }
 
 
 def _render_totals(totals: Totals) -> Mapping[str, Any]:
     return {
-        **asdict(totals),
+        **to_builtins(totals),
         "sources": dict(totals.sources),
         "prompt_tokens": totals.spent.usage.prompt_tokens,
         "cache_hit": totals.cache_hit,
@@ -553,15 +566,15 @@ def _render_totals(totals: Totals) -> Mapping[str, Any]:
 
 def _render_run(run: RunFigures) -> Mapping[str, Any]:
     return {
-        **{name: getattr(run, name) for name in RunFigures.__dataclass_fields__},
+        **to_builtins(replace(run, sessions=())),
         "totals": _render_totals(run.totals),
         "sessions": [
-            {**asdict(session), "totals": _render_totals(session.totals), "held": dict(session.held)}
+            {**to_builtins(session), "totals": _render_totals(session.totals), "held": dict(session.held)}
             for session in run.sessions
         ],
     }
 
 
 def _render_phase(phase: PhaseFigures) -> Mapping[str, Any]:
-    work = {**asdict(phase.work), "drift": phase.work.drift}
-    return {**asdict(phase), "totals": _render_totals(phase.totals), "work": work}
+    work = {**to_builtins(phase.work), "drift": phase.work.drift}
+    return {**to_builtins(phase), "totals": _render_totals(phase.totals), "work": work}

@@ -158,10 +158,12 @@ class BandCounts:
 
 SESSION_POINTS = 2_000
 """Most points of one session."""
+MOST_POINTS = 10_000
+"""Most points of all sessions together, turns and tool calls apart; each session has one at least."""
 PointT = TypeVar("PointT")
 
 
-def thin(points: Sequence[PointT], weigh: Callable[[PointT], float], most: int = SESSION_POINTS) -> tuple[PointT, ...]:
+def thin(points: Sequence[PointT], weigh: Callable[[PointT], float], most: int) -> tuple[PointT, ...]:
     """Keep at most so many points: of each two neighbours the one that weighs more, as often as it takes."""
     while len(points) > most:
         points = [max(points[n : n + 2], key=weigh) for n in range(0, len(points), 2)]
@@ -379,9 +381,10 @@ class SessionFigures:
     """Of its last context; empty before an answer."""
     compactions: tuple[Compaction, ...]
     series: tuple[TurnFigures, ...]
-    """Its turns, thinned to at most `SESSION_POINTS`: of neighbours the fuller one is kept."""
+    """Its turns, thinned to at most `SESSION_POINTS`, or `MOST_POINTS` of all sessions: of neighbours the fuller one is
+    kept."""
     spans: tuple[ToolSpan, ...]
-    """Its tool calls, thinned to at most `SESSION_POINTS`: of neighbours the longer one is kept."""
+    """Its tool calls, thinned in the same way: of neighbours the longer one is kept."""
     bands: tuple[BandCounts, ...]
     """Counts for each band of the fill that it reached."""
     rungs: tuple[str, ...]
