@@ -36,7 +36,6 @@ from relay.plan.waves import find_ready
 from relay.session.events import RunEnded, SessionEnded, SessionStarted
 from relay.session.records import LoggedEvent
 from relay.setup.open import hold_worktree
-from relay.setup.session import make_meter
 from relay.store import branches
 from relay.store.attempts import find_wait_until, read_attempt
 from relay.store.completion import finish_pending
@@ -395,7 +394,7 @@ class PhaseWork:
         words = ["run", "--phase", find_phase_id(job), "--plan", self._ticket.plan_path]
         take = self._take_row
         if take.reserved_usd is not None:
-            spent = make_meter(job.repo, self._ticket.plan_path, self._settings, None).total.cost_usd or 0.0
+            spent = read_plan_cost(job.repo, self._ticket.plan_path).spent.cost_usd or 0.0
             left = take.seen_usd + take.reserved_usd - (self._find_cost() or 0.0)  # earlier runs had of it
             words += ["--max-cost", f"{max(0.0, spent + left):.6f}"]
         limit_s = min(self._settings.max_wait_s, _MOST_LIMIT_WAIT_S)

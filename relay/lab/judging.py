@@ -28,9 +28,9 @@ from relay.session.usage import Usage
 from relay.session.values import SessionKind
 from relay.setup.context import RunRequest
 from relay.setup.place import find_settings
-from relay.setup.session import make_meter
 from relay.setup.workspace import open_own_workspace
 from relay.store.history import find_text
+from relay.store.plan_state import read_plan_cost
 
 _JUDGED = "refs/relay/compare/judged"
 _DIR = "RELAY_HIDDEN"
@@ -77,7 +77,7 @@ def review_trial(bench: Bench, trial: Trial, repo: Repo) -> dict[str, Any]:
             body = {"faults": faults, "ended": bool(reviews) or end.exit_code == ExitCode.DONE}
             note(bench.main, experiment, trial, name, body)
         found.append(body)
-    total = make_meter(repo, experiment.plan_path, bench.settings, None).total
+    total = read_plan_cost(repo, experiment.plan_path).spent
     spent = {
         "review_usd": None if total.cost_usd is None else total.cost_usd - before,
         "review_tokens": total.tokens - Usage(**begun["usage"]).context_tokens,

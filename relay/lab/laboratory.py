@@ -49,7 +49,7 @@ def _complete(bench: Bench, trial: Trial) -> dict[str, Any]:
         note(bench.main, experiment, trial, "over", over)
     fetch_trial(bench, trial, repo)
     begun = read_note(bench.main, experiment, trial, "begun") or {}
-    result |= {**over, **measure_trial(repo, experiment, trial, bench.settings, begun)}
+    result |= {**over, **measure_trial(repo, experiment, trial, begun)}
     judged = open_judged(bench, trial, repo)
     if experiment.reviews:
         result |= review_trial(bench, trial, judged)

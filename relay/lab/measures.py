@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any
 
-from relay.config import Settings
 from relay.git.objects import diff_trees, load_blob, read_patch
 from relay.git.repository import Repo
 from relay.insight.figures.read import read_figures
@@ -17,8 +16,8 @@ from relay.plan.parse import find_plan_in
 from relay.plan.text import find_ledger_path
 from relay.run.commit.changed_checks import SKIPS, TEST_FILE
 from relay.session.usage import Usage
-from relay.setup.session import make_meter
 from relay.store.history import find_text
+from relay.store.plan_state import read_plan_cost
 
 _MOST_PATCH_BYTES = 4 * 1024 * 1024
 _MOST_FILE_BYTES = 512 * 1024
@@ -30,9 +29,7 @@ _TEST = re.compile(
 _ASSERTION = re.compile(r"\bassert|\bexpect\s*\(|\b(?:t|require|assert)\.\w+\s*\(")
 
 
-def measure_trial(
-    repo: Repo, experiment: Experiment, trial: Trial, settings: Settings, begun: Mapping[str, Any]
-) -> dict[str, Any]:
+def measure_trial(repo: Repo, experiment: Experiment, trial: Trial, begun: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields of a `relay.lab.comparing.TrialResult` that a clone tells.
 
     Args:
@@ -40,7 +37,7 @@ def measure_trial(
         begun: The note that it began: the plan's cost before it.
     """
     tip = repo.head() or experiment.base
-    total = make_meter(repo, experiment.plan_path, settings, None).total
+    total = read_plan_cost(repo, experiment.plan_path).spent
     usage, before = total.usage, Usage(**begun["usage"])
     known = total.cost_usd is not None and begun["usd"] is not None
     plan = find_plan_in(find_text(repo, tip, experiment.plan_path) or "")

@@ -31,7 +31,7 @@ from relay.lab.experiment import Experiment, Trial, name_trial, note, read_note
 from relay.session.events import ReviewFinished, SessionEnded
 from relay.session.records import LoggedEvent
 from relay.session.values import SessionEnd
-from relay.setup.session import make_meter
+from relay.store.plan_state import read_plan_cost
 
 _LOOK_S = 0.5
 _MOST_KILLS = 3
@@ -77,7 +77,7 @@ def open_trial(bench: Bench, trial: Trial) -> Repo | None:
         return None
     repo = open_clone(bench, place, bench.main.root, experiment.base_ref)
     if not has_begun:
-        before = make_meter(repo, experiment.plan_path, bench.settings, None).total
+        before = read_plan_cost(repo, experiment.plan_path).spent
         note(bench.main, experiment, trial, "begun", {"usage": asdict(before.usage), "usd": before.cost_usd})
     return repo
 

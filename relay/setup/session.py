@@ -39,8 +39,7 @@ from relay.session.spend import Meter, Pace
 from relay.session.tape import VERSION, Note
 from relay.session.usage import Spent
 from relay.session.values import SessionEnd, SessionOutcome, ToolCall, ToolResult, ToolSpec
-from relay.store.attempts import note_spent, read_attempt
-from relay.store.branches import find_attempt_commit, is_of_another_plan
+from relay.store.attempts import note_spent
 from relay.store.plan_state import read_plan_cost
 
 
@@ -286,14 +285,9 @@ def make_meter(repo: Repo, plan_path: str, settings: Settings, price: Price | No
         phase_cap_usd=settings.max_phase_cost_usd,
         token_cap=settings.max_tokens_total,
     )
-    meter = Meter(budget, price=price, before=read_plan_cost(repo, plan_path).spent)
-    attempt = read_attempt(repo)
-    if (
-        attempt is not None
-        and find_attempt_commit(repo, attempt) is None
-        and not is_of_another_plan(repo, attempt, plan_path)
-    ):
-        meter.restore(attempt.spend)
+    cost = read_plan_cost(repo, plan_path)
+    meter = Meter(budget, price=price, before=cost.closed)
+    meter.restore(cost.open)
     return meter
 
 

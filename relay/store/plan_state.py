@@ -281,33 +281,56 @@ def _describe(branch: str, ref: str, here: str | None, *, is_free: bool) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanCost:
-    """The cost of the current plan, without the open attempt of HEAD's branch."""
+    """What the current plan has cost, on this branch."""
 
     commits: tuple[RelayCommit, ...]
     """The plan's commits on this branch, newest first."""
-    spent: Spent
+    closed: Spent
     """Cost of all its commits, rewound ones too, of planning without a commit, and of sessions without one."""
     rewound: Spent = Spent()
     """The part of it that `relay rewind` left on another branch."""
+    open: Spent = Spent()
+    """Cost of the open attempt of HEAD's branch."""
+
+    @property
+    def spent(self) -> Spent:
+        """The plan's cost, as every command says it."""
+        return self.closed + self.open
 
 
 def read_plan_cost(repo: Repo, plan_path: str) -> PlanCost:
-    """Return the cost of the plan, and its commits; for a new plan in the file of a finished one, its planning."""
+    """Return the cost of the plan, and its commits; for a new plan in the file of a finished one, its planning.
+
+    It is the one sum of a plan's money: commits' trailers and refs, never a log.
+    """
+    cost = _read_closed_cost(repo, plan_path)
+    if not has_kept_refs(repo):
+        return cost
+    from relay.store.attempts import read_attempt
+    from relay.store.branches import find_attempt_commit, is_of_another_plan
+
+    attempt = read_attempt(repo)
+    if attempt is None or find_attempt_commit(repo, attempt) or is_of_another_plan(repo, attempt, plan_path):
+        return cost  # a commit records what its attempt has spent
+    return replace(cost, open=attempt.spend)
+
+
+def _read_closed_cost(repo: Repo, plan_path: str) -> PlanCost:
     if holds_another_plan(repo, plan_path):
         from relay.store.spend import read_plan_usage
 
         planning = read_plan_usage(repo)
         is_own = planning is not None and planning.plan_path == plan_path
-        return PlanCost(commits=(), spent=planning.spend if planning and is_own else Spent())
+        return PlanCost(commits=(), closed=planning.spend if planning and is_own else Spent())
     own = read_plan_commits(repo, plan_path)
     if not has_kept_refs(repo):
-        return PlanCost(commits=own, spent=add_spent(own))
+        return PlanCost(commits=own, closed=add_spent(own))
     from relay.store.spend import read_uncommitted
 
     rewound = read_rewound_commits(repo, plan_path, own)
     others = (*rewound, *read_unlanded_commits(repo, plan_path, own))
     spent = sum(read_uncommitted(repo, plan_path, own, others), start=add_spent((*own, *others)))
-    return PlanCost(commits=own, spent=spent, rewound=add_spent(rewound))
+    return PlanCost(commits=own, closed=spent, rewound=add_spent(rewound))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -377,7 +400,7 @@ def summarize_plan(source: PlanSource, repo: Repo) -> PlanSummary:
         branch=branch,
         plan_state=plan_state,
         phases=tuple(_summarize_phases(source, repo, plan_state, cost.commits, attempt)),
-        spent=cost.spent + attempt.spend if attempt else cost.spent,
+        spent=cost.spent,
         rewound=cost.rewound,
         questions=find_questions(repo, attempt, source.plan_name, plan_state.plan),
         orphans=describe_orphans(repo, branch),

@@ -2,16 +2,21 @@
 
 import json
 import os
+import random
 import signal
 import subprocess
 from datetime import UTC, datetime
+from functools import partial
 
 import pytest
 
 from relay.base.interrupts import Urgency
+from relay.base.words import render_usd
 from relay.cli.views.narrate import STOPPING
+from relay.git.repository import open_repo
 from relay.runners.messages.answers import parse_api_usage
 from relay.session.prices import cost_usd, find_price
+from relay.store.plan_state import read_plan_cost
 from tests.effort import take_each, take_turns
 from tests.endpoint.script import parse_script
 from tests.endpoint.server import serve
@@ -90,6 +95,62 @@ def test_a_request_on_its_way_has_cost_the_most_that_it_can(stage, way, events):
     reported = json.loads(stage.relay("report", "--json").stdout)
     assert [reported["totals"]["spent"][name] for name in ("cost_usd", "estimated")] == [spent["usd"], True]
     assert sum(phase["totals"]["spent"]["cost_usd"] for phase in reported["phases"]) == pytest.approx(spent["usd"])
+
+
+HELLO = [
+    {"tools": [{"name": "write", "input": {"path": "hello.txt", "content": "hello\n"}}]},
+    {"tools": [{"name": "tick", "input": {"item": "1.1", "evidence": "grep finds it"}}]},
+    {"text": "Commit: Say hello"},
+]
+TWO_PHASES = """\
+## Phase 1
+Verify: `grep -q hello hello.txt`
+- [ ] Say hello — hello.txt
+
+## Phase 2
+Verify: `grep -q world world.txt`
+- [ ] Say world — world.txt
+"""
+MOMENTS = sorted(random.Random(48).choices(range(1, len(LOOKS) + 2), k=10), reverse=True)
+
+
+def test_every_command_says_the_same_sum_wherever_the_plan_was_killed(stage):
+    """At the nth request of a run, or once all are answered; never below what the endpoint billed."""
+    stage.write("PLAN.md", TWO_PHASES)
+    (stage.root / ".gitignore").write_text("started\n")
+    stage.commit("plan")
+    sessions = [HELLO, *([*LOOKS, WAIT] for _ in MOMENTS)]
+    script = parse_script(json.dumps({"sessions": [{"turns": turns} for turns in sessions]}))
+    whole = 0
+    with serve(script) as server:
+        first = Running(stage.root, server.base_url, program=stage.find_program())
+        assert first.end()[0] == 0
+        for moment in take_each(2, MOMENTS):
+            (stage.root / "started").unlink(missing_ok=True)
+            running = Running(stage.root, server.base_url, program=stage.find_program())
+            if moment > len(LOOKS):
+                kill(running, (stage.root / "started").exists)
+            else:
+                kill(running, partial(has_come, server, len(server.requests) + moment))
+
+            spent, billed = read_spent(stage), count_billed(server)
+            reported = json.loads(stage.relay("report", "--json").stdout)
+            book = read_plan_cost(open_repo(stage.root), "PLAN.md").spent
+            assert reported["totals"]["spent"]["cost_usd"] == book.cost_usd == spent["usd"]
+            assert reported["totals"]["spent"]["estimated"] == book.estimated == spent["estimated"]
+            assert sum(p["totals"]["spent"]["cost_usd"] for p in reported["phases"]) == pytest.approx(spent["usd"])
+            words = render_usd(spent["usd"], estimated=spent["estimated"])
+            for command in (("status",), ("report", "--text"), ("pr", "--text")):
+                assert words in stage.relay(*command).stdout, command
+            assert spent["usd"] > billed - 1e-6
+            if not spent["estimated"]:
+                whole += 1
+                assert spent["usd"] == pytest.approx(billed, abs=1e-6)
+    assert whole
+
+
+def has_come(server, number):
+    return len(server.requests) >= number
 
 
 def test_a_killed_planner_has_cost_something(stage):
