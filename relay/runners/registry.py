@@ -59,10 +59,6 @@ def _find_way(settings: Settings, environ: Mapping[str, str]) -> Way:
     return find_way(settings, environ)
 
 
-def _get_own_key(settings: Settings, environ: Mapping[str, str]) -> str:
-    return _name_key(_find_way(settings, environ), environ)
-
-
 def _name_key(way: Way, environ: Mapping[str, str]) -> str:
     return way.credential.words if way.credential else get_key_name(environ, (way.family,))
 
@@ -211,7 +207,7 @@ def list_runners(settings: Settings) -> Mapping[str, RunnerKind]:
     Raises:
         ConfigError: As `list_profiles`.
     """
-    own = RunnerKind(get_key=partial(_get_own_key, settings), open=_open_api)
+    own = RunnerKind(get_key=lambda environ: _name_key(_find_way(settings, environ), environ), open=_open_api)
     return {OWN_LOOP: own, **{name: make_kind(found, settings) for name, found in list_profiles(settings).items()}}
 
 

@@ -371,32 +371,24 @@ class AgentSession:
                 self._handle_passed(found)
             case Called():
                 self._handle_call(found)
-            case Notification() | RejectedRequest():
-                return self._handle_news(found)
+            case RejectedRequest():  # alone no sign of life, as a notification
+                return self._warn_once(f"a request of {self._profile.title} was not sent: {found.words}")
+            case Notification():
+                return self._handle_update(found)
             case Question():
                 known = found.method == "session/request_permission"
                 self._process.wire.answer(found, choose_option(found.params) if known else None)
             case Answered():
                 self._handle_answer(found)
             case Gone():
-                self._handle_end()
+                self._fail(self._find_last_words())
         return self._note_life()  # only now: one of relay's tools may have waited for a person
-
-    def _handle_end(self) -> None:
-        self._fail(self._find_last_words())
 
     def _find_last_words(self) -> str:
         if self._process.child.is_deaf:
             return "it does not read what it is told"
         words = self._process.child.read_errors().splitlines()
         return f"its process has ended{f': {words[-1][:300]}' if words else ''}"
-
-    def _handle_news(self, said: Notification | RejectedRequest) -> None:
-        """Handle a message that alone is no sign of life."""
-        if isinstance(said, RejectedRequest):
-            self._show_refusal(said.words)
-        else:
-            self._handle_update(said)
 
     def _handle_update(self, said: Notification) -> None:
         update = read_update(said.params) if said.method == "session/update" else None
@@ -410,9 +402,6 @@ class AgentSession:
         result = self._activity.run_own(called.call, self._spec.callbacks.run_tool)
         called.answer.set_result(result)
         self._boundary.is_last = result.ends_session
-
-    def _show_refusal(self, words: str) -> None:
-        self._warn_once(f"a request of {self._profile.title} was not sent: {words}")
 
     def _warn_once(self, said: str) -> None:
         if said not in self._warned and len(self._warned) < _MOST_WARNINGS:
