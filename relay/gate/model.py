@@ -104,11 +104,11 @@ class GateResult:
     @property
     def passed(self) -> bool:
         """Whether every command passed; true without any."""
-        return all(check.status is Outcome.PASSED for check in self.commands)
+        return all(check.passed for check in self.commands)
 
     @property
     def green(self) -> frozenset[str]:
-        return frozenset(check.command for check in self.commands if check.status is Outcome.PASSED)
+        return frozenset(check.command for check in self.commands if check.passed)
 
     @property
     def digest(self) -> str:

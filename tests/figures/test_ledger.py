@@ -230,7 +230,13 @@ def test_a_file_that_a_person_wrote_is_appended_to_and_kept(text: str) -> None:
     assert ("\r\n" in text) == ("\r\n- {event" in after.text)
 
 
-@pytest.mark.parametrize("text", ["[]", "  - {event: claim, id: c9, claim: a, because: b}\n", "--- []\n...\n", "- ["])
+OPEN_END = "- event: claim\n  id: c9\n  claim: a\n  because: |+\n    b"
+"""A line end behind it would be part of its last text."""
+
+
+@pytest.mark.parametrize(
+    "text", ["[]", "  - {event: claim, id: c9, claim: a, because: b}\n", "--- []\n...\n", "- [", OPEN_END]
+)
 def test_a_file_that_cannot_be_appended_to_is_left_alone(text: str) -> None:
     ledger = Ledger(text=text) if text == "- [" else parse_ledger(text)
     with pytest.raises(RelayError, match="cannot be appended to"):

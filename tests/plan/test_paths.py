@@ -3,6 +3,7 @@
 import pytest
 
 from relay.plan.paths import find_command_modules, find_command_paths, find_paths
+from relay.plan.text import find_protected
 
 
 @pytest.mark.parametrize(
@@ -83,3 +84,7 @@ def test_files_that_a_command_names(command, paths, modules):
 )
 def test_paths_that_leave_the_repository_are_refused(text, refused):
     assert find_paths(text).refused == refused
+
+
+def test_plan_ledger_and_what_steers_relay_are_protected():
+    assert find_protected("plans/KEYS.md") == ("plans/KEYS.md", "plans/KEYS.ledger.yaml", ".relay", "relay.toml")
