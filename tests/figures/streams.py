@@ -56,7 +56,7 @@ def plan(**phases: dict[str, str]) -> PlanShown:
                     {
                         "id": item,
                         "text": f"Item {item}",
-                        "state": "open" if words.startswith("open") else "done",
+                        "state": next((state for state in ("open", "yours") if words.startswith(state)), "done"),
                         "paths": words.split()[1:],
                     }
                     for item, words in items.items()

@@ -21,10 +21,12 @@ from relay.insight.figures.values import (
 )
 from relay.session.events import (
     CacheBroken,
+    CapMoved,
     ChangedFile,
     Event,
     GaugeCrossed,
     Noticed,
+    PlanShown,
     RelaySpoke,
     ResponseReceived,
     RetryScheduled,
@@ -406,6 +408,20 @@ def test_a_plan_of_which_a_log_has_the_changes_counts_as_a_whole_one() -> None:
     first, then = plan(p1={"1.1": "open"}, p2={"2.1": "open"}), plan(p1={"1.1": "done"}, p2={"2.1": "open"})
     work = (session(), *turn(1, 9, cost_usd=2.0), commit(), over())
     assert fold(start(), first, *work, then.since(first.phases)) == fold(start(), first, *work, then)
+
+
+def test_what_is_left_to_a_person_is_named_once_its_phase_is_done() -> None:
+    def shown(state: str) -> PlanShown:
+        return plan(p1={"1.1": state, "1.2": "yours"}, p2={"2.1": "open", "2.2": "yours"})
+
+    assert fold(start(), shown("open"), end()).yours == ()
+    assert fold(start(), shown("open"), shown("done"), end()).yours == ("1.2 Item 1.2",)
+
+
+def test_a_cap_that_a_person_moved_is_the_run_s() -> None:
+    capped = start(cap_usd=5.0)
+    assert [fold(capped, *moved, end()).runs[0].cap_usd for moved in ((), (CapMoved(cap_usd=9.0),))] == [5.0, 9.0]
+    assert fold(capped, CapMoved(cap_usd=9.0), CapMoved(cap_usd=None), end()).runs[0].cap_usd is None
 
 
 def test_the_plan_s_own_files_are_nobodys_drift() -> None:

@@ -11,6 +11,7 @@ from typing import Any
 
 from msgspec import to_builtins
 
+from relay.base.words import name_item
 from relay.insight.database import Database, find_table_rates
 from relay.insight.figures.decay import ClaimUse, Decay, LayerFigures, Retrieved
 from relay.insight.figures.values import (
@@ -94,6 +95,7 @@ def collect(database: Database) -> Figures:
         ),
         hand_offs=tuple(_list_hand_offs(sessions)),
         forecast=_find_forecast(database, phases),
+        yours=tuple(name_item(row["item"], row["text"]) for row in database.read(_YOURS)),
     )
 
 
@@ -318,6 +320,7 @@ def _list_runs(database: Database, sessions: _Sessions, outside: Sequence[_Row])
     starts = {row["run"]: row for row in database.read("SELECT * FROM RunStarted")}
     ends = {row["run"]: row for row in database.read("SELECT * FROM RunEnded ORDER BY seq")}
     billed = {row["run"]: row for row in database.read("SELECT * FROM billed WHERE session IS NULL")}
+    caps = {row["run"]: row["cap_usd"] for row in database.read("SELECT run, cap_usd FROM CapMoved ORDER BY seq")}
     warnings: dict[int, dict[str, None]] = {}
     for row in database.read("SELECT run, text FROM Noticed WHERE warning ORDER BY seq"):
         warnings.setdefault(row["run"], {})[row["text"]] = None
@@ -335,7 +338,7 @@ def _list_runs(database: Database, sessions: _Sessions, outside: Sequence[_Row])
                     for name in ("command", "model", "plan_path", "branch", "sandbox", "context")
                 },
                 rehearsed=bool(begun.get("rehearsed")),
-                cap_usd=begun.get("cap_usd"),
+                cap_usd=caps.get(number, begun.get("cap_usd")),
                 spent_before_usd=begun.get("spent_usd"),
                 began=began,
                 ended=ended.get("at"),
@@ -476,6 +479,12 @@ def _find_forecast(database: Database, phases: Iterable[PhaseFigures]) -> Foreca
         low_usd=min(each) * items if has_cost and each else None,
         high_usd=max(each) * items if has_cost and each else None,
     )
+
+
+_YOURS = """
+SELECT item, text FROM plan_items WHERE state = 'yours' AND in_plan
+AND phase_id NOT IN (SELECT phase_id FROM plan_items WHERE state IN ('open', 'claimed')) ORDER BY rowid
+"""
 
 
 def _list_ticks(database: Database, sessions: Mapping[int, SessionFigures]) -> Iterator[TickEvidence]:

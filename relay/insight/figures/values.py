@@ -475,6 +475,8 @@ class Figures:
     hand_offs: tuple[FreshStart, ...]
     forecast: Forecast | None
     """None if no plan was shown."""
+    yours: tuple[str, ...] = ()
+    """Open items for a person, with their ids, in phases whose other items are done."""
 
     @property
     def sessions(self) -> tuple[SessionFigures, ...]:

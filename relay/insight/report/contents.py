@@ -160,6 +160,7 @@ def _say_needed(figures: Figures, beliefs: Beliefs | None) -> Card:
     strayed = [phase for phase in figures.phases if (phase.work.drift or 0) > DRIFT_WARNING]
     warnings = [text for found in figures.runs for text in found.warnings]
     lines = [
+        *figures.yours,
         *(run.questions if run else ()),
         *(list_contradictions(beliefs) if beliefs else ()),
         *(
