@@ -427,8 +427,9 @@ def tell_rest(plan: Plan, state: JobTable, *, jobs: int) -> str:
             parts.append(f"phase {phase.id} stopped: {stopped[phase.id].reason}{f' ({again})' if again else ''}")
         elif phase.id in pending:
             ahead = " and ".join(waits[phase.id])
-            waiting_for = f"for phase {ahead} to land" if ahead else "to be landed"
-            parts.append(f"phase {phase.id} is done and waits: {state.in_the_way.get(phase.id) or waiting_for}")
+            waits_for = f" for phase {ahead} to land" if ahead else " to be landed"
+            why = f": {state.in_the_way[phase.id]}" if phase.id in state.in_the_way else waits_for
+            parts.append(f"phase {phase.id} is done and waits{why}")
         else:
             waiting.append(phase.id)
     rest = [f"{count(len(waiting), 'phase')} not begun: {', '.join(waiting)}"] if waiting else []
