@@ -179,6 +179,21 @@ class Field:
         """Return the processes that a worker has started."""
         return [int(one) for one in Path(f"/proc/{worker.pid}/task/{worker.pid}/children").read_text().split()]
 
+    def wait_for_command(self, worker):
+        """Wait until a worker's session runs the command of `HANGS`: its answer has come, and is booked."""
+
+        def is_there():
+            left = [worker.pid]
+            while left:
+                with contextlib.suppress(OSError):  # it has ended
+                    place = Path(f"/proc/{left.pop()}")
+                    if b"test -e go" in (place / "cmdline").read_bytes():
+                        return True
+                    left += [int(one) for one in (place / "task" / place.name / "children").read_text().split()]
+            return False
+
+        wait_until(is_there, by=worker)
+
     def find_tree(self, name):
         """Return the only work tree of a worker's jobs."""
         (tree,) = (self.top / name).glob("*/work.relay/1")
