@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import click
 
-from relay.base.errors import ExitCode, FlagError, RelayError
+from relay.base.errors import ExitCode, FlagError, RelayError, within
 from relay.base.hints import Command
 from relay.base.words import list_some, name_item, shorten
 from relay.cli.options import SectionedCommand, find_flags, offer_phases, session_options, setup_option
@@ -375,7 +375,8 @@ def _ask_for_gate(request: "RunRequest", place: Place, phases: "Sequence[Phase]"
     from relay.gate.needs import find_test_command
     from relay.run.commit.readiness import get_commands
 
-    bare = [phase.id for phase in phases if not get_commands(request.settings, phase)]
+    with within(request.plan_path):
+        bare = [phase.id for phase in phases if not get_commands(request.settings, phase)]
     is_asked = bare and not (options["unchecked"] or options["as_json"] or options["job_of"]) and has_person()
     found = find_test_command(place.root) if is_asked else None
     if found is None:
