@@ -13,7 +13,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
     ExportTraceServiceRequest,
     ExportTraceServiceResponse,
 )
-from opentelemetry.sdk.resources import Resource
+from opentelemetry.trace import StatusCode
 
 from relay import __version__
 from relay.insight.telemetry import otel
@@ -266,23 +266,39 @@ def test_a_run_that_was_killed_has_its_spans_up_to_its_last_event():
     """Also a session that was cut off by the next; what is unknown is left out and never 0."""
     scope = Scope(run_id="r", session_id="s", phase_id="1", turn=1)
     sessions = [SessionStarted(session_id=name, phase_id="1", title="t", number=1, reason="") for name in ("s", "t")]
-    spans = Spans(Resource.get_empty())
+    spans = Spans("r")
     _, answer = turn(1, 4_000, 100)
     happened: list[Event] = [RUN, sessions[0], answer, sessions[1], RequestStarted(turn=1)]
-    found = [
-        span
-        for at, event in enumerate(happened)
-        for span in spans.take(LoggedEvent(at=float(at), scope=scope, event=event))
-    ]
-    found += spans.finish()
-    found = [span for span in found if not span.name.startswith("chat ")]
+    for at, event in enumerate(happened):
+        spans.take(LoggedEvent(at=float(at), scope=scope, event=event))
+    spans.finish()
+    found = [span for span in spans.take_ended() if not span.name.startswith("chat ")]
     assert [span.name for span in found] == ["invoke_agent relay", "invoke_agent relay", "invoke_workflow relay run"]
     assert [span.end_time for span in found] == [3_000_000_000, 4_000_000_000, 4_000_000_000]
     assert "relay.exit_code" not in (found[-1].attributes or {})
     states = [{name: value for name, value in (span.attributes or {}).items() if "context" in name} for span in found]
     known = {"turn": 1, "fill_tokens": 4_100, "soft_tokens": 80_000}
     assert states == [{f"relay.context.{name}": value for name, value in known.items()}, {}, {}]
-    assert list(spans.finish()) == []
+    assert {span.status.status_code for span in found} == {StatusCode.ERROR}
+    spans.finish()
+    assert spans.take_ended() == ()
+
+
+def test_a_log_that_was_sent_before_its_end_has_the_same_ids_after_it():
+    """Those of another run are others, as is its trace."""
+    happened = [RUN, STARTED, answer(1), ended(), RunEnded(exit_code=0, reason="", next_command="", spent_usd=None)]
+
+    def find_ids(run_id, taken):
+        spans = Spans(run_id)
+        for at, event in enumerate(taken):
+            spans.take(LoggedEvent(at=float(at), event=event))
+        spans.finish()
+        return {span.name: (span.context.trace_id, span.context.span_id) for span in spans.take_ended()}
+
+    whole, others = find_ids("r", happened), find_ids("q", happened)
+    assert len(whole) == 3
+    assert find_ids("r", happened[:3]) == whole
+    assert all(trace != others[name][0] and span != others[name][1] for name, (trace, span) in whole.items())
 
 
 @given(
@@ -292,10 +308,11 @@ def test_a_run_that_was_killed_has_its_spans_up_to_its_last_event():
     )
 )
 def test_any_events_are_a_batch_that_can_be_sent(taken):
-    spans = Spans(Resource({"service.name": "relay"}))
-    found = [span for at, event in enumerate(taken) for span in spans.take(LoggedEvent(at=float(at), event=event))]
-    found += spans.finish()
-    for span in [span for one in encode_spans(found).resource_spans for span in one.scope_spans[0].spans]:
+    spans = Spans("r")
+    for at, event in enumerate(taken):
+        spans.take(LoggedEvent(at=float(at), event=event))
+    spans.finish()
+    for span in [span for one in encode_spans(spans.take_ended()).resource_spans for span in one.scope_spans[0].spans]:
         assert span.start_time_unix_nano <= span.end_time_unix_nano
         assert (len(span.trace_id), len(span.span_id)) == (16, 8)
 
@@ -305,6 +322,7 @@ def test_numbers_and_texts_that_otlp_has_no_room_for_are_sent_as_others():
         call_id="\udc80", name="\ud800", is_error=False, result_sha256="", call_sha256="", result_bytes=0,
         duration_s=1e300, changed_paths=(),
     )  # fmt: skip
-    spans = [*Spans(Resource.get_empty()).take(LoggedEvent(at=1e300, event=tool))]
-    (span,) = encode_spans(spans).resource_spans[0].scope_spans[0].spans
+    spans = Spans("\udc80")
+    spans.take(LoggedEvent(at=1e300, event=tool))
+    (span,) = encode_spans(spans.take_ended()).resource_spans[0].scope_spans[0].spans
     assert (span.name, span.start_time_unix_nano, span.end_time_unix_nano) == ("execute_tool ?", 0, 2**63 - 1)

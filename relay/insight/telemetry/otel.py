@@ -1,9 +1,9 @@
 """Turn a log's events into OpenTelemetry spans, and send them to a collector (OTLP over HTTP, protobuf).
 
-`Spans` is pure and holds no content of a session. It makes the SDK's values without its tracers, because a log is sent
-later than the work, and sending it twice must give the same spans: times are those of the log, and ids follow from the
-run's id. The names of the GenAI conventions are in development
-(open-telemetry/semantic-conventions-genai, November 2026), so they stand here as constants.
+`Spans` holds no content of a session. A log is sent later than the work, and sending it twice gives the same spans: the
+SDK's tracer gets times from the log, and ids from the run's id and the event's place in the log. The names of the GenAI
+conventions are in development (open-telemetry/semantic-conventions-genai, November 2026), so they stand here as
+constants.
 
 A run is ``invoke_workflow``, a session ``invoke_agent``, an answer ``chat``, and so is a request that kept the cache
 warm (``relay.refresh``); a tool call is ``execute_tool``, a gate is ``relay.gate``. A session has the last state of its
@@ -17,27 +17,27 @@ import hashlib
 import http.client
 import logging
 import socket
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 from urllib.parse import unquote
 
 import requests
 from google.protobuf.message import DecodeError
+from opentelemetry.context import Context
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
 from opentelemetry.sdk.resources import Resource
-from opentelemetry.sdk.trace import Event, ReadableSpan
-from opentelemetry.sdk.trace.export import SpanExportResult
-from opentelemetry.sdk.util.instrumentation import InstrumentationScope
-from opentelemetry.trace import SpanContext, SpanKind
-from opentelemetry.trace.status import Status, StatusCode
+from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor, SpanExportResult
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from opentelemetry.sdk.trace.id_generator import IdGenerator
+from opentelemetry.trace import INVALID_SPAN, Span, SpanKind, StatusCode, set_span_in_context
 
 from relay import __version__
 from relay.session import events
 from relay.session.records import LoggedEvent
 from relay.session.usage import Usage
 
-SCOPE = InstrumentationScope("relay")
 OPERATION = "gen_ai.operation.name"
 WORKFLOW = "gen_ai.workflow.name"
 AGENT = "gen_ai.agent.name"
@@ -60,140 +60,145 @@ OWN_RUNNER = frozenset({"", "api"})
 _MOST_NANO = 2**63 - 1
 
 
+class _Ids(IdGenerator):
+    """Ids that follow from the event with which a span begins. Mutable: `key` names that event."""
+
+    key = ""
+
+    def generate_span_id(self) -> int:
+        """Return 8 bytes."""
+        return self._digest(8)
+
+    def generate_trace_id(self) -> int:
+        """Return 16 bytes."""
+        return self._digest(16)
+
+    def _digest(self, size: int) -> int:
+        return int.from_bytes(hashlib.blake2b(_clean(self.key).encode(), digest_size=size).digest(), "big")
+
+
 class Spans:
-    """Folds a log into spans. Mutable: holds the open run and session.
+    """Folds a log into spans. Mutable: holds the open run and session, and the ended spans that nobody took.
 
     Args:
-        resource: Attributes of relay and the run.
+        run_id: Of the log.
     """
 
-    def __init__(self, resource: Resource) -> None:
-        self._resource = resource
-        self._run: LoggedEvent | None = None
-        self._session: LoggedEvent | None = None
-        self._noted: list[Event] = []
-        self._answered: events.ResponseReceived | None = None
-        self._last_at = 0.0
+    def __init__(self, run_id: str) -> None:
+        self._run_id, self._ids, self._ended = run_id, _Ids(), InMemorySpanExporter()
+        said = {"service.name": "relay", "service.version": __version__, "service.instance.id": run_id}
+        provider = TracerProvider(resource=Resource(said), id_generator=self._ids, shutdown_on_exit=False)
+        provider.add_span_processor(SimpleSpanProcessor(self._ended))
+        self._tracer = provider.get_tracer("relay")
+        self._run: Span = INVALID_SPAN
+        self._session: Span = INVALID_SPAN
+        self._model: str | None = None
+        self._runner = ""
+        self._context: dict[str, Any] = {}
+        self._position, self._at = 0, 0.0
 
-    def take(self, record: LoggedEvent) -> Iterator[ReadableSpan]:
-        """Take the next event; yield the spans that end with it."""
-        self._last_at = record.at
+    def take(self, record: LoggedEvent) -> None:
+        """Take the next event."""
+        self._position, self._at = self._position + 1, record.at
+        self._ids.key = f"{self._run_id} {self._position} {record.at}"
         event = record.event
+        said: dict[str, Any]
         match event:
             case events.RunStarted():
-                self._run = record
+                self.finish()
+                self._model = event.model
+                name = f"relay {event.command}"
+                said = {OPERATION: "invoke_workflow", WORKFLOW: name, "relay.run": event.run_id}
+                said["relay.rehearsed"] = event.rehearsed
+                self._run = self._begin(f"invoke_workflow {name}", said, above=INVALID_SPAN)
             case events.SessionStarted():
-                yield from self._end_session(record.at, None)  # a session that was cut off has no end
-                self._session, self._noted, self._answered = record, [], None
+                self._end_session(None)  # a session that was cut off has no end
+                self._runner, self._context = event.runner, {}
+                said = {OPERATION: "invoke_agent", AGENT: "relay", CONVERSATION: event.session_id}
+                said |= {"relay.phase": event.phase_id, "relay.number": event.number}
+                self._session = self._begin("invoke_agent relay", said, above=self._run)
             case events.GaugeCrossed() | events.CacheBroken() | events.RetryScheduled() | events.Committed():
-                self._noted.append(Event(f"relay.{type(event).__name__}", timestamp=render_nano(record.at)))
+                if self._session.is_recording():
+                    self._session.add_event(f"relay.{type(event).__name__}", timestamp=render_nano(record.at))
             case events.ResponseReceived() | events.ToolFinished() | events.GateFinished():
-                yield from self._end_part(record, event)
+                self._add_part(record, event)
             case events.SessionEnded():
-                yield from self._end_session(record.at, event)
+                self._end_session(event)
             case events.RunEnded():
-                yield from self._end_run(record.at, event)
+                self._end_run(event)
             case _:
                 pass
 
-    def finish(self) -> Iterator[ReadableSpan]:
-        """Yield the spans of a killed relay's session and run, up to the last event."""
-        yield from self._end_session(self._last_at, None)
-        yield from self._end_run(self._last_at, None)
+    def finish(self) -> None:
+        """End the session and the run of a killed relay with the last event."""
+        self._end_run(None)
 
-    def _end_part(
+    def take_ended(self) -> Sequence[ReadableSpan]:
+        """Return the spans that ended since the last call."""
+        ended = self._ended.get_finished_spans()
+        self._ended.clear()
+        return ended
+
+    def _add_part(
         self, record: LoggedEvent, event: events.ResponseReceived | events.ToolFinished | events.GateFinished
-    ) -> Iterator[ReadableSpan]:
-        times = record.at - event.duration_s, record.at
+    ) -> None:
         said: dict[str, Any]
+        name, kind, failed = "relay.gate", SpanKind.INTERNAL, False
         match event:
             case events.ResponseReceived():
-                self._answered = event if event.turn else self._answered
-                provider = _find_provider(self._session.event if self._session else None)
-                said = {**_describe_answer(event), CONVERSATION: record.scope.session_id, PROVIDER: provider}
-                if self._run is not None and isinstance(self._run.event, events.RunStarted):
-                    said[REQUEST_MODEL] = self._run.event.model
-                key = f"turn {record.scope.session_id} {event.turn} {record.at}"
-                yield self._make(f"chat {event.model}", key, times, said, kind=SpanKind.CLIENT)
+                if event.turn:
+                    self._context = {f"relay.context.{name}": getattr(event, name) for name in _OF_CONTEXT}
+                name, kind = f"chat {event.model}", SpanKind.CLIENT
+                said = {**_describe_answer(event), CONVERSATION: record.scope.session_id, REQUEST_MODEL: self._model}
+                said[PROVIDER] = "anthropic" if self._runner in OWN_RUNNER else None
             case events.ToolFinished():
-                failed = {ERROR: "tool_error"} if event.is_error else {}
-                said = {OPERATION: "execute_tool", TOOL: event.name, TOOL_CALL: event.call_id, **failed}
-                key = f"tool {record.scope.session_id} {event.call_id}"
-                yield self._make(f"execute_tool {event.name}", key, times, said, failed=event.is_error)
+                name, failed = f"execute_tool {event.name}", event.is_error
+                said = {OPERATION: "execute_tool", TOOL: event.name, TOOL_CALL: event.call_id}
+                said[ERROR] = "tool_error" if failed else None
             case events.GateFinished():
                 said = {"relay.phase": event.phase_id, "relay.gate.passed": event.passed}
                 said["relay.gate.model"] = event.baseline
-                yield self._make("relay.gate", f"gate {record.at}", times, said)
+        above = self._session if self._session.is_recording() else self._run
+        part = self._begin(name, said, above=above, at=record.at - event.duration_s, kind=kind)
+        self._end(part, {}, failed=failed)
 
-    def _end_session(self, at: float, event: events.SessionEnded | None) -> Iterator[ReadableSpan]:
-        session, self._session = self._session, None
-        if session is None or not isinstance(session.event, events.SessionStarted):
-            return
-        begun = session.event
-        said: dict[str, Any] = {OPERATION: "invoke_agent", AGENT: "relay", CONVERSATION: begun.session_id}
-        said |= {"relay.phase": begun.phase_id, "relay.number": begun.number}
-        said["relay.result"] = event.result if event else "unknown"
+    def _end_session(self, event: events.SessionEnded | None) -> None:
+        said: dict[str, Any] = {"relay.result": event.result if event else "unknown", **self._context}
         if event is not None:
             said |= {**_describe_usage(event.usage), "relay.cost_usd": event.cost_usd}
-        if self._answered is not None:
-            said |= {f"relay.context.{name}": getattr(self._answered, name) for name in _OF_CONTEXT}
-        failed = event is None or event.result in {"failed", "blocked"}
-        key = f"session {begun.session_id}"
-        yield self._make(
-            "invoke_agent relay", key, (session.at, at), said, failed=failed, above="run", noted=self._noted
-        )
+        self._end(self._session, said, failed=event is None or event.result in {"failed", "blocked"})
 
-    def _end_run(self, at: float, event: events.RunEnded | None) -> Iterator[ReadableSpan]:
-        run, self._run = self._run, None
-        if run is None or not isinstance(run.event, events.RunStarted):
-            return
-        name = f"relay {run.event.command}"
-        said: dict[str, Any] = {OPERATION: "invoke_workflow", WORKFLOW: name, "relay.run": run.event.run_id}
-        said |= {"relay.exit_code": event.exit_code if event else None, "relay.rehearsed": run.event.rehearsed}
-        failed = not event or event.exit_code != 0
-        self._run = run  # `_make` derives ids from it
-        yield self._make(f"invoke_workflow {name}", "run", (run.at, at), said, failed=failed, above="")
-        self._run = None
+    def _end_run(self, event: events.RunEnded | None) -> None:
+        self._end_session(None)
+        said = {"relay.exit_code": event.exit_code if event else None}
+        self._end(self._run, said, failed=event is None or event.exit_code != 0)
 
-    def _make(  # noqa: PLR0913  # a span is all of these
+    def _begin(
         self,
         name: str,
-        key: str,
-        times: tuple[float, float],
         said: Mapping[str, Any],
         *,
+        above: Span,
+        at: float | None = None,
         kind: SpanKind = SpanKind.INTERNAL,
-        failed: bool = False,
-        above: str | None = None,
-        noted: Sequence[Event] = (),
-    ) -> ReadableSpan:
-        run = self._run
-        run_key = f"{run.scope.run_id} {run.at}" if run else ""
-        trace_id = _digest(run_key, 16)
-
-        def refer(to: str) -> SpanContext:
-            return SpanContext(trace_id, _digest(f"{run_key} {to}", 8), is_remote=False)
-
-        if above is None:
-            above = f"session {self._session.scope.session_id}" if self._session else "run"
-        return ReadableSpan(
-            name=_clean(name),
-            context=refer(key),
-            parent=refer(above) if above else None,
-            resource=self._resource,
-            attributes=render_attributes(said),
-            events=tuple(noted),
-            kind=kind,
-            status=Status(StatusCode.ERROR if failed else StatusCode.UNSET),
-            start_time=render_nano(times[0]),
-            end_time=render_nano(max(times)),
-            instrumentation_scope=SCOPE,
+    ) -> Span:
+        """Begin a span now, or at an earlier time."""
+        return self._tracer.start_span(
+            _clean(name),
+            set_span_in_context(above, Context()),
+            kind,
+            render_attributes(said),
+            start_time=render_nano(self._at if at is None else min(at, self._at)),
         )
 
-
-def _find_provider(session: events.Event | None) -> str | None:
-    """Return the provider of a session's API, given its start; None if an agent may speak another."""
-    return "anthropic" if not isinstance(session, events.SessionStarted) or session.runner in OWN_RUNNER else None
+    def _end(self, span: Span, said: Mapping[str, Any], *, failed: bool) -> None:
+        """End a span now, unless it has ended; a clock that went back ends it when it began."""
+        if not isinstance(span, ReadableSpan) or not span.is_recording():
+            return
+        span.set_attributes(render_attributes(said))
+        if failed:
+            span.set_status(StatusCode.ERROR)
+        span.end(max(span.start_time or 0, render_nano(self._at)))
 
 
 def _describe_answer(event: events.ResponseReceived) -> dict[str, Any]:
@@ -230,15 +235,11 @@ def render_nano(at: float) -> int:
     return min(max(0, round(at * 1e6) * 1000), _MOST_NANO)
 
 
-def _digest(key: str, size: int) -> int:
-    return int.from_bytes(hashlib.sha256(key.encode("utf-8", "replace")).digest()[:size], "big")
-
-
 DEFAULT = "http://localhost:4318"
 TIMEOUT_S = 10.0
 """For each step of a request, as in OTLP's exporters."""
 _BATCH = 512
-"""Spans per request, as in the SDK's batches."""
+"""Events per request, most of which end no span; the SDK's batches have as many spans."""
 _MOST_ANSWER_BYTES = 1 << 16
 _CREDENTIALS = "OTEL_EXPORTER_OTLP_HEADERS has the credentials: name=value,name=value"
 _ADDRESS = f"the address is that of OTLP over HTTP, whose port is 4318, without /v1/traces: {DEFAULT}"
@@ -351,14 +352,15 @@ class Collector:
             f"{self.endpoint}/v1/traces", headers=headers, timeout=timeout_s, session=self._session
         )
 
-    def send(self, spans: Sequence[ReadableSpan]) -> None:
-        """Send spans in one request.
+    def send(self, spans: Sequence[ReadableSpan]) -> int:
+        """Send spans, if there are any, in one request, and return their number.
 
         Raises:
             CollectorError: They were not taken, or not all.
         """
-        if self._spans.export(spans) is not SpanExportResult.SUCCESS:
+        if spans and self._spans.export(spans) is not SpanExportResult.SUCCESS:
             raise self._session.failure or CollectorError("they cannot be written as OTLP", hint="")
+        return len(spans)
 
 
 def send_log(records: Iterable[LoggedEvent], collector: Collector, run_id: str) -> int:
@@ -367,15 +369,10 @@ def send_log(records: Iterable[LoggedEvent], collector: Collector, run_id: str) 
     Raises:
         CollectorError: Something was not taken; what was sent before it stays sent.
     """
-    spans = Spans(Resource({"service.name": "relay", "service.version": __version__, "service.instance.id": run_id}))
-    sent, batch = 0, list[ReadableSpan]()
-    for record in records:
-        batch += spans.take(record)
-        if len(batch) >= _BATCH:
-            collector.send(batch)
-            sent += len(batch)
-            batch.clear()
-    batch += spans.finish()
-    if batch:
-        collector.send(batch)
-    return sent + len(batch)
+    spans, sent = Spans(run_id), 0
+    for position, record in enumerate(records, 1):
+        spans.take(record)
+        if position % _BATCH == 0:
+            sent += collector.send(spans.take_ended())
+    spans.finish()
+    return sent + collector.send(spans.take_ended())
