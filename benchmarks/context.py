@@ -210,7 +210,7 @@ def run_job(job: Job, strategy: str) -> Result:
         serve(script, clock=lambda: next(times), keeps_bodies=False) as server,
     ):
         begin = time.perf_counter()
-        tree, commits = run_relay(root, server.base_url, events, {"context": strategy, "reset_at": job.reset_at})
+        tree, commits = run_relay(root, server.base_url, events, strategy, job.reset_at)
         wall_s = time.perf_counter() - begin
         if server.errors:
             raise RuntimeError(f"{strategy}: {server.errors}")
@@ -228,14 +228,14 @@ def run_job(job: Job, strategy: str) -> Result:
     )
 
 
-def run_relay(root: Path, base_url: str, events: list[Event], flags: Mapping[str, Any]) -> tuple[str, int]:
+def run_relay(root: Path, base_url: str, events: list[Event], strategy: str, reset_at: str) -> tuple[str, int]:
     """Run the plan; return the tree of the last commit and the number of commits.
 
     The job's own commands are run without a sandbox: they are harmless, and the figures are then the same everywhere.
     """
     settings = load_settings(
-        flags={**flags, "sandbox": "off", "max_cost_usd": "none"},
-        environ={},
+        flags={"reset_at": reset_at, "sandbox": "off", "max_cost_usd": "none"},
+        environ={"RELAY_ARM": strategy},
         plan_settings={},
         repo_root=root,
         user_dir=None,
@@ -254,7 +254,7 @@ def run_relay(root: Path, base_url: str, events: list[Event], flags: Mapping[str
         ended = run(ctx, Selection())
     interrupts.close()
     if ended.exit_code:
-        raise RuntimeError(f"{flags}: {ended.reason}")
+        raise RuntimeError(f"{strategy}: {ended.reason}")
     head = git(root, "rev-parse", "HEAD^{tree}", "HEAD").split()
     return head[0], int(git(root, "rev-list", "--count", "HEAD"))
 

@@ -384,7 +384,7 @@ def test_only_a_phase_of_many_files_is_offered_it(app, item, flags, is_offered):
 @pytest.mark.nightly
 @pytest.mark.parametrize("context", ["none", "compact", "edit"])
 def test_the_outer_conversation_goes_on_whatever_the_strategy(app, context):
-    assert "greet makes" in run_asking(app, [LOOK, answer(CLAIM)], context=context)[0]
+    assert "greet makes" in run_asking(app, [LOOK, answer(CLAIM)], arm=context)[0]
 
 
 class Stopping(list[Event]):

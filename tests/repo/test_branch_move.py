@@ -41,7 +41,7 @@ def test_files_and_index_go_along(box):
 
 @pytest.mark.parametrize(
     ("attributes", "comes"),
-    take_turns(["", "* text=auto\n", "*.txt text eol=crlf\n", "*.txt ident\n"], (False, True, True, False)),
+    take_turns(["", "* text=auto\n", "*.txt text eol=crlf\n", "*.txt ident\n"], (False, True)),
 )
 def test_files_look_as_git_checks_them_out(box, attributes, comes):
     """Also where what is said of them comes with them."""

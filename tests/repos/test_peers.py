@@ -129,7 +129,7 @@ def test_other_settings_do_not_orphan_the_work(stage):
     """gsd-2 (#2625): an update flipped the default of `isolation`; the branch with the work was never merged."""
     find_dead(stage)
 
-    later = {"context": "compact", "sandbox": "off", "reset_at": "30%", "effort": "low"}
+    later = {"arm": "compact", "sandbox": "off", "reset_at": "30%", "effort": "low"}
     ended = stage.run("sessions:\n  - turns: [{text: 'go on'}]\n", all_=False, max_sessions=1, **later)
     assert ended.exit_code == ExitCode.STOPPED
     assert (stage.root / "hello.txt").read_text() == "hel"
