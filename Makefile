@@ -66,7 +66,7 @@ compare-kit: $(VENV)/.run  ## the tasks of examples/compare: references pass the
 	@$(BIN)/python examples/compare/kit.py check
 
 pictures: $(VENV)/.dev  ## draw the pictures of README and docs/ anew, from a demo; needs Chromium
-	@$(BIN)/python -c 'import axe_playwright_python' 2>/dev/null || $(BIN)/python -m pip install -qq --disable-pip-version-check --no-input axe-playwright-python
+	@$(BIN)/python -c 'import axe_playwright_python, PIL' 2>/dev/null || $(BIN)/python -m pip install -qq --disable-pip-version-check --no-input axe-playwright-python pillow
 	@$(BIN)/python -m rigs.pictures
 
 fuzz: $(VENV)/.dev  ## fuzz one target for a while: make fuzz TARGET=plan SECONDS=300; fuzz/targets.py names them

@@ -33,9 +33,9 @@ WIDTH, HEIGHT = 96, 22
 LINES_ABOVE = 6
 MOMENT_TOKENS = 60_000
 """The picture is of the first of these tools that runs when the session's context holds so much."""
-PAGE = {"width": 1080, "height": 1205}
+PAGE = {"width": 1080, "height": 1690}
 TOOLS = {"bash", "search"}
-COLOURS = 64
+COLOURS = 192
 _FONTS = re.compile(r"\s*@font-face \{.*?\}", re.DOTALL)
 
 

@@ -21,7 +21,7 @@ from relay.insight.report.blocks import (
     render_share,
     render_time,
 )
-from relay.insight.report.chapters import make_plot
+from relay.insight.report.plots import draw_bars
 from relay.store.outcomes import (
     GROUPS,
     OutcomeSums,
@@ -119,22 +119,18 @@ def _plot(outcomes: Sequence[PhaseOutcome]) -> tuple[Plot, ...]:
         money.append(Bar(label=month, parts=tuple((inks[name], sum(usd)) for name, usd in costs.items() if usd)))
     legend = tuple((inks[name], name) for name in models[: len(SERIES)])
     return (
-        make_plot(
-            "draw_bars",
+        draw_bars(
             kinds,
             legend=_KINDS,
             caption="Phases by month",
             dollars=False,
-            name="phases",
             label="Phases by month",
         ),
-        make_plot(
-            "draw_bars",
+        draw_bars(
             money,
             legend=legend,
             caption="Cost by month and model, USD",
             dollars=True,
-            name="money",
             label="Cost by month",
         ),
     )

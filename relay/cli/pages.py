@@ -11,7 +11,7 @@ from relay.base.words import shorten
 from relay.cli.screen import clean, clean_line, say
 from relay.insight.report.blocks import MOST_ROWS, Card, CellKind, Chapter, Ink, Page, Table
 
-LIBRARIES = ("jinja2", "lets_plot")
+LIBRARIES = ("jinja2",)
 
 
 def require_libraries(names: Sequence[str] = LIBRARIES) -> None:

@@ -6,7 +6,8 @@ from relay.base.values import dataclass
 from relay.base.words import UNKNOWN, count, list_some, render_duration, render_tokens, render_usd
 from relay.insight.figures.values import SessionFigures
 from relay.insight.report.blocks import NOTHING, Bar, Card, Chapter, Ink, Page, Plot, Table, make_table
-from relay.insight.report.chapters import make_plot, plot_contexts
+from relay.insight.report.chapters import plot_contexts
+from relay.insight.report.plots import draw_bars
 from relay.lab.comparing import OUTCOMES, Comparison, Difference, Measure, TrialResult
 from relay.lab.statistics import LEAST_REPEATS
 
@@ -163,10 +164,7 @@ def _list_chapters(setting: ExperimentSetting, comparison: Comparison) -> Iterat
             title="The contexts",
             lead="How full the context was, turn by turn, in the first run of each arm: "
             f"{list_some(tuple(setting.contexts), len(setting.contexts))}.",
-            plots=tuple(
-                plot_contexts(sessions, f"context-{n}", most=most)
-                for n, sessions in enumerate(setting.contexts.values())
-            ),
+            plots=tuple(plot_contexts(sessions, most=most) for sessions in setting.contexts.values()),
         )
     yield Chapter(
         name="runs",
@@ -185,7 +183,7 @@ def _group(setting: ExperimentSetting, comparison: Comparison) -> dict[str, list
 def _plot_checks(setting: ExperimentSetting, comparison: Comparison) -> Iterator[Plot]:
     if comparison.checks is None:
         return
-    for n, (arm, results) in enumerate(_group(setting, comparison).items()):
+    for arm, results in _group(setting, comparison).items():
         bars = [
             Bar(
                 label=str(one.repeat),
@@ -197,22 +195,19 @@ def _plot_checks(setting: ExperimentSetting, comparison: Comparison) -> Iterator
             for one in results
         ]
         legend = ((Ink.GOOD, "held-out checks that pass"), (Ink.BAD, "that do not"))
-        yield _plot(bars, f"checks-{n}", arm, legend, most=float(comparison.checks), dollars=False)
+        yield _plot(bars, arm, legend, most=float(comparison.checks), dollars=False)
 
 
 def _plot_costs(setting: ExperimentSetting, comparison: Comparison) -> Iterator[Plot]:
     most = max(((one.cost_usd or 0.0) for one in comparison.results), default=0.0)
-    for n, (arm, results) in enumerate(_group(setting, comparison).items()):
+    for arm, results in _group(setting, comparison).items():
         bars = [Bar(label=str(one.repeat), parts=((Ink.S1, one.cost_usd or 0.0),)) for one in results]
-        yield _plot(bars, f"cost-{n}", arm, ((Ink.S1, "cost of the run"),), most=most, dollars=True)
+        yield _plot(bars, arm, ((Ink.S1, "cost of the run"),), most=most, dollars=True)
 
 
-def _plot(
-    bars: Sequence[Bar], name: str, arm: str, legend: tuple[tuple[Ink, str], ...], *, most: float, dollars: bool
-) -> Plot:
-    return make_plot(
-        "draw_bars", bars, legend=legend, caption=f"{arm}, by repeat; all arms have the same scale.",
-        dollars=dollars, name=name, label=f"{arm}: {legend[0][1]}; the tables have the figures", most=most,
+def _plot(bars: Sequence[Bar], arm: str, legend: tuple[tuple[Ink, str], ...], *, most: float, dollars: bool) -> Plot:
+    return draw_bars(bars, legend=legend, caption=f"{arm}, by repeat; all arms have the same scale.",
+        dollars=dollars, label=f"{arm}: {legend[0][1]}; the tables have the figures", most=most,
     )  # fmt: skip
 
 

@@ -1,6 +1,7 @@
-"""The drawings: in the page's colours, of known shapes, with texts as texts."""
+"""The plots: paths in the page's colours, with texts as texts, and no more of both than can be seen."""
 
 import re
+from itertools import pairwise
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
@@ -9,119 +10,142 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import relay.insight.report
-from relay.insight.report.blocks import Bar, Ink, Span, dye, find_ink
-from relay.insight.report.plots import MOST_POINTS, draw_bars, draw_cache, draw_contexts, draw_spans, fit_svg
-from tests.report.reading import fold
+from relay.cli.screen import clean_line
+from relay.insight.report.blocks import Bar, Chapter, Ink, Page, Plot, Span
+from relay.insight.report.page import render_page
+from relay.insight.report.plots import MOST_POINTS, Words, draw_bars, draw_cache, draw_contexts, draw_spans
+from tests.report.reading import Reader, fold
 from tests.report.runs import play
 
 CSS = (Path(relay.insight.report.__file__).parent / "page.css").read_text()
-SVG = '<svg xmlns="http://www.w3.org/2000/svg" width="9.0" height="5.0">{}</svg>'
 SERIES = [Ink(f"s{n}") for n in range(1, 9)]
+WORDS: Words = {"label": "a <b>", "legend": (), "caption": "c"}
 
 
-def fit(inner: str) -> str:
-    return str(fit_svg(SVG.format(inner), name="n", label="a <b>"))
+def show(plot: Plot) -> str:
+    """Return the SVG of a plot, as the page has it."""
+    page = Page(title="t", facts=(), answers=(), sections=(Chapter(name="n", title="t", lead="l", plots=(plot,)),))
+    [svg] = re.finditer(r"<svg.*?</svg>", render_page(page, clean=clean_line), re.DOTALL)
+    return svg[0]
 
 
-def test_only_known_shapes_and_attributes_are_left():
-    drawn = fit(
-        '<style>x</style><script>alert(1)</script><g onclick="x" style="y">'
-        '<line x1="1.25" y2="2.04" stroke="rgb(0,0,3)"'
-        ' href="z"/></g><foreignObject><div/></foreignObject><image href="u"/><g/><path d="M0 0" fill="none"/>'
-        '<a href="x"><text>in</text></a><text>&lt;b&gt;</text><!-- no -->'
-    )
-    assert drawn == (
-        '<svg viewBox="0 0 9 5" role="img" aria-label="a &lt;b&gt;">'
-        '<g><line x1="1.2" y2="2" stroke="var(--fill)" /></g>'
-        "<text>&lt;b&gt;</text></svg>"
-    )
+def list_texts(plot: Plot) -> list[str]:
+    return [text for *_, text in plot.texts]
 
 
-def test_references_lead_to_what_the_drawing_has():
-    drawn = fit(
-        '<defs><clipPath id="a"/></defs><g clip-path="url(#a)"><text>t</text></g>'
-        '<g clip-path="url(http://x)"><text/></g>'
-    )
-    assert 'clipPath id="n-2"' in drawn
-    assert 'g clip-path="url(#n-2)"' in drawn
-    assert "http" not in drawn
-
-
-@pytest.mark.parametrize(
-    ("drawn", "why"), [("<p", "no XML"), ("<svg><text>Variable not found</text></svg>", "Variable not found")]
-)
-def test_an_error_of_the_library_is_no_drawing(drawn, why):
-    with pytest.raises(ValueError, match=why):
-        fit_svg(drawn, name="n", label="")
-
-
-@pytest.mark.parametrize("ink", Ink)
-def test_an_ink_is_read_back_in_both_ways_of_writing(ink):
-    number = int(dye(ink)[-2:], 16)
-    assert (find_ink(dye(ink)), find_ink(f"rgb(0,0,{number})")) == (ink, ink)
-
-
-@pytest.mark.parametrize("colour", ["none", "#000000", "#ffffff", "rgb(0,0,99)", "rgb(1,2,3)", ""])
-def test_other_colours_are_no_ink(colour):
-    assert find_ink(colour) is None
+def find_shape(plot: Plot, ink: Ink, style: str) -> list[list[float]]:
+    """Return the numbers of each piece of the one path of an ink and a style."""
+    [numbers] = [numbers for drawn, kind, numbers in plot.paths if (drawn, kind) == (ink, style)]
+    return [[float(number) for number in re.findall(r"-?[0-9.]+", piece)] for piece in numbers.split("M")[1:]]
 
 
 def test_each_kind_of_plot_is_in_the_pages_colours_with_its_labels_as_text():
     sessions = fold(play(phases=3)).sessions
     marks = [(0, "1"), (2, "2"), (4, "3")]
-    drawings = {
-        "contexts": draw_contexts(sessions, marks, name="t", label="x"),
-        "cache": draw_cache(sessions, marks, name="c", label="x"),
-        "bars": draw_bars([Bar(label="1", parts=((Ink.S1, 2.0), (Ink.S2, 1.0)))], dollars=True, name="b", label="x"),
+    plots = {
+        "contexts": draw_contexts(sessions, marks, **WORDS),
+        "cache": draw_cache(sessions, marks, **WORDS),
+        "bars": draw_bars([Bar(label="1", parts=((Ink.S1, 2.0), (Ink.S2, 1.0)))], dollars=True, **WORDS),
         "spans": draw_spans(
             [Span(row="read", begin=9.0, end=9.1, ink=Ink.S1), Span(row="bash", begin=10.0, end=70.0, ink=Ink.BAD)],
-            ["read", "bash"], name="s", label="x",
+            ["read", "bash"], **WORDS,
         ),
     }  # fmt: skip
-    for name, drawing in drawings.items():
-        assert "currentColor" not in drawing, name
-        assert set(re.findall(r"var\(--(\w+)\)", drawing)) <= set(Ink), name
-    texts = {name: set(ET.fromstring(drawing).itertext()) for name, drawing in drawings.items()}
+    styles = set(re.findall(r"\.([a-z][a-z0-9-]*)", CSS))
+    for name, plot in plots.items():
+        svg = ET.fromstring(show(plot))
+        assert svg.attrib == {"viewBox": f"0 0 {plot.size}", "role": "img", "aria-label": "a <b>"}, name
+        assert {element.tag for element in svg.iter()} == {"svg", "path", "text"}, name
+        for path in svg.iter("path"):
+            style, ink = path.attrib["class"].split(" ink-")
+            assert set(path.attrib) == {"class", "d"}, name
+            assert re.fullmatch(r"[MLahlmvz0-9. -]+", path.attrib["d"]), name
+            assert style in styles, style
+            assert f"ink-{Ink(ink)}" in styles, ink
+        width, height = map(float, plot.size.split())
+        assert all(0 <= x <= width and 0 <= y <= height for x, y, *_ in plot.texts), name
+    texts = {name: set(list_texts(plot)) for name, plot in plots.items()}
     assert {"1", "2", "3", "20k"} <= texts["contexts"]
     assert {"0%", "100%"} <= texts["cache"]
     assert {"$0", "$2", "1"} <= texts["bars"]
     assert {"read", "bash", "0 min"} <= texts["spans"]
 
 
-def test_a_plot_of_many_sessions_has_a_bound():
+def test_a_plot_of_contexts_shows_each_session_its_lines_and_how_it_ended():
+    sessions = fold(play(phases=3)).sessions
+    plot = draw_contexts(sessions, [(0, "1")], **WORDS)
+    assert len(find_shape(plot, Ink.FILL, "line")) == len(sessions)
+    for ink, style in ((Ink.SOFT, "dashed"), (Ink.HARD, "line")):
+        [[begin, height, end, same]] = find_shape(plot, ink, style)
+        assert (height, begin < end) == (same, True), ink
+    [[_, soft, *_]], [[_, hard, *_]] = find_shape(plot, Ink.SOFT, "dashed"), find_shape(plot, Ink.HARD, "line")
+    assert hard < soft  # more tokens are higher up
+    results = [session.result for session in sessions]
+    assert len(find_shape(plot, Ink.GOOD, "area")) == results.count("done") > 0
+    assert len(find_shape(plot, Ink.SOFT, "area")) == results.count("handoff") > 0
+    cut_off = draw_contexts([*fold(list(play(phases=1, sessions=1))[:-4]).sessions], [(0, "1")], **WORDS)
+    assert len(find_shape(cut_off, Ink.BAD, "line")) == 1
+
+
+def test_bars_stand_on_each_other_and_are_as_high_as_their_parts():
+    bars = [Bar(label="a", parts=((Ink.S1, 2.0), (Ink.S2, 1.0))), Bar(label="b", parts=((Ink.S1, 1.0),))]
+    plot = draw_bars(bars, dollars=False, most=6, **WORDS)
+    [[_, a_low, _, a_high, *_], [_, b_low, _, b_high, *_]] = find_shape(plot, Ink.S1, "area")
+    [[_, low, _, high, *_]] = find_shape(plot, Ink.S2, "area")
+    assert (a_low, low) == (b_low, a_high)
+    assert a_low - a_high == pytest.approx(2 * (b_low - b_high), abs=0.2)
+    assert low - high == pytest.approx(b_low - b_high, abs=0.2)
+    assert list_texts(plot) == ["0", "2", "4", "6", "a", "b"]
+
+
+def test_a_short_call_is_drawn_long_enough_to_be_seen():
+    spans = [Span(row="a", begin=0, end=0, ink=Ink.S1), Span(row="a", begin=1, end=9_000, ink=Ink.BAD)]
+    [[left, _, _, _, right, *_]] = find_shape(draw_spans(spans, ["a"], **WORDS), Ink.S1, "area")
+    assert right - left >= 1
+
+
+def test_a_plot_has_a_bound_whatever_the_log_holds():
     sessions = fold(play(phases=30, sessions=10, turns=8)).sessions
-    drawn = draw_contexts(sessions, [(0, "1")], name="t", label="x")
-    points = sum(len(re.findall("[ML]", path)) for path in re.findall(r' d="([^"]*)" fill="none"', drawn))
     assert len(sessions) == 300
+    plot = draw_contexts(sessions, [(0, "1")], **WORDS)
+    points = sum(len(piece) // 2 for piece in find_shape(plot, Ink.FILL, "thin"))
     assert points <= 2 * MOST_POINTS
-    assert drawn.count("var(--soft)") < 320  # one line for all, and an end for each
+    assert len(find_shape(plot, Ink.SOFT, "dashed")) == 1  # one line for all
+    assert len(find_shape(draw_cache(sessions, [(0, "1")], **WORDS), Ink.FILL, "dots")) <= 2 * MOST_POINTS
+    spans = [Span(row="a", begin=n, end=n + 1 + n % 7, ink=Ink.S1) for n in range(3 * MOST_POINTS)]
+    assert len(find_shape(draw_spans(spans, ["a"], **WORDS), Ink.S1, "area")) == MOST_POINTS
+
+
+def test_labels_below_a_plot_do_not_touch():
+    bars = [Bar(label="phase-12345", parts=((Ink.S1, 1.0),)) for _ in range(200)]
+    below = [(x, text) for x, _, anchor, text in draw_bars(bars, dollars=True, **WORDS).texts if anchor == "middle"]
+    assert {text for _, text in below} == {"phase-1…"}
+    assert 5 <= len(below) <= 10
+    assert min(b - a for (a, _), (b, _) in pairwise(below)) >= 96
 
 
 @given(st.lists(st.floats(0, 1e9), min_size=1, max_size=50), st.booleans())
 def test_bars_of_any_size_have_few_marks(sizes, dollars):
-    drawn = draw_bars(
-        [Bar(label=str(n), parts=((Ink.S1, size),)) for n, size in enumerate(sizes)],
-        dollars=dollars,
-        name="b",
-        label="x",
-    )
-    assert 1 <= len(re.findall("<text", drawn)) <= 25
+    bars = [Bar(label=str(n), parts=((Ink.S1, size),)) for n, size in enumerate(sizes)]
+    plot = draw_bars(bars, dollars=dollars, **WORDS)
+    assert 1 <= sum(anchor == "end" for _, _, anchor, _ in plot.texts) <= 6
+    assert len(plot.texts) <= 46
 
 
 @given(st.text(max_size=30))
 def test_any_label_is_text(text):
-    drawn = draw_bars([Bar(label=text, parts=((Ink.S1, 1.0),))], dollars=False, name="b", label="x")
-    assert {element.tag for element in ET.fromstring(drawn).iter()} <= {
-        "svg",
-        "g",
-        "defs",
-        "clipPath",
-        "rect",
-        "line",
-        "text",
-        "tspan",
-        "path",
-    }
+    """In a bar's label, a tool's name, what a reader hears."""
+    words: Words = {"label": text, "legend": (), "caption": text}
+    for plot in (
+        draw_bars([Bar(label=text, parts=((Ink.S1, 1.0),))], dollars=False, **words),
+        draw_spans([Span(row=text, begin=0, end=1, ink=Ink.S1)], [text], **words),
+    ):
+        read = Reader(show(plot))
+        assert set(read.tags) == {"svg", "path", "text"}
+        assert {name for _, found in read.elements for name in found} == {
+            "viewbox", "role", "aria-label", "class", "d", "x", "y", "dy", "text-anchor",
+        }  # fmt: skip
+        assert len([tag for tag in read.tags if tag == "text"]) == len(plot.texts)
 
 
 def read_colours(css: str) -> dict[str, tuple[float, ...]]:
@@ -157,4 +181,5 @@ def test_everything_can_be_read_in_light_and_in_dark(mode):
 
 def test_bars_without_a_size_are_drawn_too():
     """An endpoint that counts nothing: every part of every prompt is 0."""
-    assert "<svg" in draw_bars([Bar(label="1", parts=())], dollars=False, name="b", label="x")
+    for bars in ([Bar(label="1", parts=())], [Bar(label="1", parts=((Ink.S1, 0.0),))], []):
+        assert "0" in list_texts(draw_bars(bars, dollars=False, **WORDS))

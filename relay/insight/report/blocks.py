@@ -3,20 +3,14 @@
 A cell says "unknown" for an unknown figure, and has a dash where a figure does not apply.
 """
 
-import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from enum import StrEnum
-from typing import TYPE_CHECKING
 
 from relay.base.values import dataclass
 from relay.base.words import UNKNOWN, render_duration, render_tokens, render_usd
 from relay.insight.figures.values import Totals
 from relay.session.pictures import Picture
-
-if TYPE_CHECKING:
-    from markupsafe import Markup
-
 
 NOTHING = "–"
 """The cell of a figure that does not apply."""
@@ -93,19 +87,6 @@ class Ink(StrEnum):
 
 _INKS = tuple(Ink)
 SERIES = _INKS[_INKS.index(Ink.S1) :]
-_DYE = re.compile(r"rgb\(0,0,(?P<whole>\d{1,2})\)|#0000(?P<hex>[0-9a-f]{2})")
-
-
-def dye(ink: Ink) -> str:
-    """Return the placeholder colour of an ink in a drawing; `find_ink` reads it back."""
-    return f"#0000{_INKS.index(ink) + 1:02x}"
-
-
-def find_ink(colour: str) -> Ink | None:
-    """Return the ink of a placeholder colour; None for any other colour."""
-    match = _DYE.fullmatch(colour)
-    number = 0 if not match else int(match["whole"]) if match["whole"] else int(match["hex"], 16)
-    return _INKS[number - 1] if 0 < number <= len(_INKS) else None
 
 
 MOST_ROWS = 200
@@ -157,10 +138,16 @@ class Span:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plot:
-    """A drawing with a legend and a caption."""
+    """A drawing with a legend and a caption; the template writes it as SVG."""
 
-    draw: "Callable[[], Markup]"
-    """Draws on the first call only. A terminal calls it never, so it works without the library that draws."""
+    label: str
+    """Description for readers who cannot see it."""
+    size: str
+    """Width and height."""
+    paths: tuple[tuple[Ink, str, str], ...]
+    """Ink, class and numbers of each path; the numbers are relay's own."""
+    texts: tuple[tuple[float, float, str, str], ...]
+    """Place, anchor and words of each text."""
     legend: tuple[tuple[Ink, str], ...]
     caption: str
 

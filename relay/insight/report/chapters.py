@@ -1,8 +1,6 @@
 """The sections on context, phases, hand-offs and cache; on tokens by source and their cost; on tools."""
 
 from collections.abc import Mapping, Sequence
-from functools import cache
-from typing import TYPE_CHECKING, Any
 
 from relay.base.words import UNKNOWN, count, list_some, render_duration, render_tokens, render_usd
 from relay.insight.figures.decay import THRESHOLDS
@@ -28,24 +26,8 @@ from relay.insight.report.blocks import (
     render_time,
     render_turns,
 )
+from relay.insight.report.plots import draw_bars, draw_cache, draw_contexts, draw_spans
 from relay.session.recall import LARGE_TOKENS
-
-if TYPE_CHECKING:
-    from markupsafe import Markup
-
-
-def make_plot(function: str, *drawn: Any, legend: tuple[tuple[Ink, str], ...], caption: str, **options: Any) -> Plot:
-    """Make a plot that a function of `relay.insight.report.plots` draws from these arguments."""
-
-    @cache
-    def draw() -> "Markup":
-        from relay.insight.report import plots
-
-        drawing: Markup = getattr(plots, function)(*drawn, **options)
-        return drawing
-
-    return Plot(draw=draw, legend=legend, caption=caption)
-
 
 MOST_FOLDS = 60
 """Phases with a folded part; further phases have only their row in the table."""
@@ -67,7 +49,7 @@ def show_context(figures: Figures) -> Chapter:
         f"hands over or ends. {count(crossed, 'session')} crossed the hand-off line; the fullest held "
         f"{render_tokens(peak)} tokens."
     )
-    plots = (plot_contexts(sessions, "contexts"),) if sessions else ()
+    plots = (plot_contexts(sessions),) if sessions else ()
     tables = (_list_compactions(sessions),) if any(session.compactions for session in sessions) else ()
     return Chapter(name="context", title="Context", lead=lead, plots=plots, tables=tables)
 
@@ -173,14 +155,12 @@ def _render_line(value: float) -> str:
     return render_share(value) if value < 1 else render_tokens(round(value))
 
 
-def plot_contexts(sessions: Sequence[SessionFigures], name: str, *, by_session: bool = False, most: float = 0) -> Plot:
+def plot_contexts(sessions: Sequence[SessionFigures], *, by_session: bool = False, most: float = 0) -> Plot:
     """Plot sessions, labelled by phase or (`by_session`) by number; `most` is the least height in tokens."""
     marks = [(n, str(session.number)) for n, session in enumerate(sessions)] if by_session else mark_phases(sessions)
-    return make_plot(
-        "draw_contexts",
+    return draw_contexts(
         sessions,
         marks,
-        name=name,
         label=f"Context of {count(len(sessions), 'session')}, turn by turn; the tables have the figures",
         most=most,
         legend=_CONTEXT_LEGEND,
@@ -209,9 +189,7 @@ def show_phases(figures: Figures) -> Chapter:
     worked = [phase for phase in figures.phases if phase.sessions or phase.totals.turns]
     rows = [_list_cells(phase, sessions.get(phase.phase_id, ())) for phase in worked]
     folds = tuple(
-        _fold_phase(n, phase, sessions.get(phase.phase_id, ()))
-        for n, phase in enumerate(worked[:MOST_FOLDS])
-        if phase.sessions
+        _fold_phase(phase, sessions.get(phase.phase_id, ())) for phase in worked[:MOST_FOLDS] if phase.sessions
     )
     lead = (
         "Drift is the share of changed files that the phase's items do not name; "
@@ -242,7 +220,7 @@ def _list_cells(phase: PhaseFigures, sessions: Sequence[SessionFigures]) -> tupl
     )
 
 
-def _fold_phase(n: int, phase: PhaseFigures, sessions: Sequence[SessionFigures]) -> Details:
+def _fold_phase(phase: PhaseFigures, sessions: Sequence[SessionFigures]) -> Details:
     totals, work = phase.totals, phase.work
     facts = {
         "Boxes ticked": f"{len(work.ticked)} of {len(work.items)}",
@@ -260,7 +238,7 @@ def _fold_phase(n: int, phase: PhaseFigures, sessions: Sequence[SessionFigures])
     return Details(
         title=_name_phase(phase),
         facts=tuple((name, text) for name, text in facts.items() if text),
-        plots=(plot_contexts(sessions, f"phase-{n}", by_session=True),) if sessions else (),
+        plots=(plot_contexts(sessions, by_session=True),) if sessions else (),
         tables=(_list_sessions(sessions), _list_handoff_notes(sessions)),
     )
 
@@ -368,11 +346,9 @@ def _plot_cache(sessions: Sequence[SessionFigures]) -> tuple[Plot, ...]:
         return ()
     label = "Part of each prompt that came from the cache; the table has the sums"
     legend = ((Ink.FILL, "read from the cache, of one prompt"), (Ink.SOFT, f"{render_share(HEALTHY_CACHE)} (dashed)"))
-    plot = make_plot(
-        "draw_cache",
+    plot = draw_cache(
         sessions,
         mark_phases(sessions),
-        name="cache-plot",
         label=label,
         legend=legend,
         caption=PHASES_BELOW,
@@ -428,7 +404,7 @@ def _plot_spans(figures: Figures) -> tuple[Plot, ...]:
     label = "When each tool ran; the table has the sums"
     caption = "Left to right: minutes since the first call. Very short calls are drawn longer."
     legend = ((Ink.S1, "answered"), (Ink.BAD, "with an error"))
-    return (make_plot("draw_spans", spans, lines, name="tools-plot", label=label, legend=legend, caption=caption),)
+    return (draw_spans(spans, lines, label=label, legend=legend, caption=caption),)
 
 
 def show_reads(figures: Figures) -> Chapter:
@@ -477,15 +453,14 @@ def show_sources(figures: Figures) -> Chapter:
         "relay estimates the parts by size and scales them to the endpoint's count; “history” is the rest: answers, "
         "calls and thinking."
     )
-    plots = (plot_sources(figures, "sources-plot"),) if rows else ()
+    plots = (plot_sources(figures),) if rows else ()
     return Chapter(name="sources", title="Tokens by source", lead=lead, plots=plots, tables=(table,))
 
 
-def plot_sources(figures: Figures, name: str, ranked: Sequence[str] = (), most: float = 0) -> Plot:
+def plot_sources(figures: Figures, ranked: Sequence[str] = (), most: float = 0) -> Plot:
     """Plot the prompts of each phase by source.
 
     Args:
-        name: Of the drawing.
         ranked: Sources in the order of their colours; empty for those of the figures.
         most: The least height in tokens.
     """
@@ -494,7 +469,7 @@ def plot_sources(figures: Figures, name: str, ranked: Sequence[str] = (), most: 
     bars = [_stack(phase, groups, inks) for phase in figures.phases if phase.totals.sources]
     label = "Tokens of all prompts by source and phase; the table has the sums"
     legend = tuple((ink, group) for group, ink in inks.items())
-    return make_plot("draw_bars", bars, dollars=False, name=name, label=label, most=most, legend=legend, caption=_BELOW)
+    return draw_bars(bars, dollars=False, label=label, most=most, legend=legend, caption=_BELOW)
 
 
 def group_sources(ranked: Sequence[str]) -> Mapping[str, str]:
@@ -561,10 +536,7 @@ def _plot_money(phases: Sequence[PhaseFigures]) -> tuple[Plot, ...]:
             Bar(label=phase.phase_id or NOTHING, parts=((ink, usd or 0.0),))
             for phase, usd in zip(phases, costs, strict=True)
         ]
-        name = f"{what.replace(' ', '-')}-plot"
-        return make_plot(
-            "draw_bars", bars, dollars=True, name=name, label=label, legend=((ink, what),), caption=caption
-        )
+        return draw_bars(bars, dollars=True, label=label, legend=((ink, what),), caption=caption)
 
     costs, each = zip(*((p.totals.spent.cost_usd, p.totals.usd_per_decision) for p in phases), strict=True)
     said = "Cost per decision of each phase"

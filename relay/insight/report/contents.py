@@ -209,19 +209,16 @@ def _describe(one: Figures, other: Figures) -> Table:
 
 def _show_contexts(one: Figures, other: Figures) -> Chapter:
     most = max((session.hard_tokens or 0 for session in (*one.sessions, *other.sessions)), default=0)
-    plots = [
-        plot_contexts(figures.sessions, f"contexts-{letter.lower()}", most=most)
-        for letter, figures in (("A", one), ("B", other))
-    ]
+    plots = tuple(plot_contexts(figures.sessions, most=most) for figures in (one, other))
     lead = "A is on the left or above, B on the right or below, on the same scale. Each rising line is a session."
-    return Chapter(name="context", title="Context", lead=lead, plots=tuple(plots))
+    return Chapter(name="context", title="Context", lead=lead, plots=plots)
 
 
 def _show_sources(one: Figures, other: Figures) -> Chapter:
     a, b = dict(one.totals.sources), dict(other.totals.sources)
     both = sorted({**a, **b}, key=lambda source: -(a.get(source, 0) + b.get(source, 0)))
     most = max((sum(n for _, n in phase.totals.sources) for f in (one, other) for phase in f.phases), default=0)
-    plots = (plot_sources(one, "sources-a", both, most), plot_sources(other, "sources-b", both, most))
+    plots = (plot_sources(one, both, most), plot_sources(other, both, most))
     columns = "Source, #A, #B, #B against A"
     rows = [
         (
