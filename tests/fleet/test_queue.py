@@ -408,6 +408,7 @@ def test_workers_that_meet_an_empty_database_together_all_begin(url):
         assert list(workers.map(lambda _: Queue(url).list_placed(), range(6))) == [()] * 6
 
 
+@pytest.mark.skipif("TESTS_POSTGRES" in os.environ, reason="it is about the database of `relay fleet up`")
 def test_a_database_is_up_once_and_opens_nothing_to_others(database, tmp_path):
     """By the way to it, which the library would open as root, or by a socket in a place of everybody's."""
     place = Path(parse_qs(urlsplit(database).query)["host"][0])
