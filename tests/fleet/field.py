@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import psycopg
+import pytest
 
 from relay.base.interrupts import Interrupts, Urgency
 from relay.config import load_settings
@@ -179,20 +180,12 @@ class Field:
         """Return the processes that a worker has started."""
         return [int(one) for one in Path(f"/proc/{worker.pid}/task/{worker.pid}/children").read_text().split()]
 
-    def wait_for_command(self, worker):
-        """Wait until a worker's session runs the command of `HANGS`: its answer has come, and is booked."""
-
-        def is_there():
-            left = [worker.pid]
-            while left:
-                with contextlib.suppress(OSError):  # it has ended
-                    place = Path(f"/proc/{left.pop()}")
-                    if b"test -e go" in (place / "cmdline").read_bytes():
-                        return True
-                    left += [int(one) for one in (place / "task" / place.name / "children").read_text().split()]
-            return False
-
-        wait_until(is_there, by=worker)
+    def is_seen(self, server):
+        """Whether the remote knows to the cent what the phase at work has spent: no request is on its way."""
+        refs = self.git("for-each-ref", "--format=%(refname)", "refs/relay/fence/").split()
+        texts = "\n".join(self.git("log", "-1", "--format=%B", ref) for ref in refs)
+        told = [float(cost) for cost in re.findall(r"^Relay-Cost: ([0-9.]+) USD$", texts, re.MULTILINE)]
+        return told == [pytest.approx(read_billed(server), abs=ROUND_USD)]
 
     def find_tree(self, name):
         """Return the only work tree of a worker's jobs."""

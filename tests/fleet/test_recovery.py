@@ -70,7 +70,7 @@ def test_a_worker_that_is_suspended_and_revived_after_its_phase_was_given_away(f
     with serve(parse_script(HANGS + OTHERS)) as server:
         field.queue.submit([field.ticket("1")])
         ann = field.start("ann", server, push_s=0.2)
-        field.wait_for_command(ann)
+        wait_until(lambda: count_answers(server) > 1 and field.is_seen(server), by=ann)
         field.wait_until_saved()
         signal_all(field, ann, signal.SIGSTOP)
         with field.working("bob", server):
