@@ -35,7 +35,7 @@ from relay.store.branches import move_branch
 from relay.store.checkpoints import WipRecord, save_snapshots
 from relay.store.environment import read_environment, save_environment
 from relay.store.history import find_text
-from relay.store.landing import find_in_the_way
+from relay.store.obstacles import find_in_the_way
 from relay.store.plan_versions import parse_at
 from relay.store.refs import get_branch
 from relay.store.snapshot import TreeSnapshot, write_snapshot_tree

@@ -51,7 +51,7 @@ from relay.session.events import JobMoved, Noticed
 from relay.session.records import LoggedEvent
 from relay.setup.context import RunContext, RunEnd
 from relay.setup.session import make_meter
-from relay.store.landing import describe_in_the_way
+from relay.store.obstacles import describe_in_the_way
 from relay.store.plan_state import read_plan_cost
 from relay.store.worktree_notes import drop_words, leave_words, read_words, take_cap
 

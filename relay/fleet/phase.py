@@ -40,7 +40,7 @@ from relay.store import branches
 from relay.store.attempts import find_wait_until, read_attempt
 from relay.store.completion import finish_pending
 from relay.store.history import find_text
-from relay.store.landing import find_in_the_way
+from relay.store.obstacles import find_in_the_way
 from relay.store.plan_state import read_plan_cost
 from relay.store.plan_versions import parse_at
 from relay.store.refs import get_branch

@@ -44,7 +44,7 @@ def move_branch(
     """Move the branch that HEAD names from one commit to another, by compare-and-swap; index and files follow.
 
     The move is noted first, so the next run finishes it after a kill. A file that is not exactly as in `old` stays as
-    it is and is named in the result, never written over. `relay.store.landing.find_in_the_way` lists such files
+    it is and is named in the result, never written over. `relay.store.obstacles.find_in_the_way` lists such files
     beforehand.
 
     Args:

@@ -8,7 +8,7 @@ from relay.base.errors import RepoError
 from relay.fleet.landing import Job, LandingCase, find_landing, find_obstacles, land, require_unmoved
 from relay.git.repository import open_repo
 from relay.plan.parse import parse_plan
-from relay.store.landing import describe_in_the_way
+from relay.store.obstacles import describe_in_the_way
 from relay.store.worktree_notes import note_checked
 
 PLAN = """\

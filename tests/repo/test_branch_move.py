@@ -6,7 +6,7 @@ from relay.git.refs import move_ref
 from relay.plan.parse import parse_plan
 from relay.store.branches import move_branch, read_kept
 from relay.store.completion import finish_pending, note_pending
-from relay.store.landing import find_in_the_way
+from relay.store.obstacles import find_in_the_way
 from relay.store.plan_state import PlanSource, ask
 from tests.effort import take_turns
 

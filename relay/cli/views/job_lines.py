@@ -18,7 +18,7 @@ from relay.insight.telemetry.log import LogTail, list_own_logs
 from relay.plan.model import Plan
 from relay.session.events import JobMoved
 from relay.store.attempts import read_attempt
-from relay.store.landing import describe_in_the_way
+from relay.store.obstacles import describe_in_the_way
 from relay.store.worktree_notes import FleetSight, read_last_run
 
 if TYPE_CHECKING:
