@@ -75,6 +75,11 @@ class CommandCheck:
         return self.status is Outcome.PASSED
 
     @property
+    def failed(self) -> bool:
+        """Whether it ran to its end and says that the work is wrong."""
+        return self.status is Outcome.FAILED and not self.was_cut_off
+
+    @property
     def was_cut_off(self) -> bool:
         """Whether a signal ended it, or a full disk: that says nothing about the checked work."""
         return self.exit_code in _KILLED or (self.status is Outcome.FAILED and _FULL in self.output_tail)
@@ -225,9 +230,11 @@ def find_unexplained(
     return tuple(
         check.command
         for check in now.commands
-        if check.status is Outcome.FAILED and not check.was_cut_off
-        if check.command in known_red
-        or (check.command in before and not any(name in check.output_tail for name in names))
+        if check.failed
+        and (
+            check.command in known_red
+            or (check.command in before and not any(name in check.output_tail for name in names))
+        )
     )
 
 

@@ -209,6 +209,7 @@ def test_a_check_that_is_killed_while_a_phase_is_landed_costs_no_session(wave, t
     code, out, server = run(wave, [])
     assert (code, server.errors, server.unplayed) == (0, [], ()), out
     assert (wave.root / "PLAN.md").read_text().count("[x]") == 2
+    assert "is flaky" not in wave.git("log", "--format=%B"), "a kill says nothing about the check"
 
 
 def done_beside(stage, *phases, more=()):

@@ -169,7 +169,7 @@ def _note_flaky(
     for check in result.commands:
         if check.passed and memory.red_on.pop(check.command, None) == place:
             turned.append(check)
-        elif not check.passed and check not in turned:
+        elif check.failed and check not in turned:
             memory.red_on[check.command] = place
     memory.flaky.setdefault(task.phase_id, []).extend(turned)
     for words in find_flaky(turned):
