@@ -40,7 +40,15 @@ from relay.setup.workspace import find_all_secrets
 from relay.store.history import find_beginning
 from relay.store.plan_state import describe_orphans
 from relay.store.refs import get_branch
-from relay.store.worktree_notes import LastGate, LastRun, find_home, read_last_run, save_last_gate, save_last_run
+from relay.store.worktree_notes import (
+    LastGate,
+    LastRun,
+    find_home,
+    read_last_run,
+    save_last_gate,
+    save_last_run,
+    take_cap,
+)
 
 if TYPE_CHECKING:
     from relay.news.notifier import Notifier
@@ -48,6 +56,7 @@ if TYPE_CHECKING:
 
 def announce(ctx: RunContext, kind: SessionKind, run_id: str, left: tuple[str, ...]) -> None:
     """Emit the first event of a run, and a warning for each thing that a person should know before it."""
+    take_cap(ctx.repo)  # one that came too late for an earlier run is not meant for this one
     started = RunStarted(
         run_id=run_id,
         command=kind,

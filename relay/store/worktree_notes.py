@@ -189,7 +189,7 @@ def read_words(repo: Repo, phase_id: str) -> tuple[UserWords, ...]:
     return tuple(
         UserWords(name=name, text=str(body["text"])[:MAX_CHARS], phase_id=str(body["phase"]))
         for name, body in _read_left(repo)
-        if {"text", "phase"} <= body.keys() and body["phase"] in {"", phase_id}
+        if {"text", "phase"} <= body.keys() and body["phase"] in ("", phase_id)  # anything may stand there, a list too
     )
 
 

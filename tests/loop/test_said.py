@@ -10,7 +10,8 @@ from relay.base.errors import ExitCode
 from relay.git.notes import find_holder, lock_worktree
 from relay.git.repository import open_repo
 from relay.session.events import CapMoved, SessionStarted, WordsHeard
-from relay.store.worktree_notes import leave_words, read_words, take_cap
+from relay.store.worktree_notes import leave_cap, leave_words, read_words, take_cap
+from tests.commit.candidate import WHOLE
 from tests.endpoint.script import parse_script
 from tests.endpoint.server import serve
 
@@ -93,6 +94,14 @@ def test_a_person_moves_the_cap_of_a_run_at_work(stage):
     assert ended.exit_code == ExitCode.STOPPED
     assert "0.01 of the run's cap of 0.02 USD are spent" in ended.reason, ended
     assert "--max-cost" in str(ended.next_command)
+
+
+def test_a_cap_that_came_too_late_for_a_run_is_none_of_the_next_one(stage):
+    repo = open_repo(stage.root)
+    leave_cap(repo, 0.0)
+    assert stage.run(WHOLE, all_=False).exit_code == ExitCode.DONE
+    assert stage.seen(CapMoved) == []
+    assert take_cap(repo) is None
 
 
 @pytest.mark.parametrize(
@@ -199,7 +208,8 @@ def test_what_nobody_said_is_passed_over(stage):
     repo = open_repo(stage.root)
     leave_words(repo, "hello")
     folder = repo.relay_dir / "said"
-    for at, junk in enumerate((b"", b"[]", b"{", b'{"text": 1}', b"[" * 100_000, b"\xff")):
+    shapes = (b"[]", b'{"text": 1}', b'{"text": "x", "phase": []}')
+    for at, junk in enumerate((b"", b"{", *shapes, b"[" * 100_000, b"\xff")):
         (folder / f"0{at}.json").write_bytes(junk)
     (folder / "1.json").symlink_to("/dev/zero")
     os.mkfifo(folder / "2.json")
