@@ -336,8 +336,8 @@ def start(phase: str, options: Mapping[str, Any], tell_next: "Callable[[RunEnd],
         tidy_jobs(request)
         return show_end(end, request, place.caller, as_json=as_json)
     if command := _ask_for_gate(request, place, selection.list_phases(plan_state.plan), options):
-        options = {**options, "verify": (command,)}
-        request, place = make_request(SessionKind.RUN, options)
+        options = {**options, "verify": (command,)}  # each job is told it, too
+        request = replace(request, settings=replace(request.settings, verify=(command,)))
     request = require_phases(request, plan_state.plan, selection)
     ask_for_setup(request, approved=options["approve_setup"], as_json=as_json)
     if options["branch"]:
