@@ -42,7 +42,7 @@ from relay.setup.context import RunContext, RunRequest
 from relay.setup.open import open_run
 from relay.store.history import RelayCommit, read_relay_commits
 from tests.copied import find_loose_head, refresh_index
-from tests.effort import NIGHTLY, deselect_nightly
+from tests.effort import NIGHTLY, is_left_out
 from tests.endpoint.script import parse_script
 from tests.endpoint.server import Endpoint, serve
 from tests.scripted import ScriptedRunner
@@ -152,14 +152,19 @@ def pytest_make_collect_report(
     return report
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_pycollect_makeitem(collector: pytest.Collector, obj: object) -> list[pytest.Item] | None:
+    """Leave out nightly tests, unless a test is named."""
+    by_name = any("::" in word for word in collector.config.args)
+    return [] if not NIGHTLY and not by_name and is_left_out(obj) else None
+
+
 @pytest.hookimpl(wrapper=True)
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> Iterator[None]:
-    """Leave out nightly tests; begin with what needs a rig, an SDK or all sources, so that one worker opens it.
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> Iterator[None]:
+    """Begin with what needs a rig, an SDK or all sources, so that one worker opens it.
 
     The plugin of hypothesis looks for constants in all modules, and keeps them: one worker does, the others read them.
     """
-    if not NIGHTLY and not any("::" in word for word in config.args):
-        deselect_nightly(config, items)
     items.sort(key=lambda i: i.path)  # not as each has collected them: all shuffle the same
     with Path(__file__).open() as turn:
         fcntl.flock(turn, fcntl.LOCK_EX)
