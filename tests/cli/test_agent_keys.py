@@ -57,6 +57,7 @@ def list_kept(place, out):
     return [out.encode(), *(path.read_bytes() for path in place.rglob("*") if path.is_file())]
 
 
+@pytest.mark.nightly
 def test_a_key_that_ends_in_mid_run_is_renewed_outside_of_the_sandbox(relay, planned, home, git):
     """Once, and the session goes on; nothing that the agent sees or relay keeps has a key."""
     place = home(f"key_command = {json.dumps(['sh', '-c', KEYS])}\n", "peek")

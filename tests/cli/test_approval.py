@@ -83,6 +83,7 @@ def test_the_plan_can_be_edited_and_the_run_stopped(words):
     assert [commit.phase for commit in words.commits()] == ["1"]
 
 
+@pytest.mark.nightly
 def test_without_a_terminal_one_phase_is_done(words):
     done = words.relay("run", "--approve")
 

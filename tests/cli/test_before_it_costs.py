@@ -133,7 +133,7 @@ def test_a_runner_that_is_missing_on_this_machine_is_a_warning_of_check(relay, w
     assert "warning" not in relay("check", env=bare).out
 
 
-@pytest.mark.parametrize("flags", [[], ["--dry-run"]])
+@pytest.mark.parametrize("flags", take_each(2, [[], ["--dry-run"]]))
 def test_an_agent_that_is_missing_or_could_not_be_held_is_named_before_any_key(relay, write, project, flags):
     """Whoever names it: the plan, or the settings as the one who reviews."""
     bare = {"PATH": "/usr/bin:/bin"}
@@ -162,7 +162,7 @@ def plan_phases(*sizes):
 BLOCK = json.dumps({"sessions": [{"turns": [{"tools": [{"name": "block", "input": {"reason": "lunch"}}]}]}]})
 
 
-@pytest.mark.parametrize("flags", [("--dry-run",), ("--sandbox", "off", "--allow-dirty")])
+@pytest.mark.parametrize("flags", take_each(2, [("--dry-run",), ("--sandbox", "off", "--allow-dirty")]))
 def test_a_run_says_before_it_pays_that_one_session_would_do_or_that_a_phase_fits_into_none(
     relay, project, commit, flags
 ):

@@ -312,12 +312,15 @@ def test_the_log_goes_to_the_temporary_directory_when_the_state_directory_cannot
 
 @pytest.mark.parametrize(
     ("words", "code", "said"),
-    [
-        ("init >&- 2>&- <&-", 0, ""),
-        ("run <&-", 1, "PLAN.md: there is no such plan"),
-        ("--version >/dev/full", 1, "No space left on device"),
-        ("nonsense 2>/dev/full", 2, ""),
-    ],
+    take_each(
+        2,
+        [
+            ("init >&- 2>&- <&-", 0, ""),
+            ("run <&-", 1, "PLAN.md: there is no such plan"),
+            ("--version >/dev/full", 1, "No space left on device"),
+            ("nonsense 2>/dev/full", 2, ""),
+        ],
+    ),
 )
 def test_streams_that_cannot_be_written(tmp_path, words, code, said):
     """One that is closed leads nowhere, not into a file of relay's; a full one is said, without a traceback."""

@@ -121,6 +121,7 @@ def test_what_git_ignores_is_said_before_a_run_refuses_it(relay, project):
 FOREIGN = "# P\n\n## Phase 1\nVerify: `pytest tests/test_keys.py`\n- [ ] Fix the check — src/keys.py, src/store.py\n"
 
 
+@pytest.mark.nightly
 def test_a_plan_that_was_written_for_another_folder_is_said(relay, project, commit):
     """Once, with the folder where exactly one has all of it; a run would change nothing, and its gate be red."""
     write(project, FOREIGN)
@@ -148,8 +149,10 @@ def test_a_plan_that_was_written_for_another_folder_is_said(relay, project, comm
 
 @pytest.mark.parametrize(
     "plan",
-    [FOREIGN.replace("Fix", "Add"), FOREIGN.replace("Fix the", "A new"), FOREIGN.replace("src/keys.py", "keys.py")],
-    ids=["add", "new", "at the root"],
+    take_each(
+        3,
+        [FOREIGN.replace("Fix", "Add"), FOREIGN.replace("Fix the", "A new"), FOREIGN.replace("src/keys.py", "keys.py")],
+    ),
 )
 def test_a_plan_of_new_files_is_for_no_other_folder(relay, project, commit, plan):
     write(project, FOREIGN)
@@ -420,11 +423,14 @@ def test_a_phase_is_priced_at_its_own_model(relay, project):
 
 @pytest.mark.parametrize(
     ("own", "found"),
-    [
-        ("Model: claude-haiku-45", "PLAN.md:5: Model: found 'claude-haiku-45' (did you mean claude-haiku-4-5"),
-        ("Model: opus", "PLAN.md:5: Model: found 'opus' (did you mean claude-opus-5-5"),
-        ("Effort: extreme", "PLAN.md:5: Effort: found 'extreme'; allowed: low, medium, high, xhigh, max"),
-    ],
+    take_each(
+        3,
+        [
+            ("Model: claude-haiku-45", "PLAN.md:5: Model: found 'claude-haiku-45' (did you mean claude-haiku-4-5"),
+            ("Model: opus", "PLAN.md:5: Model: found 'opus' (did you mean claude-opus-5-5"),
+            ("Effort: extreme", "PLAN.md:5: Effort: found 'extreme'; allowed: low, medium, high, xhigh, max"),
+        ],
+    ),
 )
 def test_a_model_or_effort_that_there_is_not_is_an_error_with_what_is_allowed(relay, project, own, found):
     (project / "PLAN.md").write_text(f"# P\n\n## Phase 1\nVerify: `test -e a.py`\n{own}\n- [ ] Do — a.py\n")

@@ -65,6 +65,7 @@ def list_session(requests, number):
     return posted[starts[number] : starts[number + 1]]
 
 
+@pytest.mark.nightly
 def test_each_figure_is_the_one_by_hand(project):
     """Nothing but the requests and the endpoint's counts, added up here."""
     ended = project.run(SCRIPT, reset_at=str(LINE))

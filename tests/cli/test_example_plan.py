@@ -37,6 +37,7 @@ def play_first_phase() -> str:
     return f"{head}sessions:\n  - name: phase 1\n{first}"
 
 
+@pytest.mark.nightly
 @pytest.mark.usefixtures("clone")
 def test_the_example_is_found_checked_and_run_from_a_clone(relay, git):
     found = relay("run", "--phase", "next").err

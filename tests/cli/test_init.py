@@ -164,6 +164,7 @@ def test_a_test_command_that_takes_long_is_not_said_to_fail(project, environ):
     assert "verify" not in tomllib.loads((project / "relay.toml").read_text())
 
 
+@pytest.mark.nightly
 def test_a_test_command_that_fails_is_told_with_how_the_project_is_set_up(relay, project):
     (project / "package.json").write_text('{"scripts": {"test": "no-such-linter ."}}')
     ran = relay("init")

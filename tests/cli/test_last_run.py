@@ -120,6 +120,7 @@ def test_what_a_run_says_to_do_next_status_says_too_and_its_cost_counts_without_
     assert "\nnext   relay run goes on with phase 1: " in relay("status").out
 
 
+@pytest.mark.nightly
 def test_a_question_that_stopped_a_run_is_answered_before_it_is_paid_for_again(relay, play):
     ran = play("sessions: [{turns: [{tools: [{name: block, input: {reason: which port?}}]}]}]")
     assert ran.out.splitlines()[-1] == "next: relay say 'what the session needs to know'"

@@ -26,24 +26,20 @@ def list_explained() -> list[str]:
     return re.findall(r"^### `(.+)`$", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
 
 
-def test_each_message_that_is_explained_is_one_of_relay():
-    said = {refusal.message.replace("`", "") for refusal in find_refusals()}
-    assert [words for words in list_explained() if not any(message.startswith(words) for message in said)] == []
-
-
-def test_all_refusals_stand_in_the_list():
+def test_what_is_explained_is_what_relay_says_and_the_list_has_it_all():
+    """Each place that refuses with advice before the first session has a heading for one of its wordings."""
     refusals, listed = find_refusals(), write_list()
     assert len(refusals) > FEWEST
     assert {refusal.kind for refusal in refusals} == set(ErrorKind)
     assert [refusal.place for refusal in refusals if refusal.message not in listed] == []
     assert [refusal.place for refusal in refusals if refusal.hint.strip(f"{GAP} ·") not in listed] == []
 
+    said = {refusal.message.replace("`", "") for refusal in refusals}
+    assert [words for words in list_explained() if not any(message.startswith(words) for message in said)] == []
 
-def test_what_stops_a_run_before_its_first_session_is_explained():
-    """Each place in these modules that refuses with advice has a heading for one of its wordings."""
     explained = tuple(list_explained())
     sites: dict[str, set[str]] = {}
-    for refusal in find_refusals():
+    for refusal in refusals:
         if refusal.hint and refusal.place.startswith(FIRST):
             sites.setdefault(refusal.place, set()).add(refusal.message.replace("`", ""))
     assert [

@@ -45,6 +45,7 @@ def test_a_red_gate_and_the_end_of_a_run_are_told(relay, project, tmp_path, comm
     assert ran.out.count("nobody is notified by ${NOT_SET}: the variable NOT_SET is not set") == 1
 
 
+@pytest.mark.nightly
 def test_each_channel_is_tried_by_hand_anywhere_and_no_secret_is_shown(relay, tmp_path):
     config = tmp_path / "home/.config/relay/config.toml"
     config.parent.mkdir(parents=True)

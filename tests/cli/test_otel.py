@@ -40,6 +40,7 @@ from relay.session.records import LoggedEvent, Scope
 from relay.session.usage import Usage
 from relay.session.values import SessionEnd
 from tests.any_event import any_event
+from tests.effort import take_each
 from tests.figures.streams import turn
 from tests.news.listener import listen
 from tests.scripts import serving
@@ -166,16 +167,19 @@ def test_why_there_is_no_collector_is_said_with_what_helps(relay, project, endpo
 
 @pytest.mark.parametrize(
     ("answer", "words", "hint"),
-    [
-        (404, "answered 404", "without /v1/traces"),
-        (400, "answered 400", "as protobuf"),
-        (415, "answered 415", "as protobuf"),
-        (401, "answered 401", "OTEL_EXPORTER_OTLP_HEADERS"),
-        (503, "answered 503", ""),
-        (302, "answered 302", ""),
-        ("nonsense", "speaks no HTTP", "port is 4318"),
-        ("drop", "speaks no HTTP", "port is 4318"),
-    ],
+    take_each(
+        3,
+        [
+            (404, "answered 404", "without /v1/traces"),
+            (400, "answered 400", "as protobuf"),
+            (415, "answered 415", "as protobuf"),
+            (401, "answered 401", "OTEL_EXPORTER_OTLP_HEADERS"),
+            (503, "answered 503", ""),
+            (302, "answered 302", ""),
+            ("nonsense", "speaks no HTTP", "port is 4318"),
+            ("drop", "speaks no HTTP", "port is 4318"),
+        ],
+    ),
 )
 def test_what_a_collector_refuses_is_said(log, collector, answer, words, hint):
     collector.answers.append(answer)
@@ -236,7 +240,7 @@ sessions:
 """
 
 
-@pytest.mark.parametrize("away", [False, True])
+@pytest.mark.parametrize("away", take_each(2, [True, False]))
 def test_a_run_sends_its_own_at_its_end(relay, project, collector, away, commit):
     """A collector that refuses costs the run a line, and nothing else."""
     (project / "PLAN.md").write_text(PLAN)

@@ -79,6 +79,7 @@ def test_a_revert_of_the_revert_brings_the_phase_back(stage):
     assert [phase["is_undone"] for phase in read(stage)["phases"]] == [False, False]
 
 
+@pytest.mark.nightly
 def test_a_clone_shows_the_same_and_its_page_has_the_plots(stage, tmp_path):
     run_plan(stage)
     clone = tmp_path / "clone"

@@ -5,6 +5,7 @@ import json
 import pytest
 
 from relay.base.errors import ExitCode
+from tests.effort import take_each
 from tests.endpoint.script import parse_script
 from tests.endpoint.server import serve
 from tests.scripts import HELLO
@@ -61,6 +62,7 @@ def test_the_phase_that_was_done_last_is_reviewed(stage, review):
     assert json.loads(stage.relay("status", "--json").stdout)["spent"]["usd"] > spent
 
 
+@pytest.mark.nightly
 def test_a_range_is_reviewed_and_an_empty_list_is_a_good_end(review):
     done = review(act("report_findings", "findings", [], first_message_contains="Say hello"), "HEAD~1..HEAD", "--json")
 
@@ -70,7 +72,7 @@ def test_a_range_is_reviewed_and_an_empty_list_is_a_good_end(review):
     assert events[-1]["reason"] == "HEAD~1..HEAD: 0 findings, 0 confirmed"
 
 
-@pytest.mark.parametrize(("what", "message"), [("HEAD~1", "start"), ("HEAD", "Say hello")])
+@pytest.mark.parametrize(("what", "message"), take_each(2, [("HEAD~1", "start"), ("HEAD", "Say hello")]))
 def test_one_commit_is_reviewed_also_the_first_of_all(review, what, message):
     done = review(act("report_findings", "findings", [], first_message_contains=f"> {message}"), what)
     assert (done.returncode, f"{what}: 0 findings" in done.stdout) == (ExitCode.DONE, True), done

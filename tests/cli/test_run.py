@@ -7,18 +7,14 @@ import shutil
 import signal
 import subprocess
 import sys
-from itertools import takewhile
 from pathlib import Path
 
 import pytest
 
-from relay.base.interrupts import Urgency
-from relay.cli.views.narrate import STOPPING
 from tests.effort import take_each
 from tests.endpoint.script import parse_script
 from tests.endpoint.server import serve
 from tests.scripts import serving
-from tests.waiting import wait_until
 
 PLAN = """\
 # Greetings
@@ -190,38 +186,6 @@ def test_a_plan_is_written_and_shown_and_nothing_committed(relay, project, git):
         assert git("rev-parse", "HEAD") == head
         ran = relay("plan", "something else", env=env)
         assert (ran.code, "--force" in ran.err) == (1, True)
-
-
-def test_ctrl_c_twice_is_130_and_the_next_run_goes_on(relay, planned, environ):
-    """The first one is answered in words; after the second nothing is left running, locked or lost."""
-    stall = "      - text: wait\n        fault: {kind: stall, times: always}\n"
-    turn = "      - tools:\n          - {name: tick"
-    script = SCRIPT.replace(turn, stall + turn, 1)
-    with serving(script) as (rehearsal, env):
-        running = subprocess.Popen(
-            [sys.executable, "-P", "-m", "relay", "run"],
-            cwd=planned,
-            env={**environ, **env},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        wait_until(lambda: any(request.fault for request in rehearsal.requests), by=running)
-        running.send_signal(signal.SIGINT)
-        assert running.stdout
-        assert running.stderr
-        said = iter(running.stdout.readline, "")
-        out = "".join(takewhile(lambda line: line.strip() != STOPPING[Urgency.FINISH_TURN], said))
-        running.send_signal(signal.SIGINT)
-        with running:
-            out, err = out + running.stdout.read(), running.stderr.read()
-        assert running.returncode == 130, out + err
-        assert out.splitlines()[-1].startswith("next: relay run")
-        assert "interrupted" in out
-        assert err == ""
-        assert (planned / "hello.txt").read_text() == "hello\n"
-        status = relay("status", "--why").out
-        assert "goes on with phase 1" in status.splitlines()[-1]
 
 
 @pytest.mark.usefixtures("planned")

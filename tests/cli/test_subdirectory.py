@@ -74,6 +74,7 @@ def test_a_plan_named_on_the_command_line_is_relative_to_where_it_is_typed(play,
     assert (wrong.code, wrong.err.splitlines()[0]) == (1, "Error: docs/deep/BUILD.md: there is no such plan")
 
 
+@pytest.mark.nightly
 def test_the_plan_that_was_meant_is_named(relay, deep, git):
     """One beside the user that was not named, and one that was named as if the user stood at the root."""
     git("mv", "PLAN.md", "docs/deep/PLAN.md")
@@ -96,6 +97,7 @@ def test_the_plan_that_was_meant_is_named(relay, deep, git):
     assert "init" not in relay("status", "--plan", "other.md").err
 
 
+@pytest.mark.nightly
 def test_of_two_plans_the_one_that_is_taken_is_named_and_how_to_take_the_other(play, relay, deep, commit):
     """In a monorepo: the settings' name counts from the root, and a plan of that name may lie beside the user."""
     (deep / "PLAN.md").write_text(PLAN)
@@ -143,7 +145,7 @@ def test_going_back_reaches_the_whole_tree(play, relay, deep, project, git):
 @pytest.mark.parametrize(
     ("typed", "hint"),
     take_each(
-        2,
+        4,
         [
             ("run --plan 'no plan.md'", "`relay plan --plan 'no plan.md' \"what you want\"` writes one"),
             ("status --plan nope.md", '`relay plan --plan nope.md "what you want"` writes one'),

@@ -437,6 +437,7 @@ def test_a_terminal_that_becomes_narrower_keeps_no_half_board(environ):
     assert after.partition("note: kept")[0].count("\x1b[1A") == len(frame) - 1 + wraps
 
 
+@pytest.mark.nightly
 def test_no_color_draws_without_colours(environ):
     out = run_on_terminal(PLAY, {**environ, "NO_COLOR": "1"})
     assert "spend" in out
@@ -455,6 +456,7 @@ def test_a_terminal_that_cannot_gets_plain_lines(environ, change):
     assert out.splitlines()[-2:] == ["stopped: gate red (spent unknown)", "next: relay run"]
 
 
+@pytest.mark.nightly
 def test_a_service_that_gives_a_terminal_gets_plain_lines(environ):
     """It keeps what is written there as a log; ``CI`` says so, where it is not said to be off."""
     assert "\x1b" not in run_on_terminal(PLAY, {**environ, "CI": "true"})

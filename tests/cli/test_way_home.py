@@ -18,6 +18,7 @@ from relay.plan.parse import parse_plan
 from relay.run.follow import append_remarks, choose_remarks, find_new
 from tests.bills import assert_paid
 from tests.conftest import PLAN
+from tests.effort import take_each
 from tests.scripts import HELLO, serving
 
 WORLD = """
@@ -74,7 +75,7 @@ class Forge:
         return self.stage.git("--git-dir", str(self.away), "rev-parse", branch).strip()
 
 
-@pytest.fixture(params=TOOLS)
+@pytest.fixture(params=take_each(2, TOOLS))
 def forge(request, stage):
     stage.write("PLAN.md", PLAN)
     stage.commit()
@@ -127,7 +128,7 @@ def test_somebodys_commit_on_the_remote_branch_is_neither_overwritten_nor_the_en
     assert not forge.list_calls("create")
 
 
-@pytest.mark.parametrize("why", ["default", "detached", "no program", "no remote"])
+@pytest.mark.parametrize("why", take_each(2, ["default", "detached", "no program", "no remote"]))
 def test_what_can_make_no_request_is_refused_before_anything_is_sent(forge, why):
     git = forge.stage.git
     if why == "default":
@@ -287,6 +288,7 @@ def asked(forge):
     return forge
 
 
+@pytest.mark.parametrize("forge", TOOLS, indirect=True)
 def test_what_came_back_is_one_committed_phase_and_each_comment_is_taken_once(asked):
     git = asked.stage.git
     before = git("rev-parse", "HEAD").strip()

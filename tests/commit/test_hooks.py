@@ -283,7 +283,7 @@ def test_a_hook_that_wants_a_form_of_subjects_gets_one_for_the_ledger_too(stage)
 @pytest.mark.parametrize(
     ("script", "cause", "way"),
     take_each(
-        2,
+        3,
         [
             ("echo 'fatal: Could not resolve host: github.com'; exit 1\n", "it wants the network", "fills its cache"),
             ("mkdir /etc/mine\n", "it writes where it may only read", "paths.write"),

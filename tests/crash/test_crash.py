@@ -1,6 +1,6 @@
 """A sample of what `make crash` does in full: die at a system call, run again, nothing lost and nothing twice.
 
-`make test-nightly` takes six times as many.
+`make test` takes one of each kind, `make test-nightly` six times as many.
 """
 
 import errno
@@ -14,7 +14,7 @@ import pytest
 from relay.base.tree import is_temporary
 from rigs.crash.rig import Rig, open_rig
 from rigs.crash.tracer import Fault, Starter, find_obstacle
-from tests.effort import NIGHTLY
+from tests.effort import NIGHTLY, take_each
 
 OBSTACLE = find_obstacle()
 pytestmark = pytest.mark.skipif(bool(OBSTACLE), reason=OBSTACLE)
@@ -44,7 +44,7 @@ def test_what_a_commit_holds_is_on_the_disk_before_its_commit_point(rig):
         assert points[0] < synced[0] < points[1], path
 
 
-@pytest.mark.parametrize("part", range(2, PARTS, 8 * STRIDE))
+@pytest.mark.parametrize("part", range(2, PARTS, 8) if NIGHTLY else [50])
 def test_killed_before_a_call(rig, part):
     """Everything is killed before a call that changes files."""
     trial = rig.try_faults([Fault(at=place(rig, part), mode="b")])
@@ -88,7 +88,7 @@ def test_a_call_fails(rig, part, error, mode):
     assert not trial.wrong, trial
 
 
-@pytest.mark.parametrize("mode", "ab")
+@pytest.mark.parametrize("mode", take_each(2, "ba"))
 def test_killed_at_the_commit_point_of_the_plan_alone(rig, mode):
     """No attempt is open then that would say what is left to be done: a note does, and the index follows."""
     at = rig.reference.find_call("rename", "refs/heads/main.lock")
@@ -96,6 +96,7 @@ def test_killed_at_the_commit_point_of_the_plan_alone(rig, mode):
     assert not trial.wrong, trial
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("fault", [Fault(mode="t"), Fault(mode="e", error=errno.ENOSPC)])
 def test_no_half_written_file_stays_in_the_work_tree(rig, fault):
     """Relay's own temporary file beside the plan: killed in it, or the disk is full."""
@@ -104,6 +105,7 @@ def test_no_half_written_file_stays_in_the_work_tree(rig, fault):
     assert not trial.wrong, trial
 
 
+@pytest.mark.nightly
 def test_a_freshly_started_relay_is_no_different(rig):
     """The same through `python -m relay`, without a warm process."""
     trial = rig.try_faults([Fault(at=place(rig, 41), mode="b")], python=True)
@@ -111,6 +113,7 @@ def test_a_freshly_started_relay_is_no_different(rig):
     assert trial.hits
 
 
+@pytest.mark.nightly
 @pytest.mark.skipif(shutil.which("bwrap") is None, reason="there is no bubblewrap")
 def test_in_the_sandbox(starter):
     """The tracer follows into the namespaces; nothing there outlives the run, and the proof of it leaves no file."""

@@ -21,6 +21,7 @@ from relay.store.attempts import find_repeated_error, read_attempt, render_end, 
 from relay.store.checkpoints import WipRecord, save_wip
 from relay.store.trailers import WAIT_UNTIL
 from tests.cli.documents import read_document
+from tests.effort import take_each
 
 PLAN = """\
 # Log
@@ -155,12 +156,15 @@ def test_status_says_until_when_a_limit_lasts(stage):
 
 @pytest.mark.parametrize(
     ("until_s", "flags"),
-    [
-        pytest.param(-5, {}, id="past"),
-        pytest.param(36_000, {"model": "claude-sonnet-5-5"}, id="another model"),
-        pytest.param(36_000, {"max_wait_s": 0}, id="never waiting"),
-        pytest.param(None, {}, id="unknown"),
-    ],
+    take_each(
+        2,
+        [
+            pytest.param(-5, {}, id="past"),
+            pytest.param(36_000, {"model": "claude-sonnet-5-5"}, id="another model"),
+            pytest.param(36_000, {"max_wait_s": 0}, id="never waiting"),
+            pytest.param(None, {}, id="unknown"),
+        ],
+    ),
 )
 def test_a_limit_that_does_not_hold_is_not_waited_for(stage, until_s, flags):
     """It is past, it is another model's, or the user wants to know now."""
@@ -246,11 +250,14 @@ def test_the_same_error_is_counted_over_runs(stage):
 
 @pytest.mark.parametrize(
     "second",
-    [
-        pytest.param([bash("echo 'another thing' >&2; exit 3"), hand_off()], id="another error"),
-        pytest.param([STUCK, tick("1.1"), hand_off()], id="another item"),
-        pytest.param([STUCK, bash("true"), hand_off()], id="overcome"),
-    ],
+    take_each(
+        3,
+        [
+            pytest.param([bash("echo 'another thing' >&2; exit 3"), hand_off()], id="another error"),
+            pytest.param([STUCK, tick("1.1"), hand_off()], id="another item"),
+            pytest.param([STUCK, bash("true"), hand_off()], id="overcome"),
+        ],
+    ),
 )
 def test_sessions_that_get_further_are_not_stuck(stage, second):
     """One that ends otherwise in between starts the count afresh."""

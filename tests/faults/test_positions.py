@@ -28,7 +28,7 @@ from relay.store.spend import read_plan_usage
 from relay.store.trailers import WAIT_UNTIL
 from tests.conftest import Stage, keep_first
 from tests.copied import FSCK, find_loose_head, refresh_index
-from tests.effort import NIGHTLY
+from tests.effort import NIGHTLY, take_each
 from tests.endpoint.faults import FaultName
 from tests.message_rules import check_messages
 
@@ -295,9 +295,7 @@ def choose_positions(name: str) -> list[Position]:
     return positions if NIGHTLY else [positions[turn % len(positions)]]
 
 
-PLACES = [
-    pytest.param(name, position, id=f"{name} — {position}") for name in CASES for position in choose_positions(name)
-]
+PLACES = take_each(2, (pytest.param(name, at, id=f"{name} — {at}") for name in CASES for at in choose_positions(name)))
 
 
 def bash(command: str) -> dict[str, Any]:

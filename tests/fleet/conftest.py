@@ -15,7 +15,9 @@ import pytest
 
 from relay.fleet.database import find_url, run_database
 from relay.fleet.queue import Queue
+from tests.effort import take_each
 from tests.fleet.field import Field
+from tests.fleet.plan_of_three import PAIR
 from tests.repo.conftest import box, new_box, template
 
 __all__ = ["box", "new_box", "template"]
@@ -141,9 +143,9 @@ def serving(name):
             made.stop()
 
 
-@pytest.fixture(scope="session", params=PROGRAMS)
+@pytest.fixture(scope="session", params=take_each(len(PROGRAMS), PROGRAMS))
 def server(request):
-    """The embedded PostgreSQL, and Debian's where it is installed."""
+    """The embedded PostgreSQL, and at night Debian's where it is installed."""
     with serving(request.param) as made:
         yield made
 
@@ -155,5 +157,5 @@ def field(stage, tmp_path, url):
 
 @pytest.fixture
 def field_on(stage, tmp_path, server):
-    """A field on each kind of server."""
-    return Field(tmp_path, stage, make_fresh(server.url))
+    """The first two phases, on each kind of server."""
+    return Field(tmp_path, stage, make_fresh(server.url), plan=PAIR)

@@ -48,8 +48,8 @@ from relay.fleet.worker import Worker
 interrupts = Interrupts()
 with interrupts.installed():
     Worker(
-        queue=Queue(sys.argv[1]), place=Path(sys.argv[2]), environ=dict(os.environ), read_settings=_read_settings,
-        observe=print, interrupts=interrupts, push_s=float(sys.argv[3]),
+        queue=Queue(sys.argv[1]), place=Path(sys.argv[2]), environ={**os.environ, "PYTHONPATH": sys.argv[4]},
+        read_settings=_read_settings, observe=print, interrupts=interrupts, push_s=float(sys.argv[3]),
     ).serve()
 """
 
@@ -83,9 +83,14 @@ class Field:
         self.stage.git("clone", "-q", str(self.away), str(self.top / name))
         return self.top / name
 
+    @property
+    def jobs(self):
+        """Where Python finds a relay for the runs of a worker that starts warm."""
+        return str(Path(self.stage.find_program()[-1]).parent)
+
     def environ(self, server):
-        jobs = str(Path(self.stage.find_program()[-1]).parent)  # which start warm
-        return {**os.environ, "ANTHROPIC_API_KEY": "k", "ANTHROPIC_BASE_URL": server.base_url, "PYTHONPATH": jobs}
+        key = {"ANTHROPIC_API_KEY": "k", "ANTHROPIC_BASE_URL": server.base_url}
+        return {**os.environ, **key, "PYTHONPATH": self.jobs}
 
     def git(self, *args):
         return subprocess.run(["git", *args], cwd=self.away, check=True, capture_output=True, text=True).stdout
@@ -160,14 +165,12 @@ class Field:
                 print(name, *worker.observe, sep="\n  ")  # noqa: T201  # for who reads a failure
         done.result()
 
-    def start(self, name, server, *, push_s=None):
-        """Start a worker as a process of its own, as `relay fleet worker`; its runs are processes, too.
+    def start(self, name, server, *, push_s=60.0, warm=True):
+        """Start a worker as a process of its own, which pushes what it has that often; its runs are processes, too.
 
-        With `push_s` it pushes what it has that often.
+        Where they are `warm`, a signal that only stops one for a while does not reach it.
         """
-        place = str(self.top / name)
-        argv = [sys.executable, "-P", "-m", "relay", "fleet", "worker", "--database", self.url, "--place", place]
-        argv = [sys.executable, "-c", PUSHES, self.url, place, str(push_s)] if push_s else argv
+        argv = [sys.executable, "-c", PUSHES, self.url, str(self.top / name), str(push_s), self.jobs if warm else ""]
         environ = {**os.environ, "ANTHROPIC_API_KEY": "k", "ANTHROPIC_BASE_URL": server.base_url}
         with (self.top / f"{name}.out").open("w") as out:
             return subprocess.Popen(argv, cwd=self.top, env=environ, stdout=out, stderr=out)

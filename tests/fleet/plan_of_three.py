@@ -18,6 +18,9 @@ After: 1, 2
 Verify: `test -s three.txt`
 - [ ] Write three.txt
 """
+PAIR = PLAN.partition("\n## Phase 3")[0].rstrip() + "\n"
+"""Two of them, for what says nothing about a third."""
+ALONE = PLAN.partition("\n## Phase 2")[0].rstrip() + "\n"
 WORDS = ("one", "two", "three")
 
 

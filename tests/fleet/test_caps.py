@@ -9,6 +9,7 @@ from tests.endpoint.server import serve
 from tests.fleet.test_jobs import PLAN, commit_plan, done_beside, is_whole, repair, run, start, tool, write_phase
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("cap", ["0", "0.14"])
 def test_a_phase_for_which_too_little_is_left_stops(stage, cap):
     """One is to be begun, one to be merged by a session. Neither is started twice for the same money."""
@@ -32,6 +33,7 @@ def test_a_phase_for_which_too_little_is_left_stops(stage, cap):
     assert is_whole(stage)
 
 
+@pytest.mark.nightly
 def test_behind_a_cap_of_tokens_no_command_is_named(stage):
     """No `--max-cost` lets the request go, and the same command would meet the same cap again."""
     commit_plan(stage, PLAN.replace("{{verify", "{{max_tokens_total: 10, verify"))

@@ -79,6 +79,7 @@ def test_a_plan_from_its_submission_to_its_end(stage, ask, tmp_path, url, monkey
     assert stage.git(*away, "for-each-ref", "--format=%(refname)").split() == ["refs/heads/main"]
 
 
+@pytest.mark.nightly
 def test_what_a_dead_worker_spent_is_booked_by_who_looked_at_the_bill(stage, ask, tmp_path, url, monkeypatch):
     monkeypatch.setenv("RELAY_FLEET_URL", url)
     stage.git("push", "-q", "origin", "main")

@@ -5,6 +5,7 @@ import json
 import pytest
 
 from relay.base.errors import ExitCode
+from tests.effort import take_each
 from tests.endpoint.script import parse_script
 from tests.endpoint.server import serve
 from tests.fleet.field import count_answers
@@ -52,12 +53,12 @@ def write_script(first, *more):
 
 @pytest.mark.parametrize(
     ("path", "mine", "command"),
-    [
-        ("local.yaml", "local.yaml", "echo theirs > local.yaml"),
+    take_each(3, [
         ("build", "build/out", "rm -rf build; echo theirs > build"),
+        ("local.yaml", "local.yaml", "echo theirs > local.yaml"),
         ("dev.sqlite3", "dev.sqlite3", "echo theirs > dev.sqlite3"),
-    ],
-)
+    ]),
+)  # fmt: skip
 def test_an_ignored_file_in_the_way_stays_and_all_else_goes_on(stage, path, mine, command):
     """The phase waits on its branch, the next one is done on top of it, others land; moved away, the rest lands."""
     stage.write(".gitignore", "local.yaml\nbuild/\n*.sqlite3\n")

@@ -139,6 +139,7 @@ def test_a_merge_that_is_red_is_repaired(wave):
     assert (wave.root / "both.txt").exists()
 
 
+@pytest.mark.nightly
 def test_a_textual_conflict_is_repaired(wave):
     """Both wrote one file that neither had named."""
     sessions = [write_phase(n, tool("write", path="shared.txt", content=f"from {n}\n")) for n in (1, 2)]
@@ -151,6 +152,7 @@ def test_a_textual_conflict_is_repaired(wave):
     assert (wave.root / "shared.txt").read_text() == "from 1\nfrom 2\n"
 
 
+@pytest.mark.nightly
 def test_a_phase_begins_before_the_one_that_it_comes_after_has_landed(plan):
     """On that one's own commit, and it lands behind it: also where that takes a session, and another run."""
     plan.write("PLAN.md", PLAN.format().replace("After: 1, 2", "After: 2"))
@@ -179,6 +181,7 @@ exec {real} "$@"
 """
 
 
+@pytest.mark.nightly
 def test_a_git_that_dies_while_a_phase_is_landed_is_tried_once_more(wave, tmp_path, monkeypatch):
     """No session is paid to repair it, and no other run is needed."""
     done_beside(wave, "1", "2")
@@ -193,6 +196,7 @@ def test_a_git_that_dies_while_a_phase_is_landed_is_tried_once_more(wave, tmp_pa
     assert is_whole(wave)
 
 
+@pytest.mark.nightly
 def test_a_check_that_is_killed_while_a_phase_is_landed_costs_no_session(wave, tmp_path, monkeypatch):
     """Killed again when run once more, the phase stops; the next run, whose check is killed once, lands it."""
     place = tmp_path / "marks"
@@ -280,6 +284,7 @@ def test_another_branch_checked_out_meanwhile_gets_nothing(wave):
     assert is_whole(wave)
 
 
+@pytest.mark.nightly
 def test_another_branch_checked_out_meanwhile_ends_no_other_phase(wave):
     """One that is done then cannot land, and the other one is not cut off for that."""
     wait = tool("bash", command="while [ ! -e go ]; do sleep 0.02; done; rm go")
@@ -301,6 +306,7 @@ def test_another_branch_checked_out_meanwhile_ends_no_other_phase(wave):
     assert done == ["Write one", "Write two"], out
 
 
+@pytest.mark.nightly
 def test_another_branch_checked_out_between_two_looks_gets_nothing(wave, tmp_path):
     """A phase that begins in that moment is not the other branch's: its session would be paid for once more."""
     fake, switched = tmp_path / "bin/git", tmp_path / "switched"
@@ -351,6 +357,7 @@ def test_another_terminal_reaches_all_of_them(plan):
     assert plan.relay("run", "--phase", "1", "--dry-run").stderr == refused.stderr
 
 
+@pytest.mark.nightly
 def test_what_is_done_beside_is_not_begun_again_by_a_run_without_jobs(wave):
     """It lands that first."""
     done_beside(wave, "1")
@@ -358,6 +365,7 @@ def test_what_is_done_beside_is_not_begun_again_by_a_run_without_jobs(wave):
     land_all(wave, [write_phase(2)], "--jobs", "1")
 
 
+@pytest.mark.nightly
 def test_a_phase_that_is_called_otherwise_while_its_work_is_elsewhere_is_refused(wave):
     """Else it would be done twice: the run says what to do, and everything is kept."""
     done_beside(wave, "2")
@@ -382,6 +390,7 @@ def test_one_cap_binds_all_of_them(wave):
     assert is_whole(wave)
 
 
+@pytest.mark.nightly
 def test_a_phase_that_waits_for_money_has_not_stopped(plan):
     """The run that is at work goes on with it; without that run it has."""
     words = "it has spent its share of the cap; it goes on when others leave enough"
@@ -469,6 +478,7 @@ def remove_places(stage):
     shutil.rmtree(gone, ignore_errors=True)
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("jobs", ["1", "2"])
 def test_an_open_phase_whose_work_tree_somebody_removed_goes_on_from_its_last_checkpoint(wave, jobs):
     done_beside(wave, "1")
@@ -493,6 +503,7 @@ def test_an_open_phase_whose_work_tree_somebody_removed_goes_on_from_its_last_ch
     assert is_whole(wave)
 
 
+@pytest.mark.nightly
 def test_phases_that_are_done_land_though_somebody_removed_their_work_trees(wave):
     done_beside(wave, "1", "2")
     remove_places(wave)
@@ -534,6 +545,7 @@ def make_root(stage):
     stage.git("branch", "-q", "-M", "new", "main")
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(("rewrite", "first"), [(amend, True), (amend_and_forget, True), (make_root, False)])
 def test_what_is_done_beside_lands_where_the_commit_that_brought_the_plan_was_rewritten(stage, rewrite, first):
     if first:

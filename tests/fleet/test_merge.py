@@ -195,6 +195,7 @@ def apart(stage):
     return main, two, second
 
 
+@pytest.mark.nightly
 def test_a_attempt_whose_branch_did_not_move_is_taken_up_again(stage, apart):
     """And one that was made for an earlier tip is given up: its snapshots stay."""
     main, _, job = apart
@@ -215,6 +216,7 @@ def test_a_attempt_whose_branch_did_not_move_is_taken_up_again(stage, apart):
     assert len(stage.git("for-each-ref", "refs/relay/wip/relay-jobs%2Fmain%2F2").splitlines()) == 2
 
 
+@pytest.mark.nightly
 def test_what_landed_meanwhile_is_merged_in_turn(stage, apart):
     """The user commits while the merge is committed: the next one takes that in, and its review is the phase's own."""
     main, place, job = apart
@@ -239,6 +241,7 @@ def list_undone(main, phase_id):
     return [text.message.subject for text in get_rewind(main, "PLAN.md", phase_id).undone]
 
 
+@pytest.mark.nightly
 def test_files_that_are_nobodys_in_a_jobs_work_tree_stop_its_merge(stage, apart):
     main, place, job = apart
     stage.write("new.txt", "the user's")
@@ -251,6 +254,7 @@ def test_files_that_are_nobodys_in_a_jobs_work_tree_stop_its_merge(stage, apart)
     assert (place.root / "new.txt").read_text() == "left by a tool"
 
 
+@pytest.mark.nightly
 def test_only_what_the_phase_changes_can_be_in_its_way(stage, apart):
     main, place, job = apart
     finish(place, "2", own="of the phase's own", common="both have made it")
@@ -298,6 +302,7 @@ def test_what_a_person_did_to_the_plan_in_a_job_s_work_tree_is_told(stage, apart
     assert ("Threats" in landed, "- by hand\n" in landed) == (False, True)
 
 
+@pytest.mark.nightly
 def test_a_phase_with_another_number_lands_under_that(stage, apart):
     """The user put a phase above it; the job's run is given the number that the plan has now."""
     main, place, job = apart

@@ -177,8 +177,7 @@ def work_and_die(field):
     return server
 
 
-@pytest.mark.timeout(300)
-def test_three_ways_leave_the_same(hall, stage, tmp_path, url):
+def test_one_after_another_and_side_by_side_leave_the_same(hall):
     tree, usd, server, _ = run(hall, hall.clone("serial"))
     beside_tree, beside_usd, beside, out = run(hall, hall.clone("beside"), "--jobs", "2")
     check_beside(hall, hall.top / "beside", out)
@@ -187,6 +186,10 @@ def test_three_ways_leave_the_same(hall, stage, tmp_path, url):
     assert list_answers(beside) == list_answers(server)
     assert beside_usd == pytest.approx(usd, rel=0.02)
 
+
+@pytest.mark.nightly
+def test_one_after_another_and_several_machines_leave_the_same(hall, stage, tmp_path, url):
+    tree, _, server, _ = run(hall, hall.clone("serial"))
     field = Field(tmp_path, stage, url, plan=PLAN)
     fleet = work_and_die(field)
     hall.git(tmp_path, "clone", "-q", str(field.away), "after")

@@ -76,6 +76,7 @@ def test_what_does_not_pass_here_does_not_land(field, files):
     assert field.git("rev-parse", "main") == tip
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("is_committed", [True, False])
 def test_what_was_handed_over_is_checked_with_the_rest(field, is_committed):
     """A hand-off's commits, and checkpoints; what somebody says was red before excuses nothing."""
@@ -126,6 +127,7 @@ def store_tree(root, *entries):
     return subprocess.run(words, input=data, capture_output=True, check=True).stdout.decode().strip()
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(("odd", "is_checkpoint"), take_turns(["..", ".git", "twice"], [True, False]))
 def test_a_tree_that_git_would_not_make_is_refused_with_its_ref(field, odd, is_checkpoint):
     mallory = Mallory(field)

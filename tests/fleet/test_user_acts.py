@@ -15,7 +15,7 @@ import pytest
 from relay.base.errors import ExitCode
 from relay.plan.parse import parse_plan
 from tests.copied import FSCK
-from tests.effort import take_turns
+from tests.effort import take_each, take_turns
 from tests.endpoint.script import parse_script
 from tests.endpoint.server import serve
 from tests.waiting import wait_until
@@ -192,12 +192,12 @@ ACTS = (
     remove("{repo}/.relay", "{repo}.relay/*/.relay"),
 )
 WHEN, HELD = ("stopped", "stopped", "at work"), (("2",), ("1", "2"))
-CASES = take_turns(ACTS, WAYS, WHEN, HELD)
+CASES = take_each(3, dict.fromkeys(take_turns(ACTS, WAYS, WHEN, HELD)))
 
 
 @pytest.mark.parametrize(
     ("act", "way", "when", "held"),
-    dict.fromkeys(CASES),
+    CASES,
     ids=lambda value: getattr(value, "__name__", "+".join(value) if isinstance(value, tuple) else None),
 )
 def test_what_a_user_does_ends_done_or_a_command_is_named_that_helps(stage, act, way, when, held):

@@ -92,6 +92,7 @@ def test_a_phase_that_stops_waits_for_a_person(field):
     assert field.is_done("1"), told
 
 
+@pytest.mark.nightly
 def test_what_another_machine_went_on_with_is_put_aside(field):
     with serve(parse_script(RED + RED.removeprefix("sessions:\n"))) as server:
         for name in ("ann", "bob"):
@@ -103,6 +104,7 @@ def test_what_another_machine_went_on_with_is_put_aside(field):
     assert field.is_done("1"), told
 
 
+@pytest.mark.nightly
 def test_a_work_tree_that_somebody_removes_is_made_again_from_its_checkpoints(field):
     """As by ``rm -rf <clone>.relay``: no person has to look, and what the session had written is there."""
     script = HANGS.replace("test -e go && break", "test -e one.txt || break") + OTHERS
@@ -116,6 +118,7 @@ def test_a_work_tree_that_somebody_removes_is_made_again_from_its_checkpoints(fi
     assert field.git("show", "main:one.txt") == "one"
 
 
+@pytest.mark.nightly
 def test_what_sessions_cost_whose_work_was_given_up_stays_known_when_their_phase_has_landed(field):
     """As where a landing was repaired, and others landed first: the job's own refs go from the remote."""
     with serve(parse_script(SCRIPT)) as server:
@@ -143,6 +146,7 @@ def test_a_machine_that_can_begin_nothing_leaves_the_phase_to_others(field):
     assert field.ticket("1") in [one.ticket for one in field.queue.list_placed() if one.status == "todo"]
 
 
+@pytest.mark.nightly
 def test_a_heartbeat_that_comes_behind_the_end_of_a_take_loses_nothing(field):
     """The ticket is ended, too: it would stay this worker's for as long as that lives."""
     with serve(parse_script(SCRIPT)) as server:
@@ -152,6 +156,7 @@ def test_a_heartbeat_that_comes_behind_the_end_of_a_take_loses_nothing(field):
     assert field.ticket("1") not in [one.ticket for one in field.queue.list_placed()]
 
 
+@pytest.mark.nightly
 def test_a_worker_that_looked_dead_as_its_phase_landed_leaves_nothing_reserved(field):
     """All that it spent is on the remote; no machine comes back to book more."""
     field.push_main({"PLAN.md": "---\nrelay: {max_cost_usd: 9}\n---\n" + PLAN})
@@ -190,6 +195,7 @@ class Slow(Queue):
         return is_own
 
 
+@pytest.mark.nightly
 def test_a_phase_that_no_machine_can_begin_waits_for_a_person(field):
     """A phase without a gate is the plan's mistake: no worker ends of it, and none tries it again."""
     field.push_main({"PLAN.md": PLAN.replace("Verify: ", "To verify: ", 1)})
@@ -202,6 +208,7 @@ def test_a_phase_that_no_machine_can_begin_waits_for_a_person(field):
     assert paid == 0
 
 
+@pytest.mark.nightly
 def test_a_phase_that_is_taken_back_is_handed_over_before_its_worker_takes_another(field):
     """Its session ends behind what it is at, its work is pushed, and nobody queues it again but a person."""
     with serve(parse_script(HANGS + OTHERS)) as server:
@@ -244,6 +251,7 @@ def test_one_cap_binds_all_and_a_phase_that_needs_more_than_its_share_gets_it(fi
     assert field.is_done("1", "2", "3"), told
 
 
+@pytest.mark.nightly
 def test_one_share_binds_all_runs_of_a_take_and_a_phase_costs_the_same_while_it_is_merged(field):
     """The first run does the phase; the second one merges it with what a person pushed meanwhile, in a session."""
     field.push_main({"PLAN.md": "---\nrelay: {max_cost_usd: 9}\n---\n" + PLAN})
@@ -283,6 +291,7 @@ def test_a_phase_that_meets_a_usage_limit_waits_in_the_queue_and_holds_nobody_ba
     assert field.standing.latest["1"].state is TakeState.FREE
 
 
+@pytest.mark.nightly
 def test_a_ticket_that_comes_late_or_too_early_is_dropped_and_pays_nothing(field):
     with serve(parse_script(SCRIPT)) as server:
         field.go("ann", server, "1")
@@ -305,6 +314,7 @@ def make_acting(field, server, remote):
     return Acting(**{name: getattr(worker, name) for name in Workplace.__slots__})
 
 
+@pytest.mark.nightly
 def test_a_job_s_ref_that_is_gone_before_it_is_fetched_is_looked_for_again(field):
     """Another worker has landed its phase in that moment."""
     field.git("update-ref", "refs/heads/relay-jobs/main/2", "main")
@@ -407,6 +417,7 @@ def test_a_run_that_the_system_kills_is_a_death_and_is_gone_on_with(field):
     assert states == [TakeState.DIED, TakeState.DONE]
 
 
+@pytest.mark.nightly
 def test_a_branch_whose_name_ends_like_anothers_is_not_taken_for_it(field):
     """A full name typed where git wants a short one makes it."""
     branch = "refs/heads/main"
@@ -466,6 +477,7 @@ def test_workers_that_begin_a_clone_together_make_one(field):
     assert clones == {find_clone(field, "ann").root}
 
 
+@pytest.mark.nightly
 def test_a_remote_that_is_named_by_a_relative_path_has_an_address_for_others(field):
     root = field.clone("ann")
     field.stage.git("-C", str(root), "remote", "set-url", "origin", "../away.git")

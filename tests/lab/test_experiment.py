@@ -144,6 +144,7 @@ def _has_come(requests, number):
     return len(requests) >= number
 
 
+@pytest.mark.nightly
 def test_an_experiment_that_is_killed_three_times_goes_on_where_it_was(lab):
     """No trial is done twice, and what was cut off is billed once."""
     words = (
@@ -218,6 +219,7 @@ def test_a_plan_that_is_not_committed_is_refused(lab):
     assert (done.returncode, "is not as HEAD has it" in done.stderr) == (ExitCode.USER, True)
 
 
+@pytest.mark.nightly
 def test_a_limit_of_the_provider_is_waited_for_and_no_failure(stage, tmp_path):
     script = json.loads(write_script())
     limit = {"kind": "rate_limit", "resets_in_s": 1, "retry_after": 1}
@@ -237,6 +239,7 @@ def test_a_limit_of_the_provider_is_waited_for_and_no_failure(stage, tmp_path):
         assert add_up(found["trials"]) == lab.billed
 
 
+@pytest.mark.nightly
 def test_another_cap_for_the_same_experiment_is_refused(lab):
     words = ("--arms", "reset,none", "--repeats", "1", "--no-review", "--yes")
     assert lab.compare(*words, "--max-cost", "0.3").returncode == 0
@@ -267,6 +270,7 @@ def test_ctrl_c_hands_over_and_says_how_to_go_on(lab):
     assert add_up(found["trials"]) == lab.billed
 
 
+@pytest.mark.nightly
 def test_a_trial_whose_clone_is_gone_counts_with_its_whole_share(lab):
     """Nobody knows any more what it has spent, and it must not be paid for again."""
     one = start(lab, *ONE)

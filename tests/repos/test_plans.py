@@ -7,6 +7,7 @@ from relay.base.hints import AT_ROOT
 from relay.git.repository import open_repo
 from relay.session.events import Noticed
 from relay.store.attempts import AttemptStart, open_attempt
+from tests.effort import take_each
 
 HELLO = """
   - turns:
@@ -161,7 +162,7 @@ def test_a_attempt_of_another_plan_that_did_nothing_is_no_obstacle(stage, finish
     assert finish() == ["docs/PLAN.md", "hello.txt"]
 
 
-@pytest.mark.parametrize("commit", [False, True], ids=["not committed", "committed"])
+@pytest.mark.parametrize("commit", take_each(2, [False, True]))
 def test_a_plan_that_is_renamed_while_a_phase_is_open_keeps_it(stage, finish, commit):
     """Under its new name the phase goes on; a rename that the user has not committed is not committed for him."""
     assert stage.run(HALF, all_=False).exit_code == ExitCode.STOPPED

@@ -72,7 +72,7 @@ OPERATIONS = [
 """`tests/repo/test_state.py` has all that git names."""
 
 
-@pytest.mark.parametrize(("command", "words", "way_out"), take_each(2, OPERATIONS))
+@pytest.mark.parametrize(("command", "words", "way_out"), take_each(3, OPERATIONS))
 def test_an_unfinished_operation_is_refused_and_named(stage, finish, command, words, way_out):
     """Nothing is touched until the user has ended it, and then the run goes."""
     make_conflict(stage)

@@ -9,6 +9,7 @@ import pytest
 
 from relay.base.errors import ExitCode
 from relay.session.events import Noticed
+from tests.effort import take_each
 from tests.endpoint.script import parse_script
 from tests.endpoint.server import serve
 from tests.scripts import HELLO
@@ -34,7 +35,7 @@ def test_what_the_gate_leaves_behind_is_told_and_not_committed(stage, finish):
     assert stage.git("status", "--porcelain") == "?? report.txt\n"
 
 
-@pytest.mark.parametrize("flags", [(), ("--sandbox", "off")], ids=["sandbox", "no sandbox"])
+@pytest.mark.parametrize("flags", take_each(2, [(), ("--sandbox", "off")]))
 def test_no_editor_and_no_prompt_is_ever_waited_for(stage, tmp_path, flags):
     """With a terminal at hand: a hook that asks there gets no answer, and the editor of the configuration no file."""
     mark = tmp_path / "edited"

@@ -8,7 +8,7 @@ import pytest
 from relay.base.errors import ExitCode, RepoError
 from relay.session.events import SessionStarted
 from relay.store.resume import ResumeCase
-from tests.effort import take_turns
+from tests.effort import take_each, take_turns
 from tests.repos.test_strange import make_conflict
 from tests.scripts import HELLO
 
@@ -47,7 +47,7 @@ def read_everything(stage):
     return files, stage.git("ls-files", "--stage"), stage.git("for-each-ref"), stage.git("rev-parse", "HEAD")
 
 
-@pytest.mark.parametrize(("name", "abort"), take_turns(BEGIN, (False, True)))
+@pytest.mark.parametrize(("name", "abort"), take_each(3, take_turns(BEGIN, (False, True))))
 def test_an_operation_begun_while_a_phase_is_open(forked, cut_off, ask, finish, name, abort):
     """It is named with the command that ends it; files, index, refs and the attempt stay; then the phase goes on."""
     stage = forked
@@ -104,7 +104,7 @@ def test_the_status_says_what_comes_first(forked, cut_off, command, words):
     assert (body["obstacle"], body["next"]) == (words, None)
 
 
-@pytest.mark.parametrize("name", ["merge", "cherry-pick"])
+@pytest.mark.parametrize("name", take_each(2, ["merge", "cherry-pick"]))
 def test_an_operation_begun_while_a_session_works(forked, finish, name):
     """Relay commits nothing into the middle of it; when it is over, the work that is done is committed."""
     stage = forked
