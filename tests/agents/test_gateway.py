@@ -31,6 +31,7 @@ from relay.runners.messages.endpoint import BEDROCK, FRAMES, GEMINI, OPENAI, Way
 from relay.runners.messages.reading import most_answer_bytes
 from relay.session.usage import Usage
 from tests.clouds import render_frames
+from tests.effort import take_each
 from tests.endpoint.script import parse_script
 from tests.endpoint.server import serve
 
@@ -542,13 +543,16 @@ CLOUD = Way(
 
 @pytest.mark.parametrize(
     ("target", "change", "status", "words"),
-    [
-        ("/v1/messages/count_tokens", {}, 404, "provider = bedrock answers nothing but messages"),
-        ("/v1/models/claude-opus-5-5", {}, 404, "provider = bedrock answers nothing but messages"),
-        ("/v1/messages", {"stream": False}, 400, "provider = bedrock is asked for nothing but streams of a model"),
-        ("/v1/messages", {"model": "../../v1/files"}, 400, "is asked for nothing but streams of a model"),
-        ("/v1/messages", {"model": "m?x=1"}, 400, "is asked for nothing but streams of a model"),
-    ],
+    take_each(
+        3,
+        [
+            ("/v1/messages/count_tokens", {}, 404, "provider = bedrock answers nothing but messages"),
+            ("/v1/models/claude-opus-5-5", {}, 404, "provider = bedrock answers nothing but messages"),
+            ("/v1/messages", {"stream": False}, 400, "provider = bedrock is asked for nothing but streams of a model"),
+            ("/v1/messages", {"model": "../../v1/files"}, 400, "is asked for nothing but streams of a model"),
+            ("/v1/messages", {"model": "m?x=1"}, 400, "is asked for nothing but streams of a model"),
+        ],
+    ),
 )
 def test_a_cloud_is_asked_for_what_it_has_an_address_for(tmp_path, target, change, status, words):
     """Model and stream become part of the address: a command of the session can name any model."""

@@ -29,7 +29,7 @@ from relay.session.events import (
     ToolFinished,
 )
 from tests.agents.conftest import make_profile
-from tests.effort import NIGHTLY
+from tests.effort import take_each
 from tests.waiting import wait_until
 
 TITLE = """
@@ -98,7 +98,7 @@ def test_a_phase_ends_in_a_commit_with_every_token_of_the_servers_log(stage, age
     ]
 
 
-@pytest.mark.parametrize("effort", [{}, {"FAKE_EFFORT": "is {effort}"}], ids=["its own", "told"])
+@pytest.mark.parametrize("effort", take_each(4, [{}, {"FAKE_EFFORT": "is {effort}"}]), ids=["its own", "told"])
 @pytest.mark.parametrize("asked", [None, "high"])
 def test_an_effort_is_told_to_an_agent_that_takes_one_and_else_to_the_user(stage, agent, effort, asked):
     kind = make_kind(replace(make_profile("peek"), effort=effort), Settings())
@@ -164,7 +164,7 @@ FAILED = [
 """The gateway's own tests have every fault."""
 
 
-@pytest.mark.parametrize(("fault", "lies", "end", "words"), FAILED if NIGHTLY else FAILED[::2])
+@pytest.mark.parametrize(("fault", "lies", "end", "words"), take_each(4, FAILED))
 def test_a_turn_that_failed_is_not_finished_whatever_the_agent_says(stage, agent, fault, lies, end, words):
     script = f"sessions: [{{turns: [{{tools: {BASH}}}, {{text: never, fault: {fault}}}]}}, {{turns: [{{text: x}}]}}]"
     with agent("run", script, *lies) as ctx:
@@ -232,6 +232,7 @@ sessions:
 """
 
 
+@pytest.mark.nightly
 def test_at_the_soft_line_the_session_is_told_and_hands_over(stage, agent):
     with agent("run", SOFT, reset_at="25000") as ctx:
         ended = play(ctx)
@@ -429,6 +430,7 @@ def test_a_plan_is_written_by_an_agent_that_can_write_nothing_and_asks(stage, ag
     assert not (stage.root / "stolen.txt").exists()
 
 
+@pytest.mark.nightly
 def test_an_agent_calls_a_tool_server_by_relay_which_starts_it_confined(stage, agent):
     fake = Path(__file__).parents[1] / "tools/fake_server.py"
     stage.write("server.py", fake.read_text())

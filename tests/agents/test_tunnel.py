@@ -79,6 +79,7 @@ def test_at_the_soft_line_its_turn_is_cancelled_and_it_is_told(stage, tunnel):
     assert [crossed.line for crossed in stage.seen(GaugeCrossed)] == ["soft"]
 
 
+@pytest.mark.nightly
 def test_at_the_hard_line_it_is_ended_with_its_work_kept(stage, tunnel):
     with tunnel("big", "patient", reset_at="21000", max_sessions=1) as ctx:
         play(ctx)
@@ -105,6 +106,7 @@ def test_without_a_login_nothing_is_started(tunnel, tmp_path):
     assert "log in with Fake itself" in str(raised.value.hint)
 
 
+@pytest.mark.nightly
 def test_a_login_through_the_gateway_is_counted_to_the_token(stage, tunnel):
     """It is the agent's own, and no key of relay's goes with it."""
     with tunnel(login="gateway", script=HELLO) as ctx:

@@ -74,6 +74,7 @@ def test_what_an_archive_brings_ends_no_command_and_removes_nothing(arena, name)
         assert played[-1].code == 1
 
 
+@pytest.mark.nightly
 def test_a_hook_of_the_repository_takes_back_nothing_of_what_was_spent(arena):
     """The session writes the hook that the project's own setting names; what relay reads back is relay's."""
     arena.write("tools/hooks/commit-msg", "#!/bin/sh\n", mode=0o755)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from tests.effort import NIGHTLY
+from tests.effort import NIGHTLY, take_each
 
 TOGETHER = 1 if NIGHTLY else 10
 """How many commands one call has."""
@@ -511,7 +511,7 @@ def find_through(arena, attacks, texts, before, leaks, *, whole=False):
     return through, changed
 
 
-@pytest.mark.parametrize("level", [RUN, PLAN])
+@pytest.mark.parametrize("level", take_each(2, [RUN, PLAN]))
 def test_commands_are_held(arena, level, leaks):
     """Nothing outside changes, nothing protected changes, nothing leaks, nothing stays behind."""
     before = arena.state(whole=level == PLAN)

@@ -229,6 +229,7 @@ def test_control_without_protection_each_way_makes_the_gate_green_and_it_is_no_p
     assert arena.git("log", "-1", "--format=%(trailers:key=Relay-Gate,valueonly,unfold)").startswith("none ")
 
 
+@pytest.mark.nightly
 def test_a_path_too_long_for_the_place_of_the_gate_does_not_end_the_run(arena):
     levels, rest = divmod(4_085 - len(f"{arena.root}/.venv/"), 101)
     down = f"for _ in $(seq {levels}); do mkdir $(printf '%0100d' 0); cd $(printf '%0100d' 0); done"

@@ -6,6 +6,7 @@ import subprocess
 import pytest
 
 from relay.sandbox.bwrap import find_bwrap
+from tests.effort import take_each
 
 SECRETS = ("production-password", "tool-token")
 CALLS = [
@@ -39,7 +40,7 @@ def get_words(played) -> str:
     return "\n".join(got.text for got in played.got)
 
 
-@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("level", take_each(2, LEVELS))
 def test_what_is_named_is_not_shown(arena, level):
     """By bubblewrap, to commands and to relay's own tools; what stands beside it still is."""
     hide(arena, named=True)
@@ -108,7 +109,7 @@ def test_what_is_hidden_is_in_no_snapshot(arena):
     assert [path for path, text in secrets.items() if (arena.root / path).read_text() != f"{text}\n"] == []
 
 
-@pytest.mark.parametrize("words", [*LEVELS.values(), ("doctor",)], ids=lambda words: words[0])
+@pytest.mark.parametrize("words", take_each(3, [*LEVELS.values(), ("doctor",)]), ids=lambda words: words[0])
 def test_what_git_tracks_cannot_be_hidden_and_is_named(arena, words):
     """History gives it away, to whoever may read the repository; that is said before the first session."""
     hide(arena, named=True)

@@ -4,6 +4,8 @@ import json
 
 import pytest
 
+from tests.effort import take_each
+
 WORK = [
     {
         "turns": [
@@ -45,7 +47,7 @@ def test_control_the_doctor_where_nothing_is_missing(arena):
     assert {finding["state"] for finding in found if not finding["words"].startswith("bubblewrap ")} == {"ok"}
 
 
-@pytest.mark.parametrize("words", [("run",), ("plan", "feature", "--force")])
+@pytest.mark.parametrize("words", take_each(2, [("run",), ("plan", "feature", "--force")]))
 def test_no_mechanism_no_session(arena, without_bwrap, words):
     """Nothing is asked and nothing is run; the words name what to install and what to type instead."""
     before = arena.state(whole=True)
@@ -59,6 +61,7 @@ def test_no_mechanism_no_session(arena, without_bwrap, words):
     assert arena.state(whole=True) == before
 
 
+@pytest.mark.nightly
 def test_a_container_is_the_wall_where_the_user_says_so(arena, without_bwrap):
     """What was typed is done: the start says what protects what, and the commit says it."""
     inside = (*without_bwrap, "/usr/bin/env", "container=podman")

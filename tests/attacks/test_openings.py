@@ -12,6 +12,7 @@ import pytest
 
 from tests.attacks.conftest import listen
 from tests.attacks.test_commands import BOTH, CONNECT, PLAN, RUN, Attack, call_attacks, find_through, python
+from tests.effort import take_each
 
 HOST = "registry.example.org"
 TUNNEL = """
@@ -187,7 +188,7 @@ def test_what_was_opened_opens_nothing_else(arena, leaks, level):
     assert all(event["refused"] for event in asked)
 
 
-@pytest.mark.parametrize("level", BOTH)
+@pytest.mark.parametrize("level", take_each(2, BOTH))
 def test_the_hosts_network_opens_no_socket_of_the_host(arena, leaks, level):
     attacks = (
         *SHARED,

@@ -69,6 +69,7 @@ def test_a_push_runs_nothing_of_the_repositorys(done):
     assert refs in ([], ["refs/heads/relay/greetings"])
 
 
+@pytest.mark.nightly
 def test_the_program_is_the_users_and_is_given_words_not_commands(done):
     played = ask(done, "--push", "--with", "gh", path=".:@ROOT@:@BASE@/bin")
 

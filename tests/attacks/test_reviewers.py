@@ -88,6 +88,7 @@ def require_data(played, *titles, shown=()):
         assert sequence not in played.out
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("names", [(name,) for name in FILES] if NIGHTLY else [tuple(FILES)])
 def test_a_change_that_speaks_to_its_reviewer_is_data(arena, names):
     """What is found is confirmed, repaired or left, and counted in the commit by relay alone."""

@@ -66,6 +66,7 @@ GONE_BAD = {
 """What a server does, and what a call of its tool is answered with where that is an error."""
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("kinds", [(kind,) for kind in GONE_BAD] if NIGHTLY else [tuple(GONE_BAD)])
 def test_servers_gone_bad_are_tools_that_answer_badly(arena, leaks, kinds):
     """They give no orders, take no other tool's name, end nothing but themselves; the session goes on behind them."""

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.attacks.conftest import PACKAGES, ROOT
-from tests.effort import NIGHTLY
+from tests.effort import NIGHTLY, take_each
 
 NONE = [{"turns": [{"text": "Done."}], "repeat": True}]
 PLANTED = ("click", "yaml", "tomllib", "markdown_it", "tempfile")
@@ -85,7 +85,7 @@ def require_held(played, words):
     assert words in played.err.decode()
 
 
-@pytest.mark.parametrize("attack", ATTACKS if NIGHTLY else ATTACKS[2:], ids=lambda attack: attack.name)
+@pytest.mark.parametrize("attack", ATTACKS if NIGHTLY else ATTACKS[2::3], ids=lambda attack: attack.name)
 def test_relay_does_not_run_where_a_session_could_change_it(arena, attack):
     """A run is refused with the way out; what is planted is not imported on the way to these words."""
     plant(arena)
@@ -107,7 +107,7 @@ def test_a_module_of_the_current_directory_is_not_relays(arena):
     assert b"type relay, not python -m relay" in ran.stderr
 
 
-@pytest.mark.parametrize("where", ["environment", "checkout"])
+@pytest.mark.parametrize("where", take_each(2, ["environment", "checkout"]))
 def test_relay_inside_of_the_repository_refuses(arena, where):
     """In the project's own environment, or from an editable checkout in it."""
     paths = [str(ROOT), *PACKAGES]

@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from tests.effort import take_each
+
 RUN, PLAN = "run", "plan"
 
 
@@ -212,7 +214,7 @@ def trapped(arena):
     return arena
 
 
-@pytest.mark.parametrize("level", [RUN, PLAN])
+@pytest.mark.parametrize("level", take_each(2, [PLAN, RUN]))
 def test_tool_calls_are_held(trapped, level, leaks):
     attacks = [attack for attack in ATTACKS if level in attack.levels]
     before, head = trapped.state(whole=True), trapped.git("rev-parse", "HEAD")

@@ -68,7 +68,7 @@ ANSWERS = {"a number": ("2\n", " that"), "own words": ("neither\n\n", " neither"
 """What a person types, and what is the answer then."""
 
 
-@pytest.mark.parametrize("name", ANSWERS)
+@pytest.mark.parametrize("name", take_each(3, ANSWERS))
 def test_only_a_person_answers_what_a_planner_asks(arena, name):
     """Neither the question's own words, nor a file of the repository, nor what a command writes to the terminal."""
     typed, answer = ANSWERS[name]

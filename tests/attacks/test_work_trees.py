@@ -5,6 +5,8 @@ The arena is where a sandbox hides nothing (/opt), as dev containers and CI have
 
 import pytest
 
+from tests.effort import take_each
+
 FILES = {
     ".env": "env-secret\n",
     "config/production.yaml": "production-password\n",
@@ -77,7 +79,7 @@ def link(arena):
     arena.give()
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("way", take_each(4, WAYS))
 def test_a_linked_work_tree_is_not_shown_the_others(arena, way):
     """Neither the main one nor a further one, nor the jobs' of those."""
     link(arena)

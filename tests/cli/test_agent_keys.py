@@ -10,6 +10,7 @@ from tests.agents import fake_agent
 from tests.bills import assert_paid
 from tests.cli.test_credentials import CLOUDS, KEYS, PLAN, run_on_cloud
 from tests.clouds import RESOURCE_KEY
+from tests.effort import take_each
 from tests.endpoint.script import parse_script
 from tests.endpoint.server import serve
 
@@ -111,10 +112,13 @@ def test_an_agent_builds_a_phase_on_each_cloud_at_list_price(relay, planned, hom
 @pytest.mark.usefixtures("planned")
 @pytest.mark.parametrize(
     ("setting", "words"),
-    [
-        ('key_command = ["sh", "-c", "echo k"]', "key_command is for the Messages API, which fake does not speak"),
-        ('provider = "bedrock"', "provider is for the Messages API, which fake does not speak"),
-    ],
+    take_each(
+        2,
+        [
+            ('key_command = ["sh", "-c", "echo k"]', "key_command is for the Messages API, which fake does not speak"),
+            ('provider = "bedrock"', "provider is for the Messages API, which fake does not speak"),
+        ],
+    ),
 )
 def test_an_agent_of_another_api_is_not_given_the_key(relay, home, setting, words):
     """One vendor's key is not another's business; nothing starts, and the variable for it is named."""

@@ -103,6 +103,7 @@ def test_a_report_is_the_server_s_own_log_to_the_token(built):
         assert changed[f"stray{n}.txt"] == (1, 0)
 
 
+@pytest.mark.nightly
 def test_a_person_reads_it_in_the_terminal(built):
     """What was done, why it stopped, what it cost, what needs you; each phase, and what proves its boxes."""
     text = built.relay("report", "--text").stdout

@@ -21,7 +21,7 @@ from relay.session.events import (
     SessionEnded,
     SessionStarted,
 )
-from tests.effort import take_turns
+from tests.effort import take_each, take_turns
 from tests.message_rules import check_messages
 
 PLAN = """\
@@ -154,7 +154,9 @@ STRATEGIES = {
 """The line of each, and what it does with the conversation."""
 
 
-@pytest.mark.parametrize(("context", "model"), take_turns(STRATEGIES, ("claude-opus-5-5", "claude-sonnet-4-6")))
+@pytest.mark.parametrize(
+    ("context", "model"), take_each(2, take_turns(STRATEGIES, ("claude-opus-5-5", "claude-sonnet-4-6")))
+)
 def test_plan_gates_ticks_and_commits_are_the_same_and_the_conversation_is_its_own(letters, context, model):
     """On a model that preserves thinking and on one that does not; every request keeps the rules of a history."""
     reset_at, check_conversation = STRATEGIES[context]

@@ -192,7 +192,7 @@ ACTS = (
     remove("{repo}/.relay", "{repo}.relay/*/.relay"),
 )
 WHEN, HELD = ("stopped", "stopped", "at work"), (("2",), ("1", "2"))
-CASES = take_each(3, dict.fromkeys(take_turns(ACTS, WAYS, WHEN, HELD)))
+CASES = take_each(5, dict.fromkeys(take_turns(ACTS, WAYS, WHEN, HELD)))
 
 
 @pytest.mark.parametrize(

@@ -25,6 +25,7 @@ from relay.session.events import RunStarted
 from relay.session.usage import Spent
 from relay.store.plan_state import read_plan_cost
 from relay.store.spend import Whose, keep_spent
+from tests.effort import NIGHTLY
 from tests.endpoint.script import parse_script
 from tests.endpoint.server import serve
 from tests.fleet.field import HANGS, RED, ROUND_USD, count_answers, read_billed
@@ -32,11 +33,12 @@ from tests.fleet.plan_of_three import PLAN, SCRIPT, WORDS, write_session
 from tests.waiting import wait_until
 
 OTHERS = "".join(write_session(word, number) for number, word in list(enumerate(WORDS, 1))[1:])
+TIMES = 12 if NIGHTLY else 3
 LANDS_FIRST = """
-# Somebody lands twelve times, each time before the one who would.
+# Somebody lands several times, each time before the one who would.
 unset GIT_QUARANTINE_PATH GIT_OBJECT_DIRECTORY GIT_ALTERNATE_OBJECT_DIRECTORIES
 while read -r old new ref; do
-    [ "$ref" = refs/heads/main ] && [ "$(wc -c < {count})" -lt 12 ] || continue
+    [ "$ref" = refs/heads/main ] && [ "$(wc -c < {count})" -lt {times} ] || continue
     printf . >> {count}
     git config user.name x && git config user.email x@example.invalid
     git update-ref "$ref" "$(git commit-tree -p "$old" -m theirs "$old^{{tree}}")"
@@ -57,15 +59,16 @@ def test_a_finished_phase_lands_however_often_others_are_faster(field):
     """Each that is has landed something: that comes to an end, and no person has to look."""
     landed = field.top / "landed"
     landed.touch()
-    field.hook(LANDS_FIRST.format(count=landed))
+    field.hook(LANDS_FIRST.format(count=landed, times=TIMES))
     with serve(parse_script(SCRIPT)) as server:
         told = field.go("ann", server)
         assert field.is_done("1"), told
         assert count_answers(server) == 3
-    assert landed.read_text() == "." * 12
-    assert field.git("log", "--first-parent", "--format=%s", "main").split().count("theirs") == 12
+    assert landed.read_text() == "." * TIMES
+    assert field.git("log", "--first-parent", "--format=%s", "main").split().count("theirs") == TIMES
 
 
+@pytest.mark.nightly
 def test_a_phase_that_stops_waits_for_a_person(field):
     with serve(parse_script(RED)) as server:
         told = field.go("ann", server)
@@ -344,6 +347,7 @@ def test_what_somebody_took_off_the_remote_does_not_keep_a_phase_from_landing(fi
     assert field.is_done("1"), told
 
 
+@pytest.mark.nightly
 def test_a_phase_asks_the_remote_no_more_than_it_must(field):
     """A listing and a fetch to take it, its fence, a fetch to land it, and that; merged with others not one more.
 
@@ -403,6 +407,7 @@ def test_who_lost_a_phase_as_it_lands_does_not_land_it(field):
     assert field.git("rev-parse", "main") == tip
 
 
+@pytest.mark.nightly
 def test_a_run_that_the_system_kills_is_a_death_and_is_gone_on_with(field):
     with serve(parse_script(HANGS + OTHERS)) as server:
         field.queue.submit([field.ticket("1")])
@@ -432,6 +437,7 @@ def test_a_branch_whose_name_ends_like_anothers_is_not_taken_for_it(field):
     assert not field.is_done("1")
 
 
+@pytest.mark.nightly
 def test_two_workers_with_the_same_clones_share_a_plan(field):
     with serve(parse_script(SCRIPT)) as server, contextlib.ExitStack() as stack:
         field.queue.submit([field.ticket("1"), field.ticket("2")])

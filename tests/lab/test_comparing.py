@@ -8,6 +8,7 @@ import pytest
 from relay.lab.comparing import OUTCOMES, TrialResult, compare_arms
 from relay.lab.experiment_page import ExperimentSetting, make_experiment_page
 from relay.lab.statistics import find_bootstrapped, find_mean_difference
+from tests.effort import take_each
 from tests.lab.test_coverage import cost, count, is_red
 
 ARMS = ("reset", "none")
@@ -90,7 +91,7 @@ def test_no_outcome_mixes_money_and_quality() -> None:
     assert [one.name for one in OUTCOMES if one.read(spent) is not None] == ["cost", "tokens"]
 
 
-@pytest.mark.parametrize("repeats", [3, 6, 20])
+@pytest.mark.parametrize("repeats", take_each(3, [3, 6, 20]))
 @pytest.mark.parametrize(("draw", "one", "other"), [(cost, 1, 1), (is_red, 0.1, 0.3), (count, 18, 18)])
 def test_a_bootstrap_interval_holds_as_often_as_it_says(draw, one, other, repeats) -> None:
     """`benchmarks/results/intervals.md` has a thousand draws of each; here a wrong quantile would show."""

@@ -11,6 +11,7 @@ from functools import partial
 import pytest
 
 from relay.base.errors import ExitCode
+from tests.effort import take_each
 from tests.endpoint.script import parse_script
 from tests.endpoint.server import serve
 from tests.waiting import wait_until
@@ -174,6 +175,7 @@ def test_an_experiment_that_is_killed_three_times_goes_on_where_it_was(lab):
     assert len({trial["ref"] for trial in found["trials"]}) == 4
 
 
+@pytest.mark.nightly
 def test_no_trial_spends_more_than_its_share(lab):
     found = lab.read("--arms", "reset,none", "--repeats", "1", "--max-cost", "0.22", "--no-review")
     assert 0 < sum(trial["cost_usd"] for trial in found["trials"]) <= 0.22
@@ -192,19 +194,22 @@ def test_nothing_is_sent_before_somebody_agrees(lab):
 
 @pytest.mark.parametrize(
     ("words", "said"),
-    [
-        (("--arms", "reset,turbo"), "'turbo' is no part of an arm"),
-        (("--arms", "reset,model=no such"), "model"),
-        (("--arms", "reset,ablate=luck"), "ablate= with some of reset, rules"),
-        (("--hidden-dir", "."), "--hidden-dir is for --hidden"),
-        (("--hidden", "true", "--hidden-dir", "."), "is in the repository"),
-        (("--hidden", "test -e PLAN.md", "--max-cost", "3"), "pass before any work is done"),
-        (("--hidden", "no-such-program", "--max-cost", "3"), "missing"),
-        (("--max-cost", "nan"), "an amount must be a number"),
-        (("--max-cost", "inf"), "is not in the range"),
-        (("--show", "../../heads/main"), "there is no experiment"),
-        (("--resume", "12345678"), "there is no experiment"),
-    ],
+    take_each(
+        4,
+        [
+            (("--arms", "reset,turbo"), "'turbo' is no part of an arm"),
+            (("--arms", "reset,model=no such"), "model"),
+            (("--arms", "reset,ablate=luck"), "ablate= with some of reset, rules"),
+            (("--hidden-dir", "."), "--hidden-dir is for --hidden"),
+            (("--hidden", "true", "--hidden-dir", "."), "is in the repository"),
+            (("--hidden", "test -e PLAN.md", "--max-cost", "3"), "pass before any work is done"),
+            (("--hidden", "no-such-program", "--max-cost", "3"), "missing"),
+            (("--max-cost", "nan"), "an amount must be a number"),
+            (("--max-cost", "inf"), "is not in the range"),
+            (("--show", "../../heads/main"), "there is no experiment"),
+            (("--resume", "12345678"), "there is no experiment"),
+        ],
+    ),
 )
 def test_what_cannot_be_compared_is_refused_before_anything_is_sent(lab, words, said):
     done = lab.compare(*words, "--yes")
@@ -257,6 +262,7 @@ def start(lab, *words):
 ONE = ("--arms", "reset,none", "--repeats", "1", "--max-cost", "4", "--no-review", "--yes")
 
 
+@pytest.mark.nightly
 def test_ctrl_c_hands_over_and_says_how_to_go_on(lab):
     one = start(lab, *ONE)
     wait_until(lambda: len(lab.server.requests) >= 2, by=one)

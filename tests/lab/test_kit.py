@@ -24,6 +24,7 @@ def load_kit():
 KIT = load_kit()
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("task", KIT.TASKS)
 def test_held_out_tests_tell_right_from_wrong(task):
     assert KIT.check(task) == []
