@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from relay.base.errors import ConfigError, ExitCode, PlanError, RelayError
+from relay.base.errors import ConfigError, ExitCode, PlanError, RelayError, within
 from relay.base.hints import Command
 from relay.base.values import dataclass
 from relay.base.words import count, list_some, render_tokens, render_usd, shorten
@@ -110,6 +110,7 @@ def check_file(place: Place, environ: Mapping[str, str]) -> PlanCheck:
     """
     from relay.config.choices import check_models, require_models
     from relay.gate.needs import check_files, check_folder
+    from relay.gate.places import check_folders, open_ground, settle_plan
     from relay.gate.shell_line import check_gates, find_lines
     from relay.plan.check import check_plan
     from relay.prompts.package_data import EXAMPLE, INSTEAD, is_example
@@ -128,6 +129,14 @@ def check_file(place: Place, environ: Mapping[str, str]) -> PlanCheck:
         )
     violations = sorted((*check_plan(plan), *check_gates(plan)), key=attrgetter("line"))
     remarks = (*_check_place(place), *(_from_violation(violation, place) for violation in violations))
+    lines, head = find_lines(plan), place.found.head() if place.found else None
+    try:
+        with within(place.plan_name):
+            plan = settle_plan(open_ground(place.root, place.found, place.plan_name, head), plan)
+    except PlanError as error:
+        remark = _from_error(error, place)
+        known = [one.message for one in remarks]
+        return PlanCheck(place=place, plan=plan, remarks=remarks if remark.message in known else (remark, *remarks))
     try:
         settings = find_settings({}, environ, place.root, plan=plan, plan_name=place.plan_name)
         require_models(settings)
@@ -137,7 +146,8 @@ def check_file(place: Place, environ: Mapping[str, str]) -> PlanCheck:
     warned = (
         *_check_servers(plan, settings),
         *_check_ignored(plan, place),
-        *check_files(plan, place.root, find_lines(plan)),
+        *check_folders(plan, place.root),
+        *check_files(plan, place.root, lines),
         *(check_folder(plan, place.root, place.found.git.list_files) if place.found else ()),
     )
     chosen = check_models([phase for phase in plan.phases if not phase.done], settings)
@@ -337,13 +347,14 @@ def _propose(checked: PlanCheck) -> None:
         return
     from relay.gate.needs import find_test_command
 
-    if found := find_test_command(checked.place.root):
+    if found := find_test_command(checked.place.root, checked.place.plan_name):
         say(f"proposed: Verify: `{found.command}` ({found.source}); relay gate tries it", style="dim")
 
 
 def _show_sizes(checked: PlanCheck, plan: "Plan") -> None:
     import shutil
 
+    from relay.plan.text import find_plan_folder
     from relay.run.planning.submission import describe_layers, describe_overkill
 
     titles = [f"{phase.id}  {phase.title}" for phase in plan.phases]
@@ -360,9 +371,23 @@ def _show_sizes(checked: PlanCheck, plan: "Plan") -> None:
     say(f"context: at a phase's end; a session hands over at {' or '.join(lines)}", style="dim")
     if words := describe_overkill(checked.sizes):
         say(words, style="dim")
+    _show_places(plan, is_below=find_plan_folder(checked.place.plan_name) != "")
     for words in (*describe_layers(checked.sizes), _describe_note(checked)):
         if words:
             say(words, style="yellow")
+
+
+def _show_places(plan: "Plan", *, is_below: bool) -> None:
+    """Print where each command of the open phases runs, unless all run at the root as everybody expects."""
+    from relay.plan.paths import split_place
+
+    commands = dict.fromkeys(command for phase in plan.phases if not phase.done for command in phase.verify)
+    placed = [(folder or ".", rest) for folder, rest in map(split_place, commands)]
+    said = any(phase.folder or phase.find_wish("in")[0] for phase in plan.phases)
+    for folder, rest in placed if is_below or said else ():
+        say_hanging(
+            f"runs in {'the root' if folder == '.' else folder}  ", shorten(" ".join(rest.split()), _SHOWN_CHARS)
+        )
 
 
 def _describe_note(checked: PlanCheck) -> str:

@@ -128,18 +128,18 @@ def choose_commands(
         PlanError: There is no such phase, or no command to run.
     """
     from relay.gate.needs import find_test_command
-    from relay.run.commit.readiness import get_commands, require_gates
+    from relay.run.commit.readiness import get_commands, require_gates, settle_in
     from relay.run.selection import get_phase
     from relay.setup.place import load_plan
 
     with within(place.plan_name):
-        plan = load_plan(place)
+        plan = settle_in(request.repo, request.plan_path, load_plan(place), request.repo.head())
         phase = get_phase(plan, phase_id) if phase_id else plan.next_phase() or plan.phases[-1]
         require_gates(plan, request.settings, (phase,), unchecked=True)
         commands = get_commands(request.settings, phase)
     if commands:
         return phase, commands
-    found = find_test_command(place.root)
+    found = find_test_command(place.root, request.plan_path)
     if found is None:
         words = f"phase {phase.id} has no verify command, and relay finds no test command in this repository"
         raise PlanError(

@@ -378,7 +378,7 @@ def _ask_for_gate(request: "RunRequest", place: Place, phases: "Sequence[Phase]"
     with within(request.plan_path):
         bare = [phase.id for phase in phases if not get_commands(request.settings, phase)]
     is_asked = bare and not (options["unchecked"] or options["as_json"] or options["job_of"]) and has_person()
-    found = find_test_command(place.root) if is_asked else None
+    found = find_test_command(place.root, request.plan_path) if is_asked else None
     if found is None:
         return ""
     say(f"phase{'s' if bare[1:] else ''} {list_some(bare)}: no verify command checks the ticks")
@@ -431,6 +431,7 @@ def show_dry_run(request: "RunRequest", place: "Place", selection: "Selection", 
     from relay.cli.status import Near, show_summary
     from relay.fleet.beginning import Beginning, get_beginning, require_phases
     from relay.gate.needs import check_folder
+    from relay.run.commit.readiness import settle_in
     from relay.run.loop import needs_session
     from relay.run.resume import require_point
     from relay.run.selection import describe_choice
@@ -446,12 +447,12 @@ def show_dry_run(request: "RunRequest", place: "Place", selection: "Selection", 
         if not plan_state.running:
             require_point(plan_state, request.plan_path)
     show_summary(summary, place.caller, Near(), why=True)
-    plan = plan_state.plan
+    plan = settle_in(request.repo, request.plan_path, plan_state.plan, request.repo.head())
     said = describe_sizes(place, request.settings, plan, selection.list_phases(plan))
     strange = (found.message for found in check_folder(plan, place.root, place.repo.git.list_files))
     for words in filter(None, (*place.tell_choice("run"), describe_choice(plan, selection.text), *said, *strange)):
         say(words, style="yellow")
-    phases: tuple[Phase, ...] = (begins.phase,) if begins.phase else ()
+    phases = tuple(phase for phase in plan.phases if begins.phase and phase.id == begins.phase.id)
     if begins.side_by_side and begins.open_jobs:
         phases = ()
         what = "phases" if len(begins.open_jobs) > 1 else "phase"

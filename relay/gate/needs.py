@@ -5,9 +5,11 @@ Nothing is run here. `find_test_command` reads the repository's files, for a pla
 
 import json
 import os
+import posixpath
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path, PurePosixPath
 
 from relay.base.tree import read_start
@@ -17,7 +19,8 @@ from relay.gate.model import CommandCheck, Outcome
 from relay.gate.shell_line import list_tests
 from relay.git.names import list_paths
 from relay.plan.model import Phase, Plan, Violation
-from relay.plan.paths import find_command_modules, find_command_paths
+from relay.plan.paths import find_command_modules, find_command_paths, place, split_place
+from relay.plan.text import find_plan_folder
 
 _NOT_FOUND = re.compile(
     r"^(?:[\w./-]*sh|[\w./-]*env): (?:line \d+: |\d+: )?['‘]?(?P<name>[^\n:'’]{1,200})['’]?:"
@@ -70,7 +73,7 @@ class Lack:
 
 _NOT_EXECUTABLE = 126
 """Exit code of POSIX shells."""
-_MAKEFILES = ("Makefile", "makefile", "GNUmakefile")
+MAKEFILES = ("Makefile", "makefile", "GNUmakefile")
 _LACKS = tuple(
     (re.compile(pattern, re.MULTILINE), words, files)
     for pattern, words, files in (
@@ -84,8 +87,8 @@ _LACKS = tuple(
             "package",
             ("package.json",),
         ),
-        (r"^g?make: \*\*\* No rule to make target [^,\n]*\.  Stop\.$", "such rule", _MAKEFILES),
-        (r"^g?make: \*\*\* No targets specified and no makefile found", "rule to make", _MAKEFILES),
+        (r"^g?make: \*\*\* No rule to make target [^,\n]*\.  Stop\.$", "such rule", MAKEFILES),
+        (r"^g?make: \*\*\* No targets specified and no makefile found", "rule to make", MAKEFILES),
         (
             r"(?i)^error: (?:justfile does not contain recipe|no justfile found)",
             "such recipe",
@@ -105,8 +108,26 @@ _UNREAD = re.compile(
 _UNKNOWN_MODULE = re.compile(r"^(?:ModuleNotFoundError: )?No module named '(?P<name>[\w.]{1,200})'", re.MULTILINE)
 
 
+_NO_FOLDER = re.compile(r"^(?:[\w./-]*bash: line \d+: )cd: .{1,400}: No such file or directory$", re.MULTILINE)
+
+
 def find_lack(check: CommandCheck) -> Lack | None:
-    """Return what keeps a red command from checking anything; None if it ran, or an installation would bring it."""
+    """Return what keeps a red command from checking anything; None if it ran, or an installation would bring it.
+
+    Its files count from the root, wherever the command runs.
+    """
+    folder = split_place(check.command)[0]
+    if folder and check.status is Outcome.FAILED and _NO_FOLDER.search(check.output_tail):
+        return Lack(words=f"directory {folder}", files=(folder,))
+    lack = _find_lack(check)
+    if lack is None or not folder:
+        return lack
+    return replace(
+        lack, words=f"{lack.words} in {folder}", files=tuple(posixpath.join(folder, one) for one in lack.files)
+    )
+
+
+def _find_lack(check: CommandCheck) -> Lack | None:
     if check.status is Outcome.MISSING:
         name = find_missing_program(check)
         path = PurePosixPath(name)
@@ -120,6 +141,7 @@ def find_lack(check: CommandCheck) -> Lack | None:
     for pattern, words, files in _LACKS:
         if pattern.search(check.output_tail):
             return Lack(words=f"{words} ({files[0]})", files=files)
+    check = replace(check, command=split_place(check.command)[1])
     lost = _list_missed(check) if _UNREAD.search(check.output_tail) else []
     names = {found["name"] for found in _UNKNOWN_MODULE.finditer(check.output_tail)}
     for file in find_command_modules(check.command):
@@ -131,7 +153,7 @@ def find_lack(check: CommandCheck) -> Lack | None:
 _MISSES = re.compile(r"no such file|cannot (?:open|find)|can't (?:open|find)|not found|does not exist", re.IGNORECASE)
 """Words of shells, interpreters and common tools in English; in another locale relay knows nothing."""
 _WORD = re.compile(r"[^\s;&|<>()'\"`=:]+")
-_ELSEWHERE = re.compile(
+ELSEWHERE = re.compile(
     r"(?:^|[\s;&|(])(?:cd|pushd)\s|\s(?:-C|--?(?:prefix|cwd|dir|directory|filter|workspace|project|root)\b)"
 )
 """The command looks below another directory."""
@@ -149,8 +171,9 @@ def read_missed(check: CommandCheck) -> frozenset[str]:
 
 def _list_missed(check: CommandCheck) -> list[str]:
     """Return the files that a command names and its output says are missing."""
-    missed, named = read_missed(check), find_command_paths(check.command)
-    return sorted(path for path in named if any(f"/{word}".endswith(f"/{path}") for word in missed))
+    folder = split_place(check.command)[0]
+    missed, named = (posixpath.join(folder, word) for word in read_missed(check)), find_command_paths(check.command)
+    return sorted({path for word in missed for path in named if f"/{word}".endswith(f"/{path}")})
 
 
 def find_missing_files(check: CommandCheck) -> tuple[str, ...]:
@@ -171,7 +194,7 @@ def may_come(path: str, phases: Iterable[Phase], near: str) -> bool:
     for phase in phases:
         bare = [item for item in phase.items if not item.paths]
         named = {str(PurePosixPath(name)) for item in phase.items for name in item.paths}.union(phase.files)
-        if bare or not folders.isdisjoint(named):
+        if bare or not folders.isdisjoint(named) or any(name.startswith(f"{path}/") for name in named):
             return True
         if not near and any(subject.search(item.text) for item in phase.items):
             return True
@@ -216,7 +239,8 @@ def check_files(plan: Plan, root: Path, lines: Mapping[str, int]) -> Iterator[Vi
                     continue
                 seen.add(path)
                 words = f"{path}, which a verify command names, is not there, and no item makes it{suggest(near)}"
-                yield Violation(line=lines.get(command, phase.line), message=words, warning=True)
+                line = lines.get(command) or lines.get(split_place(command)[1], phase.line)
+                yield Violation(line=line, message=words, warning=True)
 
 
 _MAKES = re.compile(
@@ -236,7 +260,7 @@ def check_folder(plan: Plan, root: Path, list_files: Callable[[], Iterable[str]]
         list_files: Returns those that git has, relative to the root. Where none is in a folder, the project is new.
     """
     items = [item for phase in plan.phases for item in phase.items]
-    used = [command for phase in plan.phases for command in phase.verify if not _ELSEWHERE.search(command)]
+    used = [one for phase in plan.phases for one in phase.verify if not ELSEWHERE.search(split_place(one)[1])]
     named = [path for item in items for path in item.paths] + [path for phase in plan.phases for path in phase.files]
     named += [path for command in used for path in sorted(find_command_paths(command))]
     paths = list(dict.fromkeys(path for name in named if (path := str(PurePosixPath(name))) != "."))
@@ -246,7 +270,9 @@ def check_folder(plan: Plan, root: Path, list_files: Callable[[], Iterable[str]]
     ends = (f"/{path}/".rpartition(f"/{paths[0]}/") for path in known)
     folders = {before.strip("/") for before, found, _ in ends if found} if len(paths) > 1 else set[str]()
     there = [folder for folder in folders if all(os.path.lexists(root / folder / path) for path in paths)]
-    where = f"; they are all in {list_paths(there)}, and a plan's paths count from the root" if len(there) == 1 else ""
+    where = (
+        f"; they are all in {list_paths(there)}: `In: {there[0]}` below a heading says so" if len(there) == 1 else ""
+    )
     is_new = any("/" not in path for path in paths) or any(_MAKES.search(item.text) for item in items)
     if where or (not is_new and any("/" in path for path in known if not path.startswith("."))):
         words = f"nothing that this plan names is there ({list_some(paths, 3)}), and no folder for it{where}"
@@ -255,8 +281,9 @@ def check_folder(plan: Plan, root: Path, list_files: Callable[[], Iterable[str]]
 
 def _find_tested(command: str) -> frozenset[str]:
     """Return the files that a command tests, relative to the root; nothing if it looks elsewhere."""
-    parts = () if _ELSEWHERE.search(command) else list_tests(command)
-    return frozenset[str]().union(*map(find_command_paths, parts))
+    folder, rest = split_place(command)
+    parts = () if ELSEWHERE.search(rest) else list_tests(rest)
+    return frozenset[str]().union(*(find_command_paths(place(part, folder)) for part in parts))
 
 
 _MAX_BYTES = 512 * 1024
@@ -287,13 +314,20 @@ class KnownCommand:
     source: str
 
 
-def find_test_command(root: Path) -> KnownCommand | None:
-    """Return the most likely test command of a repository; None if nothing suggests one."""
-    return next((found for look in _PLACES for found in look(root)), None)
+def find_test_command(root: Path, plan_path: str = "") -> KnownCommand | None:
+    """Return the most likely test command beside a plan, else of the repository; None if nothing suggests one.
+
+    Args:
+        plan_path: From the root; one outside of the repository has nothing beside it.
+    """
+    for place_of in dict.fromkeys((find_plan_folder(plan_path), "")):
+        if found := next((found for look in _PLACES for found in look(root / place_of)), None):
+            return KnownCommand(command=place(found.command, place_of), source=posixpath.join(place_of, found.source))
+    return None
 
 
 def _look_at_make(root: Path) -> Iterator[KnownCommand]:
-    for name in ("Makefile", "makefile", "GNUmakefile"):
+    for name in MAKEFILES:
         if found := _MAKE_TARGET.search(read_beginning(root / name)):
             yield KnownCommand(command=f"make {found[1]}", source=name)
 

@@ -7,6 +7,7 @@ from itertools import pairwise
 from relay.base.values import dataclass
 from relay.base.words import shorten
 from relay.plan.model import Plan, Violation
+from relay.plan.paths import split_place
 from relay.plan.statements import read_statements, read_validation_commands
 
 _CERTAIN = re.compile(
@@ -151,8 +152,11 @@ def _check_sequence(parts: list[_Segment]) -> str | None:
 
 
 def _split(command: str) -> list[_Segment]:
-    """Split at operators outside quotes and groups, without comments; an empty last part follows a final ``&``."""
-    command = command.strip()
+    """Split at operators outside quotes and groups, without comments; an empty last part follows a final ``&``.
+
+    That a command goes to a directory first says nothing about what it checks, and is left out.
+    """
+    command = split_place(command)[1].strip()
     parts: list[_Segment] = []
     operator, pieces, at, depth = "", list[str](), 0, 0
     while at < len(command):

@@ -27,6 +27,7 @@ from relay.plan.statements import (
 )
 from relay.plan.text import (
     Lines,
+    describe_outside,
     find_printed_number,
     find_unit_numbers,
     fold_number,
@@ -187,12 +188,14 @@ def _check_statements(section: Section, *, is_head: bool, is_done: bool) -> Iter
             yield _warning(one.line, f"`After: {shown}` is read as prose, {rule}")
         elif word in WISHES and one.prose:
             # Plans estimate the effort of people, and describe models.
-            if word == "runner" or (word == "model" and " " not in one.prose):
-                title = word.capitalize()
-                yield _warning(one.line, f"`{title}: {shown}` is read as prose, because that names no {word}")
+            if word in {"runner", "in"} or (word == "model" and " " not in one.prose):
+                title, named = word.capitalize(), "directory" if word == "in" else word
+                yield _warning(one.line, f"`{title}: {shown}` is read as prose, because that names no {named}")
         elif word in WISHES and not is_head:
             rule = f"the front matter says it for all phases: `relay: {{{word}: {one.values[0]}}}`"
             yield _warning(one.line, f"`{word.capitalize()}:` counts below a phase's own heading only; {rule}")
+        elif word == "in" and (words := describe_outside(one.values[0])):
+            yield _error(one.line, words)
         elif word in WISHES and first.setdefault(word, one.line) != one.line:
             yield _error(one.line, f"this phase has a {word} in line {first[word]} already; keep one of them")
 

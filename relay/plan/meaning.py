@@ -11,7 +11,7 @@ Meaning = tuple[object, ...]
 
 def find_meaning(phase: Phase, *, items: bool = True) -> Meaning:
     """Return what a phase asks for: its id, gates, order, wishes, and its items by id, box, place and paths."""
-    said = (phase.id, phase.verify, phase.own_verify, phase.files, phase.after)
+    said = (phase.id, phase.verify, phase.own_verify, phase.files, phase.after, phase.folder)
     wishes = tuple((word, value) for word, value, _ in phase.wishes)
     boxes = ((i.id, i.done, i.optional, i.manual, i.depth, i.paths, i.targets) for i in phase.items)
     return (*said, wishes, phase.tools, tuple(boxes) if items else ())

@@ -78,9 +78,12 @@ class Phase:
     after: tuple[str, ...]
     """Ids of the phases that must be done first; the phase above by default."""
     wishes: tuple[tuple[str, str, int], ...] = ()
-    """What it says of its sessions: ``runner``, ``model`` or ``effort``, the value, and the line; each at most once."""
+    """What it says of its sessions and its gate: ``runner``, ``model``, ``effort`` or ``in``, the value, and the line;
+    each at most once."""
     tool_lines: tuple[tuple[str, int], ...] = ()
     """Names of the tool servers for its sessions, each with its line."""
+    folder: str = ""
+    """The directory that the front matter names for the verify commands of all phases; empty without one."""
     in_list: bool = False
     """It is a numbered item of a list with its sub-items, and no heading."""
 
@@ -100,7 +103,7 @@ class Phase:
         return self.find_wish("effort")[0]
 
     def find_wish(self, word: str) -> tuple[str, int]:
-        """Return the value for ``runner``, ``model`` or ``effort`` and its line; empty and 0 without one."""
+        """Return the value for ``runner``, ``model``, ``effort`` or ``in`` and its line; empty and 0 without one."""
         return next(((value, line) for name, value, line in self.wishes if name == word), ("", 0))
 
     @property

@@ -81,6 +81,7 @@ def parse_plan(text: str) -> Plan:
                 after=_find_after(own, known, phases[-1].id if phases else None),
                 wishes=tuple(wishes[word] for word in WISHES if word in wishes),
                 tool_lines=tuple(tools.items()),
+                folder=outline.front.folder,
                 in_list=section.level == ITEM_LEVEL,
             )
         )

@@ -4,7 +4,9 @@ An item names a path in three ways: a code span that looks like a path, the tail
 slash and an extension (spec-kit's ``in src/x.py``). Paths that leave the repository are never returned as its own.
 """
 
+import posixpath
 import re
+import shlex
 from collections.abc import Iterator
 from operator import itemgetter
 from pathlib import PurePosixPath
@@ -45,6 +47,7 @@ _OPERAND = re.compile(r"[^\s;&|<>()'\"`=]+")
 _OUTPUT = re.compile(r"\d?>>?\s*[^\s;&|]+")
 _MODULE = re.compile(r"(?<![\w./-])[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+(?![\w./-])")
 _AND = re.compile(r"[ \t\n](?:and|&|\+)[ \t\n]")
+_CD = re.compile(r"""\s*cd[ \t]+((?:'[^'\n]*'|"[^"$`\\\n]*"|[^\s'"`$\\;&|<>()*?\[\]{}#!~]++)++)[ \t]*&&[ \t]*(?=\S)""")
 _REMARK = re.compile(r"\([^()]*\)\.?$")
 
 
@@ -84,15 +87,42 @@ def find_paths(prose: str) -> NamedPaths:
 
 
 def find_command_paths(command: str) -> frozenset[str]:
-    """Return the files and folders that a command names, ``tests/a.py::test_b`` without the test."""
-    words = (_clean(word.partition("::")[0]) for word in _OPERAND.findall(_OUTPUT.sub("", command)))
-    return frozenset(str(PurePosixPath(word)) for word in words if _looks_like_path(word) and not _leaves(word))
+    """Return the files and folders that a command names, from the root; ``tests/a.py::test_b`` without the test."""
+    folder, rest = split_place(command)
+    words = (_clean(word.partition("::")[0]) for word in _OPERAND.findall(_OUTPUT.sub("", rest)))
+    return frozenset(str(PurePosixPath(folder, word)) for word in words if _looks_like_path(word) and not _leaves(word))
 
 
 def find_command_modules(command: str) -> frozenset[str]:
     """Return the files of the modules that a command names: tests/test_a.py for ``python -m unittest tests.test_a``."""
-    found = _MODULE.findall(command) if " -m " in command else []
-    return frozenset(f"{name.replace('.', '/')}.py" for name in found)
+    folder, rest = split_place(command)
+    found = _MODULE.findall(rest) if " -m " in rest else []
+    return frozenset(str(PurePosixPath(folder, f"{name.replace('.', '/')}.py")) for name in found)
+
+
+def place(command: str, folder: str) -> str:
+    """Return a command as one that runs in a directory, from the root; one that begins with ``cd`` says it itself.
+
+    The directory is a part of the command's text: whoever reads a gate, its commit or its log can run it again.
+    """
+    if not folder or re.match(r"\s*(?:cd|pushd)\s", command):
+        return command
+    if re.search(r"[;\n]|\|\||(?<![&>])&(?![&>])", command):  # cd guards all of it
+        command = f"( {command}{chr(10) if '#' in command or chr(10) in command else ' '})"
+    name = posixpath.normpath(folder)
+    return f"cd {shlex.quote(f'./{name}' if name.startswith('-') else name)} && {command}"
+
+
+def split_place(command: str) -> tuple[str, str]:
+    """Return the directory in which a command runs, from the root, and the rest of it.
+
+    The directory is empty without a ``cd`` at the beginning, and where that goes out of the repository.
+    """
+    found = _CD.match(command)
+    words = shlex.split(found[1]) if found else []
+    if found is None or len(words) != 1 or _leaves(words[0]):
+        return "", command
+    return posixpath.normpath(words[0]), command[found.end() :]
 
 
 def _from_tail(prose: str) -> Iterator[tuple[int, str]]:

@@ -10,7 +10,7 @@ from relay.plan.paths import find_paths
 from relay.plan.text import find_code_spans
 
 _STATEMENT = re.compile(
-    r"[*_]{0,3}(verif(?:y|ication)|after|runner|tools|model|effort)[*_]{0,3}[ \t]*:[*_]{0,3}[ \t]*", re.IGNORECASE
+    r"[*_]{0,3}(verif(?:y|ication)|after|runner|tools|model|effort|in)[*_]{0,3}[ \t]*:[*_]{0,3}[ \t]*", re.IGNORECASE
 )
 _VALIDATION = re.compile(r"(?:validation|verification|verify) commands?:?", re.IGNORECASE)
 _FILES = re.compile(
@@ -33,8 +33,10 @@ _PLAIN_MODEL = r"[A-Za-z][\w.:/@\[\]-]*[\d:/-][\w.:/@\[\]-]*|opus|sonnet|haiku|f
 """A model's id in a plan, or a word for which `relay check` has a suggestion: ``Model: User`` is about a program."""
 _PLAIN_EFFORT = r"(?!(?:xx?s|x?s|m|x{0,2}l|small|tiny|large|huge|big|low-medium)$)[A-Za-z]+"
 """One word: ``Effort: 2 days`` and ``Effort: M`` are about people."""
-WISHES = {"runner": RUNNER_NAME, "model": _PLAIN_MODEL, "effort": _PLAIN_EFFORT}
-"""Statements by which a phase chooses what runs it, each with the pattern of its value."""
+WISHES = {"runner": RUNNER_NAME, "model": _PLAIN_MODEL, "effort": _PLAIN_EFFORT, "in": r"\S+"}
+"""Statements by which a phase chooses what runs it, and where, each with the pattern of its value. A directory in
+backticks may have blanks in its name.
+"""
 _TOOL_NAME = r"[a-z0-9][a-z0-9-]{0,30}"
 _MOST_TOOL_CHARS = 500
 _SEPARATOR = re.compile(r" ?(?:,|;|&|\band\b) ?|(?<=\d) (?=\#?\d)", re.IGNORECASE)
@@ -77,9 +79,10 @@ def read_statements(section: Section) -> Iterator[Statement]:
         elif word == "after" and rest:
             yield _read_after(entry.line, " ".join(rest.rstrip(".").split()))
         elif word in WISHES and rest:
-            said = next(iter(_spans(rest)), rest.rstrip("."))
-            name = said if word == "model" else said.casefold()
-            is_known = re.fullmatch(WISHES[word], name, re.IGNORECASE) is not None
+            spans = _spans(rest)
+            said = spans[0] if spans else rest.rstrip(".") or rest
+            name = said if word in {"model", "in"} else said.casefold()
+            is_known = re.fullmatch(WISHES[word], name, re.IGNORECASE) is not None or (word == "in" and spans != ())
             values, prose = ((name,), "") if is_known else ((), rest)
             yield Statement(word=word, line=entry.line, values=values, prose=prose)
 

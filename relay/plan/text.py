@@ -67,9 +67,25 @@ def find_ledger_path(plan_path: str) -> str:
     return str(path.with_name(f"{path.stem}{LEDGER_SUFFIX}"))
 
 
+def find_plan_folder(plan_path: str) -> str:
+    """Return a plan's directory from the root; empty at the root, and for a plan outside of the repository."""
+    folder = str(PurePosixPath(plan_path).parent)
+    return "" if folder == "." or folder.startswith("/") else folder
+
+
 def find_protected(plan_path: str) -> tuple[str, ...]:
     """Return the paths that no tool and no command may write, besides git's own directory and the rules files."""
     return (plan_path, find_ledger_path(plan_path), STATE_DIR, "relay.toml")
+
+
+def describe_outside(folder: str) -> str:
+    """Return why no command may run in a directory that a plan names (`In:`); empty if one may."""
+    parts = folder.split("/")
+    if folder.isprintable() and folder[0] not in "/~" and not {"..", ".git", STATE_DIR}.intersection(parts):
+        return ""
+    shown = "".join(char if char.isprintable() else "?" for char in folder[:60])
+    allowed = "a directory of this repository, from its root, as in `In: packages/api`; `In: .` is the root"
+    return f"`In: {shown}` names no place for verify commands; allowed is {allowed}"
 
 
 BOM = "\ufeff"
@@ -324,6 +340,8 @@ class FrontMatter:
     verify: tuple[str, ...] = ()
     manual: tuple[str, ...] = ()
     """Texts that mark an item as work for a person, besides those that relay knows."""
+    folder: str = ""
+    """The directory of the verify commands of all phases; empty without one."""
     body: int = 0
     """0-based index of the first line that is Markdown."""
 
@@ -371,8 +389,11 @@ def parse_front_matter(lines: Lines) -> FrontMatter:
             line = _find_key(lines, close, key) or 1
             raise _refusal(line, f"has a `{key}` that is not a list of {words} (quote each one)")
         said[key] = tuple(one.strip() for one in texts)
-    rest = {key: value for key, value in settings.items() if key != "manual"}  # what it says is the plan's, no setting
-    return FrontMatter(settings=rest, **said, body=close + 1)
+    folder = settings.get("in", ".")
+    if words := describe_outside(folder) if isinstance(folder, str) and folder else "`in` must be a directory":
+        raise PlanError(words, line=_find_key(lines, close, "in") or 1)
+    rest = {key: value for key, value in settings.items() if key not in {"manual", "in"}}  # the plan's, no settings
+    return FrontMatter(settings=rest, **said, folder=folder if "in" in settings else "", body=close + 1)
 
 
 def find_setting_line(front: FrontMatter, lines: Lines, key: str) -> int:

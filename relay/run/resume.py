@@ -309,7 +309,7 @@ def commit_proposed(ctx: RunContext, plan: Plan, attempt: OpenAttempt) -> PhaseC
     if subject is None:
         return None
     pending = read_pending(ctx.files, plan, attempt)
-    phase = get_attempt_phase(pending, attempt)
+    phase = get_attempt_phase(ctx.files, pending, attempt)
     if phase.open_items:
         return None
     then = "its work is checked again, without another session" if ctx.settings.review == "off" else "now its review"

@@ -138,7 +138,7 @@ def test_a_plan_that_was_written_for_another_folder_is_said(relay, project, comm
         (project / "web/api" / path).touch()
     commit()
     write(project, FOREIGN.replace("Fix", "Add"))
-    assert f"{words}; they are all in web/api, and a plan's paths count from the root\n" in relay("check").out
+    assert f"{words}; they are all in web/api: `In: web/api` below a heading says so\n" in relay("check").out
     shutil.copytree(project / "web", project / "copy")
     commit()
     write(project, FOREIGN)
@@ -302,9 +302,13 @@ def test_a_test_file_that_is_not_there_and_that_no_item_makes_is_named(relay, pr
     assert [(one["line"], one["message"].partition(",")[0]) for one in found if "not there" in one["message"]] == [
         (2, "tests/test_utils.py"),
         (8, "tests/test_long.py"),
+        (9, "web/src/one.test.ts"),
     ]
     assert found[0]["message"].endswith("no item makes it (did you mean tests/test_utils?)")
     assert all(one["warning"] for one in found)
+    assert [one["message"] for one in found if "runs" in one["message"]] == [
+        "web, where a verify command runs, is no directory, and no item makes it"
+    ]
     for name in ("tests/test_utils.py", "tests/test_long.py"):
         (project / name).write_text("")
     assert "tests/" not in relay("check").out

@@ -114,6 +114,44 @@ def test_of_two_plans_the_one_that_is_taken_is_named_and_how_to_take_the_other(p
     assert "[ ]" in (deep / "PLAN.md").read_text()
 
 
+PACKAGE = """\
+sessions:
+- when: {first_message_contains: "Verify commands run as `cd packages/api && bash check.sh`"}
+  turns:
+  - tools: [{name: write, input: {path: packages/api/app/core.py, content: "y = 2\\n"}}]
+  - tools: [{name: tick, input: {item: "1.1", evidence: seen}}]
+  - {text: done, repeat: 3}
+"""
+
+
+def test_a_packages_plan_is_built_in_its_directory(play, relay, project, commit, git):
+    """Gate and items count from there, no doubt is left, and `check` and `gate` say where."""
+    api = project / "packages/api"
+    (api / "app").mkdir(parents=True)
+    (api / "check.sh").write_text("grep -q y app/core.py\n")
+    text = "# Core\n\n## Phase 1 — Core\nVerify: `bash check.sh`\n- [ ] Add y — app/core.py\n"
+    (api / "PLAN.md").write_text(text.replace("Verify", "In: ../x\nVerify"))
+    commit()
+    for words in (("check", "PLAN.md"), ("run", "--dry-run", "--plan", "PLAN.md"), ("gate", "--plan", "PLAN.md")):
+        ran = relay(*words, cwd=api, env={"ANTHROPIC_API_KEY": "k"})
+        assert ran.code == 1
+        assert "packages/api/PLAN.md:4: `In: ../x` names no place for verify commands; allowed is" in ran.out + ran.err
+    (api / "PLAN.md").write_text(text)
+    commit()
+    assert "runs in packages/api  bash check.sh\n" in relay("check", "PLAN.md", cwd=api).out
+    shown = relay("gate", "--plan", "PLAN.md", cwd=api).out.splitlines()[0]
+    assert shown.endswith(": cd packages/api && bash check.sh")
+
+    ran = play(PACKAGE, "run", "--plan", "PLAN.md", cwd=api)
+
+    assert (ran.code, ran.err, "doubt" in ran.out) == (0, "", False)
+    assert git("show", "--name-only", "--format=", "HEAD").split() == [
+        "packages/api/PLAN.md",
+        "packages/api/app/core.py",
+    ]
+    assert "Relay-Doubt" not in git("show", "-s", "--format=%B", "HEAD")
+
+
 @pytest.mark.nightly
 def test_planning_writes_the_roots_plan(play, deep, project):
     """Without --plan the settings' name counts from the root."""

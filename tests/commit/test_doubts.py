@@ -5,7 +5,7 @@ import json
 import pytest
 
 from relay.base.errors import ExitCode
-from relay.session.events import GateFinished, Noticed
+from relay.session.events import GateFinished, GateStarted, Noticed
 from relay.session.values import SessionOutcome
 from tests.effort import take_each
 from tests.scripted import Act, ScriptedRunner
@@ -259,6 +259,20 @@ def test_a_session_that_changes_the_check_is_said_in_the_commit_and_the_view(sta
     )
     said = [event.text for event in stage.seen(Noticed) if "the check was changed" in event.text]
     assert said == ([f"ticked anyway: the check was changed: {words}"] if words else [])
+
+
+def test_a_session_that_takes_a_later_gate_away_from_its_files_is_said(stage):
+    """It moves no gate of its own phase: the commit that the phase started from decides."""
+    stage.plan_path = "packages/api/PLAN.md"
+    stage.write("check.sh", "grep -q x out.txt\n")
+    phases = (f"## Phase {n} — P\nVerify: `sh check.sh`\n- [ ] Write it — out.txt\n" for n in (1, 2))
+    stage.write("packages/api/PLAN.md", "\n".join(phases))
+    stage.commit("plan")
+
+    stage.run(run_commands("echo true > packages/api/check.sh; echo x > out.txt"), phase="1")
+
+    assert [event.commands for event in stage.seen(GateStarted)] == [("sh check.sh",)] * 2
+    assert read_doubts(stage) == ["the check was moved: `sh check.sh` ran in the root (check.sh), now in packages/api"]
 
 
 @pytest.mark.nightly

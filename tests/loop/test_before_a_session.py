@@ -253,15 +253,17 @@ def test_a_check_of_the_document_may_wait_for_a_later_phase(stage):
 
 @pytest.mark.nightly
 def test_a_plan_of_a_package_is_told_how_its_commands_reach_it(stage):
-    for path in ("app/__init__.py", "tests/__init__.py", "tests/test_core.py"):
-        stage.write(f"packages/api/{path}", "")
-    plan(stage, "true && python3 -m unittest tests.test_core", "Add y — app/core.py")
+    stage.write("packages/api/app/core.py", "")
+    plan(stage, "bash run.sh # npm error Missing script", "Add y — app/core.py")
+    stage.write("run.sh", NO_SCRIPT)
     stage.git("mv", "PLAN.md", "packages/api/PLAN.md")
     stage.plan_path = "packages/api/PLAN.md"
     stage.commit("moved")
-    with pytest.raises(PlanError, match=r"did not run: there is no tests/test_core\.py") as refused:
+    with pytest.raises(PlanError, match=r"did not run: there is no such script \(package\.json\)") as refused:
         stage.play(ScriptedRunner(sessions=[]), sandbox="auto")
-    assert "`cd packages/api && true && python3 -m unittest tests.test_core`" in str(refused.value.hint)
+    assert "it runs at the root: `In: packages/api` below the heading runs it beside the plan" in str(
+        refused.value.hint
+    )
 
 
 @pytest.mark.nightly

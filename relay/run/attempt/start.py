@@ -7,12 +7,14 @@ between share its base, so that the commit holds their work together, and nothin
 from collections.abc import Mapping
 from itertools import takewhile
 
+from relay.base.errors import within
 from relay.base.tree import FileState
 from relay.base.values import dataclass
 from relay.base.words import list_some
 from relay.config import Settings
 from relay.config.model import OWN_LOOP
 from relay.gate.model import GateResult, Outcome, parse_baseline, render_baseline
+from relay.gate.places import describe_places, open_ground, settle_phase
 from relay.git.names import list_paths, parse_path, render_path
 from relay.git.objects import diff_trees
 from relay.git.refs import drop_ref
@@ -37,6 +39,7 @@ from relay.run.commit.readiness import (
     require_programs,
     require_room,
     require_still_room,
+    settle_in,
 )
 from relay.run.commit.review import read_rounds
 from relay.run.commit.step import make_sample
@@ -158,15 +161,17 @@ def begin_phase(ctx: RunContext, plan: Plan, phase: Phase, *, reason: str) -> Ha
     """
     head, before, note = ctx.repo.head(), write_snapshot_tree(ctx.repo), f"relay: before the gate of phase {phase.id}"
     number, handoff_note, earlier = _read_earlier_sessions(ctx.files, plan, phase.id)
+    settled = settle_in(ctx.repo, ctx.plan_path, plan, head)
+    phase = settled.find_phase(phase.id) or phase
     commands = get_commands(ctx.settings, phase)
     dirty = {change.path for change in diff_trees(ctx.repo, head or ctx.repo.empty_tree, before.tree)}
-    require_room(ctx, plan, phase, before, frozenset(dirty))
+    require_room(ctx, settled, phase, before, frozenset(dirty))
     kept = keep_snapshot(ctx.repo, before, note) if dirty and (commands or not ctx.memory.knows_hooks) else None
     environment = read_environment(ctx.repo)
     gate = run_phase_gate(ctx, _make_baseline_task(ctx.files, phase, commands, before, environment))
     if ctx.interrupts.stop_now or any(check.status is Outcome.INTERRUPTED for check in gate.result.commands):
         return None
-    require_programs(ctx, plan, phase, gate)
+    require_programs(ctx, settled, phase, gate)
     sample = make_sample(ctx.files, ctx.settings, phase, ctx.workspace.sandbox.mechanism)
     is_touched = require_hooks(ctx, phase.id, sample) or gate.is_fresh
     if ctx.workspace.should_stop():
@@ -222,7 +227,7 @@ def ensure_baseline(ctx: RunContext, plan: Plan, attempt: OpenAttempt) -> OpenAt
     Args:
         plan: HEAD's plan.
     """
-    phase = plan.find_phase(attempt.phase_id)
+    phase = settle_in(ctx.repo, ctx.plan_path, plan, attempt.base_head).find_phase(attempt.phase_id)
     if phase is None or not is_untouched(attempt) or BASELINE in dict(attempt.trailers):
         return attempt
     now, environment = (
@@ -257,7 +262,7 @@ def _tell_kept(repo: Repo, observe: Observe, kept: tuple[str, str], rewritten: l
 
 def continue_phase(ctx: RunContext, plan: Plan, attempt: OpenAttempt, *, reason: str) -> Handover:
     """Put a fresh session on an open attempt, with the state of its newest checkpoint."""
-    if phase := plan.find_phase(attempt.phase_id):
+    if phase := settle_in(ctx.repo, ctx.plan_path, plan, attempt.base_head).find_phase(attempt.phase_id):
         require_still_room(ctx.files, phase, attempt)
     found = dict(attempt.trailers)
     # A session that was cut off says nothing about the size of the phase: it does not count.
@@ -303,16 +308,18 @@ def read_pending(files: PlanFiles, plan: Plan, attempt: OpenAttempt) -> PendingP
     return PendingPlan(head=plan, plan=replayed.plan, ledger=read_ledger(files, tip))
 
 
-def get_attempt_phase(pending: PendingPlan, attempt: OpenAttempt) -> Phase:
-    """Return the phase of an attempt.
+def get_attempt_phase(files: PlanFiles, pending: PendingPlan, attempt: OpenAttempt) -> Phase:
+    """Return the phase of an attempt, with the directories of its commands and paths.
 
     Raises:
         LookupError: The plan has no such phase; the resume point excludes that.
+        PlanError: A directory that the plan names is out of the repository.
     """
     phase = pending.plan.find_phase(attempt.phase_id) or pending.head.find_phase(attempt.phase_id)
     if phase is None:
         raise LookupError(attempt.phase_id)
-    return phase
+    with within(files.plan_path):
+        return settle_phase(open_ground(files.repo.root, files.repo, files.plan_path, attempt.base_head), phase)
 
 
 def read_number(attempt: OpenAttempt) -> int:
@@ -343,7 +350,7 @@ def _make_handover(  # noqa: PLR0913  # two private callers
     baseline: GateResult | None,
     interruption: str = "",
 ) -> Handover:
-    phase, found = get_attempt_phase(pending, attempt), dict(attempt.trailers)
+    phase, found = get_attempt_phase(ctx.files, pending, attempt), dict(attempt.trailers)
     stale = (*_find_left_wrong(ctx.files, phase), *find_stale(ctx.repo, ctx.plan_path, phase))
     if stale:
         words = "; ".join(stale[:MAX_STALE_SHOWN])
@@ -366,7 +373,10 @@ def _make_handover(  # noqa: PLR0913  # two private callers
             plan=pending.plan,
             phase=phase,
             plan_path=ctx.plan_path,
-            environment=_describe_environment(attempt.branch, ctx.workspace.sandbox, ctx.settings),
+            environment=(
+                *_describe_environment(attempt.branch, ctx.workspace.sandbox, ctx.settings),
+                *describe_places(phase),
+            ),
             claimed=tuple(item.id for item in pending.claims if item in phase.items),
             files=preload.files,
             handoff_note=handoff_note,

@@ -3,13 +3,12 @@
 Adding lines to a test that was there is work as any other. A file that an item names is the plan's own change.
 """
 
-import json
 import re
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Sequence
 from itertools import takewhile
 
 from relay.base.words import count, list_some
+from relay.gate.places import cut_rule, find_rules
 from relay.git.names import render_path, with_parents
 from relay.git.objects import load_blob, read_entries
 from relay.git.repository import Repo
@@ -38,7 +37,6 @@ _IMPORT = re.compile(r"\s*(?:from\s.+\simport\b|import\b|use\s|using\s|#include\
 """A line that a new test changes beside its own."""
 _PROSE = (".md", ".mdx", ".rst", ".txt", ".adoc")
 _COVERED = re.compile(r"fail[-_]under|minimum_coverage|coverageThreshold|thresholds")
-_RULED = re.compile(r"(?:^|/)(?:GNUm|m|M)akefile$|(?:^|/)[jJ]ustfile$")
 
 
 def describe_changed_checks(
@@ -77,7 +75,9 @@ def _describe(repo: Repo, change: PathChange, commands: Sequence[str]) -> str:
     if _is_lower(before, after):
         return "a coverage floor"
     if rules := [
-        rule for rule in _find_rules(path, commands) if _cut(path, before, rule) not in {"", _cut(path, after, rule)}
+        rule
+        for rule in find_rules(path, commands)
+        if cut_rule(path, before, rule) not in {"", cut_rule(path, after, rule)}
     ]:
         return f"the rule {list_some(rules)}"
     tested = {
@@ -102,24 +102,3 @@ def _is_lower(before: str, after: str) -> bool:
         return False
     floors, now = (sorted(map(float, _FLOOR.findall(text))) for text in (before, after))
     return len(now) < len(floors) or any(new < old for old, new in zip(floors, now, strict=False))
-
-
-def _find_rules(path: str, commands: Iterable[str]) -> Iterator[str]:
-    """Yield the targets of a makefile, or the scripts of a package, that commands run."""
-    for command in commands:
-        if _RULED.search(path):
-            found = re.search(r"\b(?:make|just)\b([^|;&]*)", command)
-            yield from (word for word in found[1].split() if re.fullmatch(r"[\w.-]+", word)) if found else ()
-        elif path.endswith("package.json"):
-            found = re.search(r"\b(?:npm|pnpm|yarn|bun)(?: run)? ([\w:.-]+)", command)
-            yield from (found[1],) if found else ()
-
-
-def _cut(path: str, text: str, rule: str) -> str:
-    """Return a rule's text; empty without it."""
-    if path.endswith("package.json"):
-        with suppress(ValueError, KeyError, TypeError, RecursionError):
-            return str(json.loads(text)["scripts"][rule])
-        return ""
-    found = re.search(rf"^{re.escape(rule)}\b[^\n]*:[^\n]*\n(?:[ \t]+[^\n]*\n?)*", text, re.MULTILINE)
-    return found[0] if found else ""

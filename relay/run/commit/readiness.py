@@ -5,7 +5,7 @@ import re
 from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
 
-from relay.base.errors import PlanError
+from relay.base.errors import PlanError, within
 from relay.base.hints import Command, Hint, TypedPath
 from relay.base.words import list_some, shorten
 from relay.config import Settings
@@ -20,6 +20,7 @@ from relay.gate.needs import (
     read_missed,
     suggest,
 )
+from relay.gate.places import open_ground, settle_phase, settle_plan
 from relay.gate.shell_line import check_command, find_lines, proves_nothing
 from relay.git.message import CommitText, read_text, read_texts
 from relay.git.names import find_plan_branch, list_paths, render_path, with_parents
@@ -28,7 +29,8 @@ from relay.git.repository import Repo
 from relay.plan.check import find_obscurity
 from relay.plan.lineage import find_lineage
 from relay.plan.model import Phase, Plan
-from relay.plan.paths import find_command_modules, find_command_paths
+from relay.plan.paths import find_command_modules, find_command_paths, split_place
+from relay.plan.text import find_plan_folder
 from relay.prompts.package_data import EXAMPLE, INSTEAD, is_example
 from relay.run.commit.candidate import Refused
 from relay.run.commit.gates import GateRun
@@ -60,6 +62,19 @@ def get_commands(settings: Settings, phase: Phase) -> tuple[str, ...]:
             line = phase.line if command in phase.verify else 0
             raise PlanError(f"a verify command of phase {phase.id} {words}", line=line)
     return commands
+
+
+def settle_in(repo: Repo, plan_path: str, plan: Plan, rev: str | None) -> Plan:
+    """Return a plan with the directories of its commands and paths, as a commit decides about them.
+
+    Args:
+        rev: The commit that a phase starts from; None without any.
+
+    Raises:
+        PlanError: A directory that the plan names is out of the repository.
+    """
+    with within(plan_path):
+        return settle_plan(open_ground(repo.root, repo, plan_path, rev), plan)
 
 
 def list_own(phase: Phase, commands: Sequence[str]) -> frozenset[str]:
@@ -190,7 +205,9 @@ def _require_shown(files: PlanFiles, phase: Phase, run: GateRun) -> None:
     for check in run.result.commands:
         if not unseen or check.status is Outcome.PASSED:
             continue
-        for path in sorted(clean_paths(_WORD.findall(check.command)) & clean_paths(read_missed(check))):
+        folder, rest = split_place(check.command)
+        for name in sorted(clean_paths(_WORD.findall(rest)) & clean_paths(read_missed(check))):
+            path = str(PurePosixPath(folder, name))
             if not with_parents([path]).isdisjoint(unseen) and (files.repo.root / path).is_file():
                 words = f"{_show(check)} needs {render_path(path)}, which no commit has"
                 words = f"its gate can never be green, because {words}"
@@ -213,22 +230,19 @@ def _require_run(files: PlanFiles, plan: Plan, phase: Phase, run: GateRun) -> No
 
     A document's command may stay red until a later phase makes what it lacks.
     """
-    folder = PurePosixPath(files.plan_path).parent
     for check in run.result.commands:
         lack = find_lack(check)
         if lack is None:
             continue
         words = f"{_show(check)} did not run: there is no {lack.words}"
-        beside = [name for name in lack.files if folder.name and (files.repo.root / folder / name).exists()]
-        if beside:
-            way = f"{folder / beside[0]} is there, and commands run at the root: `cd {folder} && {check.command}`"
-            raise _not_begun(files, phase, words, way)
         named = lack.files or tuple(find_command_paths(check.command))
         is_excused = check.status is Outcome.FAILED and check.command not in phase.own_verify
         makers = [other for other in plan.phases if not other.done] if is_excused else [phase]
         if not any(may_come(path, makers, "") for path in named) and not (lack.files and _is_new(files.repo.root)):
             causes = f"{'; '.join(check.causes)}; " if check.causes else ""
             way = f"{causes}correct the Verify: line, or name the file in an item; --unchecked goes on all the same"
+            if (folder := find_plan_folder(files.plan_path)) and not split_place(check.command)[0]:
+                way = f"it runs at the root: `In: {folder}` below the heading runs it beside the plan; {way}"
             raise _not_begun(files, phase, f"{words}, and no item of the phase makes it", way)
 
 
@@ -320,8 +334,9 @@ def list_commands(repo: Repo, settings: Settings, attempt: OpenAttempt, plan: Pl
         plan: HEAD's plan.
     """
     landed = [other for other in list_landed(repo, attempt, plan) if other.id != phase.id]
-    found = (command for one in (phase, *landed) for command in get_commands(settings, one))
-    return tuple(dict.fromkeys(found))
+    ground = open_ground(repo.root, repo, attempt.plan_path, attempt.base_head)
+    placed = (settle_phase(ground, one) for one in (phase, *landed))
+    return tuple(dict.fromkeys(command for one in placed for command in get_commands(settings, one)))
 
 
 def check_marks(repo: Repo, attempt: OpenAttempt, tree: str) -> Refused | None:

@@ -16,6 +16,7 @@ from relay.base.values import dataclass
 from relay.base.words import list_some, name_item
 from relay.config import Settings
 from relay.gate.model import MOST_FLAKY, Outcome, compare_gate, find_flaky
+from relay.gate.places import describe_moved, open_ground
 from relay.git.command import GitError
 from relay.git.identity import render_signoff
 from relay.git.message import LINE_CHARS, Message, disarm
@@ -46,6 +47,7 @@ from relay.run.commit.omissions import (
     Delivery,
     Doubts,
     check_phantom,
+    clean_paths,
     describe_surplus,
     find_doubts,
     find_ignored_files,
@@ -60,7 +62,7 @@ from relay.run.commit.plan_commit import (
     read_ledger,
     render_subject,
 )
-from relay.run.commit.readiness import check_marks, find_merged, list_own, render_merge
+from relay.run.commit.readiness import check_marks, find_merged, list_own, render_merge, settle_in
 from relay.run.commit.review import review_work
 from relay.sandbox.policy import PROTECTED_NAMES
 from relay.session.events import Committed, Noticed
@@ -176,7 +178,8 @@ def _commit_checked(ctx: RunContext, candidate: Candidate, work: _Work) -> Phase
     if not candidate.attempt.merges:  # else its own commits said it
         own = [change for change in work.changes if change.path in work.owned]
         changed = describe_changed_checks(ctx.repo, candidate.phase, ctx.plan_path, own, candidate.commands)
-        doubts = replace(doubts, others=(*doubts.others, *filter(None, (changed,))))
+        moved = _find_moved_gates(ctx.files, candidate, work)
+        doubts = replace(doubts, others=(*doubts.others, *filter(None, (changed,)), *moved))
     elif done := find_plan(ctx.files, candidate.attempt.merges):
         reworded = describe_reworded(done, candidate.pending.plan, candidate.pending.claimed_ids)
         doubts = replace(doubts, others=(*doubts.others, *reworded))
@@ -210,6 +213,14 @@ def _commit_checked(ctx: RunContext, candidate: Candidate, work: _Work) -> Phase
     ctx.memory.remember(outcome.commit, list_judged(seen), work.run.result)  # also if hooks rewrote files
     _finish(ctx, candidate, outcome)
     return PhaseCommit(commit=outcome.commit)
+
+
+def _find_moved_gates(files: PlanFiles, candidate: Candidate, work: _Work) -> tuple[str, ...]:
+    """Return a doubt for each verify command that the work takes away from the files on which it ran."""
+    revs = candidate.attempt.base_head, work.after.tree
+    before, after = (open_ground(files.repo.root, files.repo, files.plan_path, rev) for rev in revs)
+    named = clean_paths(path for item in candidate.phase.items for path in item.paths)
+    return tuple(describe_moved(candidate.pending.plan, before, after, named))
 
 
 def _report_outdated(ctx: RunContext, candidate: Candidate, work: _Work) -> list[str]:
@@ -253,9 +264,10 @@ def _check_left_out(ctx: RunContext, candidate: Candidate, work: _Work) -> Refus
 
 
 def _make_delivery(files: PlanFiles, candidate: Candidate, work: _Work) -> Delivery:
+    settled = settle_in(files.repo, files.plan_path, candidate.pending.plan, candidate.attempt.base_head)
     return Delivery(
         attempt=candidate.attempt,
-        items=candidate.pending.claims,
+        items=replace(candidate.pending, plan=settled).claims,
         touched=candidate.touched,
         changed=frozenset(change.path for change in work.changes),
         owned=work.owned,
