@@ -1,4 +1,4 @@
-# The commands of this repository: make demo, make test, make test-nightly, make check, make agents, make crash, make toolchains, make templates, make report-browser, make pictures, make compare-kit, make fuzz, make docs, make site, make site-browser, make package, make audit, make clean.
+# The commands of this repository: make demo, make test, make test-nightly, make check, make agents, make transcripts, make crash, make toolchains, make templates, make report-browser, make pictures, make compare-kit, make fuzz, make docs, make site, make site-browser, make package, make audit, make clean.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -8,13 +8,13 @@ SECONDS ?= 300
 
 # What has no input and no output of its own; every branch of it is taken by tests that have none either, with the same
 # few examples each time: a branch that only luck takes counts as one that no test takes.
-PURE := relay/plan/*,relay/ledger/*,relay/session/*,relay/insight/figures/*,relay/lab/comparing.py,relay/lab/statistics.py,relay/lab/tuning.py,relay/gate/model.py,relay/gate/checker_output.py,relay/gate/shell_line.py,relay/store/resume.py,relay/run/attempt/session.py
-PURE_TESTS := tests/plan tests/figures tests/sessions tests/context/test_gauge.py tests/resume/test_point.py \
+PURE := relay/plan/*,relay/ledger/*,relay/session/*,relay/insight/figures/*,relay/insight/transcripts/conversation.py,relay/insight/transcripts/digest.py,relay/lab/comparing.py,relay/lab/statistics.py,relay/lab/tuning.py,relay/gate/model.py,relay/gate/checker_output.py,relay/gate/shell_line.py,relay/store/resume.py,relay/run/attempt/session.py
+PURE_TESTS := tests/plan tests/transcripts tests/figures tests/sessions tests/context/test_gauge.py tests/resume/test_point.py \
 	tests/gate/test_model.py tests/gate/test_verdict.py tests/gate/test_lint.py tests/gate/test_checker_output.py tests/gate/test_shell_line.py tests/settings/test_telemetry.py tests/lab/test_comparing.py tests/lab/test_coverage.py tests/lab/test_tuning.py
 # Without the long texts, which take no branch that others do not.
 PURE_CASES := not linear_time and not quadratic_time and not read_in_time
 
-.PHONY: demo test test-nightly check pure coverage agents crash toolchains templates report-browser pictures compare-kit fuzz docs site site-browser package audit sandbox clean
+.PHONY: demo test test-nightly check pure coverage agents transcripts crash toolchains templates report-browser pictures compare-kit fuzz docs site site-browser package audit sandbox clean
 .DELETE_ON_ERROR:
 
 demo: $(VENV)/.run sandbox  ## run the example from plan to three commits on a rehearsed model: no key, no network
@@ -39,6 +39,9 @@ pure: $(VENV)/.dev  ## the branches of the pure rooms that no test takes; none m
 coverage: $(VENV)/.dev sandbox  ## run the tests and print the branch coverage of each room, in percent
 	@.ci/in-memory $(BIN)/pytest --cov --cov-report=
 	@for room in relay/*/; do echo "$$room $$($(BIN)/coverage report --include="$$room*" --format=total)"; done
+
+transcripts: $(VENV)/.dev  ## small transcripts of the real agents for tests/transcripts/, made anew; needs the package registry
+	$(BIN)/python -m rigs.agents.transcripts
 
 agents: $(VENV)/.dev sandbox  ## the real agents, pinned, against the rehearsal server; needs the package registry and a gigabyte
 	$(BIN)/python -m rigs.agents.real --write

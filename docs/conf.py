@@ -37,7 +37,8 @@ MENU = {
     "How-to": [
         f"how-to/{name}"
         for name in (
-            "exit-4", "checks", "endpoints", "night", "several-phases", "review", "compare", "rehearse", "mac",
+            "exit-4", "checks", "endpoints", "night", "several-phases", "review", "compare", "rehearse", "marathon",
+            "mac",
         )
     ],
     "Reference": [

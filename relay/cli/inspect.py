@@ -18,8 +18,8 @@ from relay.cli.screen import clean_line, say, say_document
 
 if TYPE_CHECKING:
     from relay.insight.figures.values import Figures
-    from relay.lab.transcripts.emitter import Reading
-    from relay.lab.transcripts.library import Relayed, Transcript
+    from relay.insight.transcripts.emitter import Reading
+    from relay.insight.transcripts.library import Relayed, Transcript
     from relay.session.records import LoggedEvent
 
 
@@ -85,7 +85,7 @@ def inspect(file: Path, session: str) -> Inspection:
     """
     from relay.insight.database import Database, find_table_rates
     from relay.insight.figures.read import collect
-    from relay.lab.transcripts.library import OpenTranscript, RelayedTally, get_transcript
+    from relay.insight.transcripts.library import OpenTranscript, RelayedTally, get_transcript
     from relay.session.events import ResponseReceived
 
     opened = OpenTranscript(transcript=get_transcript(file, session))
@@ -105,7 +105,7 @@ def inspect(file: Path, session: str) -> Inspection:
 
 
 def _list(*, as_json: bool) -> None:
-    from relay.lab.transcripts.library import list_transcripts
+    from relay.insight.transcripts.library import list_transcripts
 
     place = note_place()
     found = list_transcripts(place.root, os.environ)
@@ -130,7 +130,7 @@ def _render(found: Inspection) -> Mapping[str, Any]:
 
 def _write_listing(found: "Sequence[Transcript]", root: Path) -> Iterator[str]:
     """Yield a line for each transcript, with the command that inspects it."""
-    from relay.lab.transcripts.library import Format
+    from relay.insight.transcripts.library import Format
 
     if not found:
         known = ", ".join(known.value for known in Format)

@@ -4,6 +4,7 @@ import json
 import os
 import sys
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -11,13 +12,14 @@ import click
 
 from relay import __version__
 from relay.base.errors import ExitCode, RelayError
-from relay.base.words import render_output
+from relay.base.words import render_output, shorten
 from relay.cli.options import SectionedCommand, offer_phases, session_options
-from relay.cli.screen import say
+from relay.cli.screen import clean_line, has_person, say
 from relay.cli.sessions import make_request, obey_parent, parent_option, run_sessions, show_end
 from relay.session.values import SessionKind
 
 if TYPE_CHECKING:
+    from relay.insight.transcripts.library import Transcript
     from relay.run.planning.planner import PlanTask
     from relay.run.review import ReviewFinding
     from relay.setup.context import RunContext, RunEnd
@@ -28,6 +30,14 @@ if TYPE_CHECKING:
 @click.argument("feature", required=False, help="What to build, in one or more sentences; - reads it from a pipe.")
 @click.option("--revise", metavar="TEXT", help="Change the existing plan as TEXT says; ticked items stay.")
 @click.option("--split", metavar="N", help="Split the open phase N into smaller ones.")
+@click.option(
+    "--from-session",
+    "from_session",
+    is_flag=False,
+    flag_value="",
+    metavar="[FILE]",
+    help="Plan the rest of a session of Claude Code, Codex or OpenCode: its transcript, or its id; default: ask which.",
+)
 @click.option("--critic", is_flag=True, help="Have two fresh sessions look for faults; the planner corrects them.")
 @click.option("--force", is_flag=True, help="Replace an unfinished plan by a new one.")
 @click.option("-e", "--edit", is_flag=True, help="Open the plan in your editor afterwards.")
@@ -38,8 +48,8 @@ def command(  # one parameter for each option of its own
     *,
     revise: str | None,
     split: str | None,
+    from_session: str | None,
     force: bool,
-    edit: bool,
     as_json: bool,
     **options: Any,
 ) -> int:
@@ -55,9 +65,10 @@ def command(  # one parameter for each option of its own
     feature = read_task(sys.stdin) if is_piped else feature
     if options["critic"] and split is not None:
         raise click.UsageError("--critic is for a new or revised plan; --split keeps every item")
-    task = make_task(feature, revise=revise, split=split, force=force)
-    task = replace(task, is_piped=is_piped, is_criticized=options["critic"])
+    task = make_task(feature, revise=revise, split=split, force=force, needs=from_session is None)
     request, place = make_request(SessionKind.PLAN, options, needs_plan=False)
+    session = None if from_session is None else choose_session(place, from_session, yes=options["yes"], as_json=as_json)
+    task = replace(task, is_piped=is_piped, is_criticized=options["critic"], session=session)
     request = replace(request, is_criticized=options["critic"])
     before = read_existing(place.root, place.plan_name, task)
     if end := split_at_file(request.repo, place.plan_name, task):
@@ -66,7 +77,7 @@ def command(  # one parameter for each option of its own
         code = run_sessions(
             request, place.caller, lambda ctx: plan_feature(ctx, task), as_json=as_json, asks=not options["yes"]
         )
-    if code == ExitCode.DONE and edit:
+    if code == ExitCode.DONE and options["edit"]:
         click.edit(filename=str(place.plan_file))
     if code == ExitCode.DONE and not as_json:
         show_plan(place, before.text if before else "")
@@ -101,8 +112,49 @@ def read_task(stream: TextIO) -> str:
     return text
 
 
-def make_task(feature: str | None, *, revise: str | None, split: str | None, force: bool) -> "PlanTask":
-    """Return the task that the user typed.
+MOST_OFFERED = 9
+_FIRST_CHARS = 60
+
+
+def choose_session(place: "Place", typed: str, *, yes: bool, as_json: bool) -> "Transcript":
+    """Return the session that the user means: a transcript, an id, or one of this directory's that is picked.
+
+    With `yes` the newest of the directory is taken; with `as_json` nothing is printed, and nobody asked.
+
+    Raises:
+        RelayError: There is none, or several and nobody to ask.
+    """
+    from relay.insight.transcripts.library import find_first_words, get_transcript, list_transcripts
+
+    if typed and Path(typed).exists():
+        return get_transcript(Path(typed), "")
+    known = list_transcripts(place.root, os.environ)
+    found = [one for one in known if typed in (one.session or one.path.stem)]
+    if typed and len(found) != 1:
+        raise RelayError(
+            f"{typed} is no transcript, and no id of one session about {place.root}",
+            hint="relay lab inspect lists them",
+        )
+    if not found:
+        raise RelayError(f"no session of Claude Code, Codex or OpenCode is about {place.root}", hint="name its FILE")
+    shown, chosen = found[:MOST_OFFERED], 1
+    if not typed and not yes:
+        for number, one in enumerate(() if as_json else shown, 1):
+            when = f"{datetime.fromtimestamp(one.updated, tz=UTC).astimezone():%Y-%m-%d %H:%M}"
+            words = shorten(clean_line(one.title or find_first_words(one)), _FIRST_CHARS)
+            say(f"{number}  {when}  {one.format.value:<11}  {words}")
+        if as_json or not has_person():
+            raise RelayError(
+                "nobody is here to say which session", hint="--from-session FILE names it, and --yes takes the newest"
+            )
+        chosen = click.prompt("Which session is to become a relay?", default=1, type=click.IntRange(1, len(shown)))
+    return shown[chosen - 1]
+
+
+def make_task(
+    feature: str | None, *, revise: str | None, split: str | None, force: bool, needs: bool = True
+) -> "PlanTask":
+    """Return the task that the user typed; without `needs` a session's rest is the task, and a feature only adds to it.
 
     Raises:
         click.UsageError: The user typed no task, or several.
@@ -110,9 +162,10 @@ def make_task(feature: str | None, *, revise: str | None, split: str | None, for
     from relay.run.planning.planner import PlanTask
 
     asked = [text for text in (feature, revise, split) if text is not None]
-    if len(asked) != 1 or not asked[0].strip():
-        raise click.UsageError('choose one: relay plan "what you want", --revise TEXT or --split N')
-    if force and feature is None:
+    is_bare = not needs and not asked
+    if not is_bare and (len(asked) != 1 or not asked[0].strip() or (not needs and feature is None)):
+        raise click.UsageError('choose one: relay plan "what you want", --revise TEXT, --split N or --from-session')
+    if force and needs and feature is None:
         raise click.UsageError("--force is for a new plan only; --revise and --split never drop finished work")
     return PlanTask(feature=feature or "", revise=revise or "", split=split or "", force=force)
 

@@ -7,8 +7,8 @@ from relay.base.words import UNKNOWN, count, list_some, render_size, render_toke
 from relay.insight.figures.values import Figures, RunFigures, SessionFigures, Totals, TurnFigures
 from relay.insight.report.blocks import Card, Ink, Page
 from relay.insight.report.contents import make_page
-from relay.lab.transcripts.emitter import MAIN, Reading
-from relay.lab.transcripts.library import Course, Relayed, Transcript
+from relay.insight.transcripts.emitter import MAIN, Reading
+from relay.insight.transcripts.library import Course, Relayed, Transcript
 
 
 def make_transcript_page(transcript: Transcript, figures: Figures, relayed: Relayed, reading: Reading) -> Page:

@@ -271,6 +271,19 @@ def render_feature_message(feature: str) -> str:
     return f"Plan this feature:\n\n{feature.strip()}"
 
 
+def render_session_message(wish: str, *, head: str, digest: str, tag: str) -> str:
+    """Return the planner's first message for the rest of another agent's session.
+
+    Args:
+        wish: What the user typed beside it; may be empty.
+        head: What the session is.
+        digest: Of its transcript; hostile.
+        tag: Marks the digest; nothing in it has this name.
+    """
+    said = f"The user adds: {wish.strip()}\n\n" if wish.strip() else ""
+    return Template(_load("session")).substitute(wish=said, head=head, digest=digest, tag=tag).strip()
+
+
 def render_revise_message(request: str, plan_text: str) -> str:
     """Return the planner's first message for a change to a plan."""
     return Template(_load("revise")).substitute(request=request.strip(), plan=plan_text.strip())

@@ -43,11 +43,13 @@ class HandOff:
 
 @dataclass(slots=True, kw_only=True)
 class Findings:
-    """What explorers found out for a planner. Mutable: each adds to it."""
+    """What explorers found out for a planner, and what it took from another agent's session. Mutable: it grows."""
 
     ledger: Ledger
     """The ledger with the records."""
     records: list[Record] = field(default_factory=list)
+    cite: Callable[[Sequence[int]], str] | None = None
+    """Names turns of the session that the plan is made of, empty for an unknown one; None without such a session."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -92,6 +94,7 @@ MAX_CLAIM_CHARS = 4_000
 _AROUND_ID = "#()[]*_:. "
 """Characters that a model or a plan may put around an item's id."""
 _ID = re.compile(r"[\w-]+")
+_NUMBER = re.compile(r"[0-9]{1,9}")
 _NO_CLAIM = "there is no claim {!r} in the ledger"
 MAX_ALLOWED = 20
 """Most ids that a refusal lists, the newest first."""
@@ -151,13 +154,10 @@ def run_record(workspace: Workspace, notes: AttemptNotes, given: Mapping[str, An
     """Note a finding; its sources must exist, so that later sessions can check them for changes."""
     links = _require_links(notes, given)
     is_bare = links["confirms"] or (len(links["contradicts"]) > 1 and not given["claim"].strip())
-    name = given.get("kind", Kind.DECISION)
-    if name not in set(Kind):
-        raise RefusedError(f"kind: {name!r} is not one of {', '.join(Kind)}.")
     record = Record(
         claim="" if is_bare else _get_text(given, "claim"),
         because=_get_text(given, "because"),
-        kind=Kind(name),
+        kind=_get_kind(given),
         **links,
         sources=tuple(_require_source(workspace, source.strip()) for source in given["sources"]),
     )
@@ -209,6 +209,27 @@ def _require_source(workspace: Workspace, source: str) -> Source:
                 if words := explain_missing(found, stream.read(MAX_CITED_BYTES + 1)):
                     raise RefusedError(words)
         return found
+
+
+def read_turned(workspace: Workspace, findings: Findings, given: Mapping[str, Any]) -> Record:
+    """Return a claim whose sources are turns of another agent's session, and places in the repository."""
+    numbers = [int(text) for text in given["turns"] if _NUMBER.fullmatch(text)]
+    named = findings.cite(numbers) if findings.cite and len(numbers) == len(given["turns"]) else ""
+    if not named:
+        raise RefusedError("turns: the numbers in brackets of the session's digest, such as 12; at least one.")
+    return Record(
+        claim=_get_text(given, "claim"),
+        because=f"{_get_text(given, 'because')} ({named})",
+        kind=_get_kind(given),
+        sources=tuple(_require_source(workspace, source.strip()) for source in given.get("sources", ())),
+    )
+
+
+def _get_kind(given: Mapping[str, Any]) -> Kind:
+    name = given.get("kind", Kind.DECISION)
+    if name not in set(Kind):
+        raise RefusedError(f"kind: {name!r} is not one of {', '.join(Kind)}.")
+    return Kind(name)
 
 
 def run_amend(notes: AttemptNotes, given: Mapping[str, Any]) -> ToolResult:

@@ -106,6 +106,15 @@ RECORD = _spec(
         "confirms": _TEXT,
     },
 )
+RECORD_TURNS = _spec(
+    "record",
+    "Keep a decision, constraint or dead end of the session for the plan's sessions.",
+    {"claim": _TEXT, "because": _TEXT, "turns": {"type": "array", "items": {"type": "string"}}},
+    {
+        "sources": {**_LIST, "description": "path or path:10-20, where it stands in the repository"},
+        "kind": {**_TEXT, "enum": [str(kind) for kind in Kind]},
+    },
+)
 AMEND = _spec(
     "amend",
     "Add what the plan forgot to an open phase: '- [ ] text — path' is an item, any other line a note.",

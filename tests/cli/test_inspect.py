@@ -6,7 +6,7 @@ import os
 import pytest
 
 from relay.base.errors import ExitCode
-from relay.lab.transcripts.library import name_project
+from relay.insight.transcripts.library import name_project
 from tests.lab.samples import (
     CWD,
     Base,

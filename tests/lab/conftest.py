@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from relay.lab.transcripts.library import OpenTranscript, get_transcript
+from relay.insight.transcripts.library import OpenTranscript, get_transcript
 from relay.session.events import ResponseReceived, SessionStarted, ToolFinished
 
 

@@ -37,7 +37,7 @@ def entry(kind: str, second: float, **more: Any) -> dict[str, Any]:
     return {**base, "cwd": CWD, "sessionId": SESSION, "version": "2.1.316", "gitBranch": "main", **more}
 
 
-def ask(second: float, text: str = "go on", **more: Any) -> dict[str, Any]:
+def ask(second: float, text: Any = "go on", **more: Any) -> dict[str, Any]:
     """Make a prompt of the user's."""
     return entry("user", second, message={"role": "user", "content": text}, **more)
 

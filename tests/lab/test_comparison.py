@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relay.lab.transcripts.library import Course, RelayedTally
+from relay.insight.transcripts.library import Course, RelayedTally
 from relay.session.events import ResponseReceived, SessionStarted
 from relay.session.gauge import Band
 from relay.session.prices import Rates

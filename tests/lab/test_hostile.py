@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from relay.insight.figures.read import read_figures
-from relay.lab.transcripts.claude import read_claude
-from relay.lab.transcripts.codex import read_codex
-from relay.lab.transcripts.emitter import Reading
+from relay.insight.transcripts.claude import read_claude
+from relay.insight.transcripts.codex import read_codex
+from relay.insight.transcripts.emitter import Reading
 from tests.lab.samples import CWD, answer, ask, boundary, call, counts, file_read, line, meta, say
 
 ANY = st.recursive(

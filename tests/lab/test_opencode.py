@@ -6,7 +6,7 @@ import sqlite3
 import pytest
 
 from relay.base.errors import ConfigError
-from relay.lab.transcripts.library import get_transcript
+from relay.insight.transcripts.library import get_transcript
 from relay.session.events import ResponseReceived, RunStarted, SessionEnded, ToolFinished
 from relay.session.usage import Usage
 from relay.session.values import Shown

@@ -1,1 +1,1 @@
-"""The session that writes a plan, and the judgement of its submissions."""
+"""The session that writes a plan, of a wish or of another agent's session, and the judgement of its submissions."""

@@ -5,10 +5,11 @@ times, and writes the file itself. A fingerprint of the repository before and af
 """
 
 import re
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from relay.base.errors import ExitCode, PlanError, within
 from relay.base.hints import DOCTOR, RUN, STATUS, Command
@@ -19,6 +20,7 @@ from relay.base.words import count, count_questions, list_some
 from relay.git.notes import lock_worktree
 from relay.git.repository import Repo
 from relay.git.trees import FILE
+from relay.insight.transcripts.library import Transcript
 from relay.ledger.model import Ledger, Stamp, parse_ledger
 from relay.plan.check import check_plan
 from relay.plan.edit import NO_HEADING, split_at_headings
@@ -40,10 +42,12 @@ from relay.prompts.texts import (
 from relay.run.attempt.keeper import ClaimWatch
 from relay.run.commit.review import ReviewCap, find_reviewers
 from relay.run.explore import find_explorer
+from relay.run.planning.marathon import read_marathon
 from relay.run.planning.submission import (
     ASSUMPTIONS,
     Interview,
     JudgeSubmission,
+    PhaseSize,
     RejectedPlan,
     Submissions,
     judge_appended,
@@ -57,7 +61,7 @@ from relay.run.review import criticize, list_confirmed, render_finding, render_n
 from relay.runners.base import Callbacks, Session
 from relay.session.events import Noticed, ReviewFinished
 from relay.session.usage import Spent
-from relay.session.values import SessionEnd
+from relay.session.values import SessionEnd, ToolResult
 from relay.setup.context import RunContext, RunEnd
 from relay.setup.session import SessionTask
 from relay.store.attempts import drop_spent
@@ -66,8 +70,8 @@ from relay.store.history import find_text
 from relay.store.spend import PlanningRecord, begin_planning, save_plan_usage, save_rejected_plan
 from relay.store.steering_files import note_own
 from relay.store.worktree_notes import drop_words, read_words
-from relay.tools.claims import Findings
-from relay.tools.toolbox import ASK, SUBMIT_PLAN, OwnTool, build_reader_tools, refuse_secrets
+from relay.tools.claims import Findings, read_turned
+from relay.tools.toolbox import ASK, RECORD_TURNS, SUBMIT_PLAN, OwnTool, build_reader_tools, refuse_secrets
 
 _SHOWN_FAULTS = 3
 
@@ -88,6 +92,8 @@ class PlanTask:
     """Overwrite an unfinished plan."""
     is_piped: bool = False
     """The feature came from the standard input."""
+    session: Transcript | None = None
+    """A session of another agent, of whose rest the plan is made; `feature` says what the user adds."""
     is_criticized: bool = False
     """Two fresh sessions look at the plan, one for faults, one to refute them; the planner corrects it once."""
 
@@ -114,8 +120,10 @@ def plan_feature(ctx: RunContext, task: PlanTask) -> RunEnd:
         PlanError: There is an unfinished plan already, or none to revise or split.
     """
     before = read_existing(ctx.repo.root, ctx.plan_path, task)
+    marathon = read_marathon(ctx, task.session) if task.session else None
     message, judge = _prepare(ctx, task, before)
-    findings = Findings(ledger=_read_ledger(ctx))
+    message = marathon.render_message(task.feature) if marathon else message
+    findings = Findings(ledger=_read_ledger(ctx), cite=marathon.cite if marathon else None)
     interview = Interview(ctx.ask, ctx.observe, partial(redact, environ_values=ctx.secret_values), issue=task.issue)
     judge = knowing_models(judge, ctx.settings)
     judge = judge if task.converge else interview.noting(judge)
@@ -126,7 +134,8 @@ def plan_feature(ctx: RunContext, task: PlanTask) -> RunEnd:
     ended = run_planning_session(ctx, session_id, message, submissions, asked, findings)
     if task.is_criticized and submissions.accepted:
         correct = partial(run_planning_session, ctx, interview=interview, findings=findings)
-        submissions = _criticize(ctx, sitting, task, submissions, correct)
+        asked_for = message if marathon else task.feature or task.revise
+        submissions = _criticize(ctx, sitting, asked_for, submissions, correct)
     begun = sitting.begun
     changed = list_differences(found, take_fingerprint(ctx.repo, leave_out=leave_out))
     reject = partial(_reject, ctx, begun, task, submissions.last)
@@ -148,6 +157,10 @@ def plan_feature(ctx: RunContext, task: PlanTask) -> RunEnd:
         replace_file(ctx.repo.root, ctx.ledger_path, encode_text(findings.ledger.text), FILE)
     _keep_cost(ctx.repo, begun, ctx.meter.session, submissions.accepted.text)
     drop_words(ctx.repo, tuple(interview.left))
+    if marathon:
+        cost = marathon.describe_cost(ctx, submissions.accepted, _measure(ctx, submissions.accepted))
+        for words in filter(None, (cost, marathon.describe_left())):
+            ctx.observe(Noticed(text=words))
     return _finish(ctx, submissions.accepted, interview.assumed, findings)
 
 
@@ -169,14 +182,14 @@ class Sitting:
 def _criticize(
     ctx: RunContext,
     sitting: Sitting,
-    task: PlanTask,
+    request: str,
     submissions: Submissions,
     correct: Callable[[str, str, Submissions], PlanningEnd],
 ) -> Submissions:
     """Have an accepted plan criticized, and corrected once; return the submissions with the better plan."""
     text = submissions.accepted.text if submissions.accepted else ""
     readers = find_reviewers(ctx, ctx.workspace, phase_id="", new_id=sitting.open, cap=ReviewCap(ctx))
-    found = criticize(readers, task.feature or task.revise, text)
+    found = criticize(readers, request, text)
     if isinstance(found, Incomplete):
         ctx.observe(Noticed(text=f"the plan was not criticized: {found.detail}", warning=True))
         return submissions
@@ -294,12 +307,7 @@ def _get_open_phase(plan: Plan, phase_id: str) -> Phase:
 
 def _prepare(ctx: RunContext, task: PlanTask, before: Plan | None) -> tuple[str, JudgeSubmission]:
     """Return the session's first message and the judge of its submissions."""
-    measure = partial(
-        measure_phases,
-        ctx.repo.root,
-        find_line=lambda _: ctx.sessions.soft_tokens,
-        rules_bytes=len(ctx.rules.text.encode("utf-8", "replace")),
-    )
+    measure = partial(_measure, ctx)
     if before is None:
         return render_feature_message(task.feature), lambda text, sizes: judge_plan(text, measure if sizes else None)
     if task.revise:
@@ -311,6 +319,11 @@ def _prepare(ctx: RunContext, task: PlanTask, before: Plan | None) -> tuple[str,
     phase = _get_open_phase(before, task.split)
     message = render_split_message(before, phase)
     return message, lambda text, sizes: judge_split(text, measure if sizes else None, before=before, phase=phase)
+
+
+def _measure(ctx: RunContext, plan: Plan) -> tuple[PhaseSize, ...]:
+    rules_bytes = len(ctx.rules.text.encode("utf-8", "replace"))
+    return measure_phases(ctx.repo.root, plan, find_line=lambda _: ctx.sessions.soft_tokens, rules_bytes=rules_bytes)
 
 
 def _read_ledger(ctx: RunContext) -> Ledger:
@@ -333,10 +346,19 @@ def run_planning_session(
         new = interview.take_words(read_words(ctx.repo, "")) if interview else ()
         return render_said_notice(new) if new else ""
 
-    explorer = find_explorer(ctx, ClaimWatch(ctx.files, findings, Stamp(session=session_id)).keep_found)
+    keep = ClaimWatch(ctx.files, findings, Stamp(session=session_id)).keep_found
+
+    def record(given: Mapping[str, Any]) -> ToolResult:
+        found = read_turned(ctx.workspace, findings, given)
+        if found in findings.records:
+            return ToolResult(text="Already recorded; nothing changed.")
+        return ToolResult(text=f"Recorded as {', '.join(claim.id for claim in keep([found]))}.")
+
+    explorer = find_explorer(ctx, keep)
     own: list[OwnTool] = [(ASK, interview.take)] if interview else []
     own += [(SUBMIT_PLAN, lambda given: submissions.submit(given["markdown"]))]
     own += [explorer.tool] if explorer else []
+    own += [(RECORD_TURNS, record)] if findings.cite else []
     toolbox = build_reader_tools(ctx.workspace, *own)
     said = hear()
     message = f"{message}\n\n{said}" if said else message
@@ -384,6 +406,13 @@ def make_command(task: PlanTask) -> Command:
         words = ["--split", task.split]
     elif task.revise:
         words = ["--revise", " ".join(task.revise.split())]
+    elif task.session:
+        words = ["--from-session", task.session.session or str(task.session.path)]
+        words = [
+            *(["--force"] if task.force else []),
+            *words,
+            *([" ".join(task.feature.split())] if task.feature else []),
+        ]
     else:
         asked = ["-"] if task.is_piped else ["--", " ".join(task.feature.split())]
         words = [*(["--force"] if task.force else []), *asked]

@@ -397,7 +397,7 @@ def _check_words(before: Plan, plan: Plan) -> Iterator[Violation]:
 def _check_new(phases: Sequence[Phase]) -> list[Violation]:
     """Return the faults of new phases: each must have no tick, and a verify command."""
     faults = [
-        Violation(line=i.line, message=f"item {i.id} is ticked; nothing is done yet")
+        Violation(line=i.line, message=f"item {i.id} is ticked; only relay ticks, when its gate has seen the work")
         for p in phases
         for i in p.items
         if i.done

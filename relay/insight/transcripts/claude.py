@@ -9,13 +9,15 @@ the agent's own sum (``cost-state``).
 """
 
 import json
+import re
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from relay.base.values import dataclass
-from relay.lab.transcripts.emitter import (
+from relay.insight.transcripts.conversation import Role
+from relay.insight.transcripts.emitter import (
     IMAGE_BYTES,
     MAIN,
     SIDE,
@@ -83,6 +85,7 @@ class _Chain:
             "user": self._hear,
             "assistant": self._speak,
             "system": self._note,
+            "attachment": self._attach,
         }
 
     def read(self, entry: Mapping[str, Any], size: int) -> None:
@@ -138,6 +141,8 @@ class _Chain:
         message = get_map(entry, "message")
         if entry.get("isCompactSummary") is True and not self._is_compacted:
             self._compact("summary", None, None)
+        if not self._side:
+            self._listen(entry)
         results = [block for block in get_list(message, "content") if get_text(block, "type") == "tool_result"]
         for block in results:
             details = get_map(entry, "toolUseResult") if len(results) == 1 else {}
@@ -162,8 +167,26 @@ class _Chain:
         self._answer.stop = get_text(message, "stop_reason") or self._answer.stop
         self._answer.usage = _take_larger(self._answer.usage, usage)
         for block in get_list(message, "content"):
+            if not self._side:
+                self._emitter.say(self._at, Role.AGENT, get_text(block, "text"))
             if get_text(block, "type") == "tool_use":
                 self._emitter.call(self._at, get_text(block, "id"), get_text(block, "name"), get_map(block, "input"))
+
+    def _attach(self, entry: Mapping[str, Any]) -> None:
+        """Hear what the user typed while the agent was at work."""
+        found = get_map(entry, "attachment")
+        typed = get_text(found, "type") == "queued_command" and found.get("commandMode", "prompt") == "prompt"
+        if typed and get_text(get_map(found, "origin"), "kind") in {"", "human"} and not self._side:
+            self._emitter.say(self._at, Role.USER, _join_texts(found.get("prompt")))
+
+    def _listen(self, entry: Mapping[str, Any]) -> None:
+        """Hear the user's own words, also an answer and the reason of a refusal, or the summary of a compaction."""
+        text = _join_texts(get_map(entry, "message").get("content"))
+        if entry.get("isCompactSummary") is True:
+            self._emitter.say(self._at, Role.SUMMARY, text)
+        elif entry.get("isMeta") is not True:
+            for said in _find_words(entry, text):
+                self._emitter.say(self._at, Role.USER, said)
 
     def _note(self, entry: Mapping[str, Any]) -> None:
         kind = get_text(entry, "subtype")
@@ -201,7 +224,7 @@ def read_claude(path: Path, reading: Reading) -> Iterator[LoggedEvent]:
     """
     head = _find_head(path)
     agent = f"Claude Code {get_text(head, 'version')}".strip()
-    emitter = EventEmitter(agent, get_text(head, "sessionId") or path.stem, get_text(head, "cwd"), reading.note)
+    emitter = EventEmitter(agent, get_text(head, "sessionId") or path.stem, get_text(head, "cwd"), reading)
     emitter.begin(parse_time(get_text(head, "timestamp"), 0.0), branch=get_text(head, "gitBranch"))
     main = _Chain(emitter, reading, side=False)
     yield from _follow(path, main, emitter, reading)
@@ -260,6 +283,34 @@ def _take_larger(one: Usage | None, other: Usage | None) -> Usage | None:
     if one is None or other is None:
         return one or other
     return max(one, other, key=lambda usage: usage.output_tokens)
+
+
+_REASON = "how to proceed, the user said:"
+_ASIDE = ("<local-command-", "<task-notification>", "<bash-", "[Request interrupted", "Caveat: ")
+"""What stands in the user's place and is not the user's."""
+_REMINDER = re.compile(r"<system-reminder>.*?(?:</system-reminder>|\Z)", re.DOTALL)
+_COMMAND = re.compile(r"<command-(name|args)>([^<]*)</command-\1>")
+
+
+def _join_texts(content: Any) -> str:
+    """Return the text of a message; results of tools are none."""
+    blocks = content if isinstance(content, list) else []
+    return content if isinstance(content, str) else "\n".join(filter(None, (get_text(one, "text") for one in blocks)))
+
+
+def _find_words(entry: Mapping[str, Any], text: str) -> Iterator[str]:
+    """Yield what the user said in an entry."""
+    text = _REMINDER.sub("", text).strip()
+    parts = dict(_COMMAND.findall(text))
+    if parts:
+        text = f"{parts.get('name', '')} {parts['args']}" if parts.get("args", "").strip() else ""
+    if not text.startswith(_ASIDE):
+        yield text
+    for question, said in get_map(entry, "toolUseResult", "answers").items():
+        yield f"{question} {said}" if isinstance(said, str) else ""
+    for block in get_list(get_map(entry, "message"), "content"):
+        if get_text(block, "type") == "tool_result" and block.get("is_error") is True:
+            yield _read_result(block, {}).text.partition(_REASON)[2]
 
 
 def _read_result(block: Mapping[str, Any], details: Mapping[str, Any]) -> ToolReply:

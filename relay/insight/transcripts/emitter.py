@@ -16,6 +16,7 @@ from typing import Any
 from relay.base.values import dataclass
 from relay.base.walk import open_folder, open_regular
 from relay.base.words import shorten
+from relay.insight.transcripts.conversation import Role, Said
 from relay.session.events import (
     Event,
     GaugeCrossed,
@@ -60,6 +61,10 @@ class Reading:
     """Sentences about the transcript."""
     own_cost_usd: float | None = None
     """The agent's own cost of the session; None if it does not say."""
+    cwd: str = ""
+    """The agent's directory; empty if unknown."""
+    hear: Callable[[Said], None] | None = None
+    """Called with each turn of the conversation itself; sub-agents' are left out."""
 
     def count_unknown(self, kind: str) -> None:
         """Count an unknown kind."""
@@ -196,12 +201,12 @@ class EventEmitter:
         agent: Name and version, such as ``claude 2.1.316``.
         run_id: The agent's id of the session.
         cwd: The agent's directory; paths below it are shown relative to it.
-        note: Called with each assumption.
+        reading: Notes each assumption, and hears what is said.
     """
 
-    def __init__(self, agent: str, run_id: str, cwd: str, note: Callable[[str], None]) -> None:
-        self._note = note
-        self.cwd = cwd.rstrip("/")
+    def __init__(self, agent: str, run_id: str, cwd: str, reading: Reading) -> None:
+        self._reading = reading
+        self.cwd = reading.cwd = cwd.rstrip("/")
         self.window_tokens: int | None = None
         """As the transcript has it."""
         self.last_at = 0.0
@@ -279,6 +284,9 @@ class EventEmitter:
         self.release(at)
         if self._spent is None:
             return
+        for call in self._calls.values():
+            self._hear(Said(role=Role.TOOL, at=call.at, text=call.summary, tool=call.name, answered=False))
+        self._calls = {}
         session_id, phase_id = self._session
         spent, self._spent = self._spent, None
         self._tell(
@@ -307,8 +315,22 @@ class EventEmitter:
             phase: As `open`.
             parts: As `open`.
         """
-        self.close(at, result="compacted", detail=words)
+        self.cut(at, words)
         self.open(at, title="after a compaction", reason=words, phase=phase, parts=parts)
+
+    def cut(self, at: float, words: str) -> None:
+        """End the open context by a compaction."""
+        self.close(at, result="compacted", detail=words)
+        self._hear(Said(role=Role.CUT, at=at, text=words))
+
+    def say(self, at: float, role: Role, text: str) -> None:
+        """Pass on what was said in the conversation itself; in any other context only a summary."""
+        if text.strip():
+            self._hear(Said(role=role, at=at, text=text))
+
+    def _hear(self, said: Said) -> None:
+        if self._reading.hear is not None and (self._session[1] != SIDE or said.role is Role.SUMMARY):
+            self._reading.hear(said)
 
     def hold(self, at: float | None = None) -> None:
         """Hold further events back until the answer that they belong to is emitted.
@@ -387,6 +409,19 @@ class EventEmitter:
         if call is None:
             return
         data = answered.text.encode("utf-8", "replace")
+        changed = tuple(map(self.relate, answered.changed or ()))
+        self._hear(
+            Said(
+                role=Role.TOOL,
+                at=call.at,
+                text=call.summary,
+                tool=call.name,
+                result=answered.text,
+                changed=changed,
+                failed=answered.is_error,
+                given=call.given,
+            )
+        )
         shown = answered.shown or _find_shown(call, answered)
         waited, path = max(0.0, at - call.at), self.relate(shown.path) if shown else ""
         uses = self._recall.find_uses(call.given, path=path)
@@ -399,7 +434,7 @@ class EventEmitter:
                 is_error=answered.is_error,
                 result_sha256=hashlib.sha256(data).hexdigest(),
                 duration_s=waited if answered.duration_s is None else answered.duration_s,
-                changed_paths=None if answered.changed is None else tuple(map(self.relate, answered.changed)),
+                changed_paths=None if answered.changed is None else changed,
                 result_bytes=len(data) + answered.extra_bytes,
                 shown=Shown(path=path, first_line=shown.first_line, last_line=shown.last_line) if shown else None,
                 call_sha256=hash_call(call.name, call.given),
@@ -412,7 +447,9 @@ class EventEmitter:
     def _find_window(self, model: str) -> int:
         limits = find_limits(model) if model else None
         if limits is None and model:
-            self._note(f"the window of {model} is unknown; a relay's line is that of {ASSUMED_WINDOW_TOKENS:,} tokens")
+            self._reading.note(
+                f"the window of {model} is unknown; a relay's line is that of {ASSUMED_WINDOW_TOKENS:,} tokens"
+            )
         return limits.window_tokens if limits else ASSUMED_WINDOW_TOKENS
 
     def relate(self, path: str) -> str:

@@ -16,10 +16,11 @@ from pathlib import Path
 from relay.base.errors import ConfigError
 from relay.base.values import dataclass
 from relay.base.walk import list_names
-from relay.lab.transcripts.claude import is_entry, read_claude
-from relay.lab.transcripts.codex import is_line, read_codex
-from relay.lab.transcripts.emitter import MAIN, Reading, get_map, get_text, read_lines, read_moment
-from relay.lab.transcripts.opencode import StoredSession, is_database, list_sessions, read_opencode
+from relay.insight.transcripts.claude import is_entry, read_claude
+from relay.insight.transcripts.codex import is_line, read_codex
+from relay.insight.transcripts.conversation import Role, Said
+from relay.insight.transcripts.emitter import MAIN, Reading, get_map, get_text, read_lines, read_moment
+from relay.insight.transcripts.opencode import StoredSession, is_database, list_sessions, read_opencode
 from relay.session.events import ResponseReceived, SessionStarted
 from relay.session.gauge import Band, find_band
 from relay.session.prices import Rates
@@ -143,6 +144,51 @@ class RelayedTally:
             course.go(usage, rates, prompt=known + new, read=0 if is_reset else context)
 
 
+class Pace:
+    """How a conversation went on, and what more of it would cost there. Mutable: it grows turn by turn."""
+
+    def __init__(self) -> None:
+        self.turns = self._output = self._new = self._context = self._first = 0
+        self._window = 0
+        self._rates: Rates | None = None
+        self._inside = self._fresh = False
+        self.usd: float | None = 0.0
+        """Of all answers, sub-agents' too; None if the price of a model is unknown."""
+
+    def take(self, record: LoggedEvent, rates: Rates | None) -> None:
+        """Add the next event; `rates` are the prices of the answer's model, None if unknown."""
+        event = record.event
+        if isinstance(event, SessionStarted):
+            self._inside, self._fresh = event.phase_id == MAIN, True
+        elif isinstance(event, ResponseReceived):
+            self.usd = None if event.cost_usd is None or self.usd is None else self.usd + event.cost_usd
+            if event.usage is not None and self._inside:
+                prompt = event.usage.prompt_tokens
+                self.turns, self._output = self.turns + 1, self._output + event.usage.output_tokens
+                self._new += 0 if self._fresh else max(0, prompt - self._context)
+                self._first, self._context = self._first or prompt, event.usage.context_tokens
+                self._window, self._rates, self._fresh = event.window_tokens or 0, rates, False
+
+    def estimate(self, turns: int) -> float | None:
+        """Return what so many more turns would cost in the same session; None if a price or its turns are unknown.
+
+        The cache is cold at the first. Where the window is full (less `MOST_FULL`) a compaction leaves what the first
+        prompt had; the request for its summary is not counted.
+        """
+        if not self.turns or self._rates is None:
+            return None
+        course = Course(context_tokens=self._context)
+        used, new = Usage(output_tokens=self._output // self.turns), self._new // self.turns
+        for number in range(turns):
+            if course.context_tokens > self._window * MOST_FULL:
+                course.context_tokens = self._first
+            before = course.context_tokens
+            course.go(used, self._rates, prompt=before + new, read=before if number else 0)
+        return course.usd
+
+
+MOST_FULL = 0.85
+"""Share of the window at which agents compact: 167,000 of 200,000 (Claude Code), 168,000 (OpenCode)."""
 MOST_LISTED = 50
 MOST_LOOKED_AT = 500
 """Files of an agent, newest first, whose directory is looked up."""
@@ -276,6 +322,20 @@ def list_transcripts(root: Path, environ: Mapping[str, str]) -> list[Transcript]
         *_list_opencode(data, root),
     ]
     return sorted(found, key=lambda one: one.updated, reverse=True)[:MOST_LISTED]
+
+
+def find_first_words(transcript: Transcript) -> str:
+    """Return the first words of the user; empty without any, or if it cannot be read."""
+    said: list[str] = []
+
+    def hear(turn: Said) -> None:
+        said.extend([turn.text] if turn.role is Role.USER else [])
+
+    with contextlib.suppress(ConfigError):
+        for _ in islice(OpenTranscript(transcript=transcript, reading=Reading(hear=hear)), SNIFFED_LINES):
+            if said:
+                break
+    return said[0] if said else ""
 
 
 def name_project(root: Path) -> str:

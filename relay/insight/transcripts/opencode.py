@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from relay.base.values import dataclass
-from relay.lab.transcripts.emitter import (
+from relay.insight.transcripts.conversation import Role
+from relay.insight.transcripts.emitter import (
     IMAGE_BYTES,
     MAIN,
     SIDE,
@@ -97,12 +98,15 @@ class _Messages:
         self._at = 0.0
         self._model = ""
         self._before: int | None = None
+        self._role = Role.USER
 
     def read(self, data: str, parts: Iterator[str], created: float) -> None:
         message = parse_object(data) or {}
         self._at = created
         self._model = get_text(message, "modelID") or self._model
+        self._role = Role.AGENT
         if get_text(message, "role") != "assistant":
+            self._role = Role.USER
             self._take_all(parts)
             self._emitter.last_at = created
         elif message.get("summary") is True:
@@ -113,7 +117,8 @@ class _Messages:
     def _summarize(self, message: Mapping[str, Any], parts: Iterator[str]) -> None:
         """Emit the request for a summary as a context of its own, then begin a new context."""
         words = describe_compaction("by OpenCode", self._before, None)
-        self._emitter.close(self._at, result="compacted", detail=words)
+        self._emitter.cut(self._at, words)
+        self._role = Role.SUMMARY if self._phase == MAIN else Role.AGENT
         self._emitter.open(self._at, title="request for a summary", reason="", phase=SIDE)
         self._answer(message, parts)
         self._emitter.open(self._at, title="after a compaction", reason=words, phase=self._phase)
@@ -137,7 +142,9 @@ class _Messages:
             kind = get_text(part, "type")
             kinds.add(kind)
             self._reading.sent_bytes += len(raw) if kind in _SENT else 0
-            if kind == "tool":
+            if kind == "text" and part.get("synthetic") is not True:
+                self._emitter.say(self._at, self._role, get_text(part, "text"))
+            elif kind == "tool":
                 self._use(part)
             elif kind == "step-finish":
                 self._respond(part)
@@ -174,7 +181,7 @@ def read_opencode(path: Path, session: str, reading: Reading) -> Iterator[Logged
     with closing(open_database(path)) as base:
         row = base.execute("SELECT directory, version, time_created FROM session WHERE id = ?", [session]).fetchone()
         directory, version, created = row or ("", "", 0)
-        emitter = EventEmitter(f"OpenCode {version}".strip(), session, str(directory), reading.note)
+        emitter = EventEmitter(f"OpenCode {version}".strip(), session, str(directory), reading)
         emitter.begin(_to_seconds(created), branch="")
         yield from _follow(base, session, emitter, reading, title="from its beginning", phase=MAIN)
         below = base.execute("SELECT id, title FROM session WHERE parent_id = ? ORDER BY time_created", [session])

@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from relay.base.values import dataclass
-from relay.lab.transcripts.emitter import (
+from relay.insight.transcripts.conversation import Role
+from relay.insight.transcripts.emitter import (
     IMAGE_BYTES,
     EventEmitter,
     Reading,
@@ -107,6 +108,7 @@ class _Thread:
     def _take_message(self, payload: Mapping[str, Any]) -> None:
         if get_text(payload, "role") == "assistant":
             self._emitter.hold(self._at)
+            self._emitter.say(self._at, Role.AGENT, _join_texts(payload))
         else:
             self._emitter.last_at = self._at
 
@@ -148,7 +150,12 @@ class _Thread:
         elif kind == "token_count":
             self._count_event(get_map(payload, "info"))
         elif kind == "item_completed":
-            self._detail(get_map(payload, "item"), get_text(get_map(payload, "item"), "id"))
+            item = get_map(payload, "item")
+            self._detail(item, get_text(item, "id"))
+            if get_text(item, "type") == "UserMessage":
+                self._emitter.say(self._at, Role.USER, _join_texts(item))
+        elif kind == "user_message":
+            self._emitter.say(self._at, Role.USER, get_text(payload, "message"))
         elif kind in {"exec_command_end", "patch_apply_end"}:
             self._detail(payload, get_text(payload, "call_id"))
         elif kind == "stream_error":
@@ -187,8 +194,9 @@ class _Thread:
         self._before = usage.context_tokens if usage else self._before
         self._emitter.respond(self._at, model=self._model, usage=usage, stop="")
 
-    def _compact(self, _: Mapping[str, Any]) -> None:
+    def _compact(self, payload: Mapping[str, Any]) -> None:
         self._emitter.compact(self._at, describe_compaction("by Codex", self._before, None), parts=self._parts)
+        self._emitter.say(self._at, Role.SUMMARY, get_text(payload, "message"))
 
 
 def read_codex(path: Path, reading: Reading) -> Iterator[LoggedEvent]:
@@ -200,7 +208,7 @@ def read_codex(path: Path, reading: Reading) -> Iterator[LoggedEvent]:
     head: Mapping[str, Any] = next((line for line, _ in read_lines(path, Reading()) if is_line(line)), {})
     meta = get_map(head, "payload")
     agent = f"Codex {get_text(meta, 'cli_version')}".strip()
-    emitter = EventEmitter(agent, get_text(meta, "id") or path.stem, get_text(meta, "cwd"), reading.note)
+    emitter = EventEmitter(agent, get_text(meta, "id") or path.stem, get_text(meta, "cwd"), reading)
     emitter.begin(parse_time(get_text(head, "timestamp"), 0.0), branch=get_text(get_map(meta, "git"), "branch"))
     reader = _Thread(emitter, reading)
     for line, size in read_lines(path, reading):
@@ -235,6 +243,10 @@ def _read_usage(counts: Mapping[str, Any]) -> Usage | None:
         output_tokens=find_count(counts, "output_tokens") or 0,
         thinking_tokens=find_count(counts, "reasoning_output_tokens") or 0,
     )
+
+
+def _join_texts(message: Mapping[str, Any]) -> str:
+    return "\n".join(filter(None, (get_text(block, "text") for block in get_list(message, "content"))))
 
 
 def _read_output(payload: Mapping[str, Any]) -> tuple[str, int]:
