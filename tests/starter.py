@@ -187,7 +187,7 @@ def become_relay(request, streams, living):
         os.umask(request["umask"])
         os.environ.clear()
         os.environ.update(request["environ"])
-        if not {"--jobs", "work", "worker"}.isdisjoint(request["args"]):
+        if not {"--jobs", "lab", "work", "worker"}.isdisjoint(request["args"]):
             os.environ["PYTHONPATH"] = sys.argv[1].rpartition("/")[0]
         for number in FORWARDED:
             signal.signal(number, signal.SIG_IGN if number in request["ignored"] else signal.SIG_DFL)

@@ -98,8 +98,8 @@ def test_a_phase_ends_in_a_commit_with_every_token_of_the_servers_log(stage, age
     ]
 
 
-@pytest.mark.parametrize("effort", take_each(4, [{}, {"FAKE_EFFORT": "is {effort}"}]), ids=["its own", "told"])
-@pytest.mark.parametrize("asked", [None, "high"])
+@pytest.mark.parametrize("effort", [{}, {"FAKE_EFFORT": "is {effort}"}], ids=["its own", "told"])
+@pytest.mark.parametrize("asked", take_each(2, ["high", None]))
 def test_an_effort_is_told_to_an_agent_that_takes_one_and_else_to_the_user(stage, agent, effort, asked):
     kind = make_kind(replace(make_profile("peek"), effort=effort), Settings())
     with agent("run", HELLO, kind=kind, effort=asked) as ctx:

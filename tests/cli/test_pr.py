@@ -7,6 +7,7 @@ import shutil
 import pytest
 
 from relay.base.errors import ExitCode
+from tests.effort import take_each
 
 PLAN = """\
 # Greetings for @everyone
@@ -86,7 +87,7 @@ def origin(done):
     return place
 
 
-@pytest.mark.parametrize("tool", ["gh", "glab"])
+@pytest.mark.parametrize("tool", take_each(2, ["gh", "glab"]))
 def test_a_draft_is_made_by_the_program_that_is_there_and_then_kept_up_to_date(done, origin, tool):
     """Without a tracking branch: --push sets none, nor does git push."""
     assert origin.exists()

@@ -379,6 +379,7 @@ def test_what_cannot_be_followed_is_said_and_changes_nothing(asked):
     assert "origin has commits of greetings that are not here" in refuse()
 
 
+@pytest.mark.nightly
 def test_a_forge_that_prints_anything_else_has_nothing_new(asked):
     for printed in ("", "[", "[[[[", '{"data": 3}', '[{"notes": [3]}, 5]', "null", '{"data":{"repository":null}}'):
         asked.put(answers={"graphql": printed, "discussions": printed, "/pipelines?": printed, "/jobs?": printed})

@@ -101,6 +101,7 @@ def test_a_phase_that_did_nothing_beside_a_red_linter_is_refused_too(run_beside)
     assert f"nothing supports its ticks: {idle}; `grep -q y old.py` was red before" in ended.reason
 
 
+@pytest.mark.nightly
 def test_what_was_red_all_the_time_is_said_wherever_a_person_looks(stage, run_beside):
     """The run's last line, the commit, status, pr, gate --last and the report; a clean gate says nothing of it."""
     ended = run_beside(

@@ -134,6 +134,7 @@ def test_hooks_and_gates_know_the_user_and_the_commands_of_a_session_nobody(stag
     assert nobody == ["relay sandbox <sandbox@localhost>"] * 2
 
 
+@pytest.mark.nightly
 def test_hooks_that_the_user_leaves_out_are_not_run_and_the_commit_says_so(begun):
     """A setting of the user's own; nothing else is lost by it."""
     install_hook(begun, "exit 1\n")

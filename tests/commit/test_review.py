@@ -111,6 +111,7 @@ def test_a_confirmed_fault_is_repaired_and_the_repair_reviewed(greeting):
     assert greeting.git("for-each-ref", "refs/relay/leg/") == ""
 
 
+@pytest.mark.nightly
 def test_a_refuted_fault_changes_nothing(greeting):
     """Wherever it is: a change breaks files that it does not touch."""
     greeting.run(
@@ -190,6 +191,7 @@ def test_a_killed_review_is_held_again_and_what_it_cost_is_counted(greeting):
     assert ended.spent_usd == pytest.approx(commit.cost_usd, abs=1e-6)
 
 
+@pytest.mark.nightly
 def test_what_a_review_cost_that_was_cut_off_is_counted(greeting):
     """Its session is over, and that of the author, which has spent less until then, is the attempt's again."""
     refused = {
@@ -241,6 +243,7 @@ def test_a_reviewer_writes_nothing(greeting):
     assert greeting.git("show", "HEAD:hello.txt") == "hello\nrm -rf /\n"
 
 
+@pytest.mark.nightly
 def test_another_model_reviews_and_is_paid_at_its_own_price(greeting):
     models = "models: [{id: claude-opus-5-5}, {id: claude-haiku-4-5}]\n"
     greeting.run(

@@ -512,6 +512,7 @@ def test_phases_that_are_done_land_though_somebody_removed_their_work_trees(wave
     assert is_whole(wave)
 
 
+@pytest.mark.nightly
 def test_a_work_tree_that_somebody_removes_while_its_phase_is_at_work_is_made_again(wave):
     waits = tool("bash", command="while [ -e 2.txt ]; do sleep 0.02; done")
     again = {**write_phase(2), "name": "again", "repeat": True}

@@ -56,6 +56,7 @@ def test_a_worker_that_is_killed_with_its_machine(field):
     assert field.git("show", "main:one.txt") == "one"
 
 
+@pytest.mark.nightly
 def test_a_worker_that_is_killed_alone_on_a_machine_that_lives(field):
     """Its run hands over by itself; a worker with the same clones goes on with it, and pays nothing again."""
     with serve(parse_script(HANGS + OTHERS)) as server:
@@ -94,6 +95,7 @@ def test_a_worker_that_is_suspended_and_revived_after_its_phase_was_given_away(f
     assert {ref.rpartition("-")[0] for ref in field.refs()} <= {"", "refs/relay/spent/main/booked"}
 
 
+@pytest.mark.nightly
 def test_a_database_that_is_restarted_while_a_phase_is_at_work(field_on, server):
     """The worker goes on with the phase, and ends it when the database is back."""
     field = field_on
@@ -133,6 +135,7 @@ def test_a_database_that_is_away_while_a_phase_is_done(field_on, server):
         assert {take.state for take in field.standing.takes} == {TakeState.DONE}
 
 
+@pytest.mark.nightly
 def test_a_database_that_is_lost_for_good(field_on, server):
     """Submitted to an empty one, a plan goes on from git: what has landed is not paid again, nor what was pushed."""
     field = field_on
@@ -204,6 +207,7 @@ def on_a_small_disk(field):
         subprocess.run(["umount", "--lazy", field.away], check=True)
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("hurt", take_each(2, [filled, mounted_read_only]) if os.geteuid() == 0 else [closed])
 def test_a_remote_that_is_full_or_read_only(field, hurt):
     """Nobody else has the work then: the worker holds the phase, and says what the remote says."""

@@ -242,6 +242,7 @@ def test_a_worker_that_is_asked_to_stop_hands_over(field):
     assert "refs/heads/relay-jobs/main/1" in field.refs()
 
 
+@pytest.mark.nightly
 def test_one_cap_binds_all_and_a_phase_that_needs_more_than_its_share_gets_it(field):
     front = "---\nrelay: {max_cost_usd: 0.75}\n---\n"
     field.push_main({"PLAN.md": front + PLAN})
@@ -280,6 +281,7 @@ def test_one_share_binds_all_runs_of_a_take_and_a_phase_costs_the_same_while_it_
     assert cap == pytest.approx(share, abs=ROUND_USD)
 
 
+@pytest.mark.nightly
 def test_a_phase_that_meets_a_usage_limit_waits_in_the_queue_and_holds_nobody_back(field):
     limited = parse_script(
         "sessions:\n- {when: {first_message_contains: 'Write one.txt'}, turns: ["
@@ -333,6 +335,7 @@ def test_a_job_s_ref_that_is_gone_before_it_is_fetched_is_looked_for_again(field
     assert field.is_done("1"), told
 
 
+@pytest.mark.nightly
 def test_what_somebody_took_off_the_remote_does_not_keep_a_phase_from_landing(field):
     class Removed(Remote):
         def push(self, *updates):
@@ -490,6 +493,7 @@ def test_a_remote_that_is_named_by_a_relative_path_has_an_address_for_others(fie
     assert Remote(repo=open_repo(root), name="origin", environ=os.environ).find_address() == str(field.away)
 
 
+@pytest.mark.nightly
 @pytest.mark.usefixtures("url")
 def test_many_workers_do_each_phase_once(field):
     with serve(parse_script(SCRIPT)) as server, ThreadPoolExecutor(3) as pool:

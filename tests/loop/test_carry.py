@@ -140,6 +140,7 @@ def test_a_claim_of_an_item_that_was_reworded_is_open_again(stage):
     assert "- [ ] A, in French — hello.txt\n- [x] B" in stage.git("show", f"{attempt.wip_ref}:PLAN.md")
 
 
+@pytest.mark.nightly
 def test_prose_and_gates_may_be_edited_between_phases(stage):
     """Only what relay ticked is off limits."""
     stage.run(WHOLE, all_=False)
@@ -241,6 +242,7 @@ BLOCKS = "      - tools: [{name: block, input: {reason: lunch}}]\n"
 HANDS_OFF = "      - tools: [{name: hand_off, input: {next_step: c, learned: [], dead_ends: []}}]\n"
 
 
+@pytest.mark.nightly
 def test_numbers_that_items_print_are_what_is_ticked(stage):
     """Also where the ordinals of other items are these numbers."""
     stage.write("PLAN.md", NUMBERED)

@@ -57,6 +57,7 @@ def test_the_last_tick_ends_the_turn_and_names_the_commit(stage):
     assert stage.server.errors == []
 
 
+@pytest.mark.nightly
 def test_a_red_gate_comes_back_to_the_session_that_ended_by_its_tick(stage):
     """Its tick is answered before the report, as the API requires; saying it again ends the turn again."""
     report = {"expect": {"last_message_contains": "its checks do not pass"}, "tools": [write("hello\n")]}

@@ -103,6 +103,7 @@ ONE = PLAN[: PLAN.index("## Phase 2")].replace("Model: claude-haiku-5-5\nEffort:
 LADDER = {"escalate": ["effort=high", "model=claude-opus-5-5", "model=claude-sonnet-5-5"], "max_repairs": 0}
 
 
+@pytest.mark.nightly
 def test_a_phase_that_its_sessions_do_not_finish_climbs_before_the_run_stops(begin):
     """Once each, without what is so already; said in the commit, and to the user."""
     stage = begin(ONE)

@@ -65,6 +65,7 @@ sessions:
 """
 
 
+@pytest.mark.nightly
 def test_a_plan_of_numbered_items_becomes_one_commit_per_item(stage):
     """As Kiro writes it: ticked where its boxes stand, with a question below the item that it is about."""
     stage.write("PLAN.md", NUMBERED)
@@ -79,6 +80,7 @@ def test_a_plan_of_numbered_items_becomes_one_commit_per_item(stage):
     assert f"{stage.git('show', 'HEAD:PLAN.md').rstrip()}\n" == noted
 
 
+@pytest.mark.nightly
 def test_a_second_run_has_nothing_to_do(stage):
     """Running again changes nothing and asks no model."""
     stage.run(HELLO + WORLD)
@@ -119,6 +121,7 @@ def test_a_plan_that_somebody_changed_meanwhile_is_not_done(stage):
         assert find_done_plan(ctx.files) is None
 
 
+@pytest.mark.nightly
 def test_one_phase_stops_after_it(stage):
     """`--phase next` does one phase and says how to go on."""
     ended = stage.run(HELLO, all_=False)

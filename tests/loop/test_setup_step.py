@@ -111,6 +111,7 @@ def test_a_setup_is_confined_as_a_session_is(locked, tmp_path):
     assert "[core]" in (locked.root / ".git/config").read_text()
 
 
+@pytest.mark.nightly
 def test_what_setup_installs_is_kept_and_changes_nothing_that_other_projects_share(locked, tmp_path):
     """As pnpm and uv fill a project with hard links: a gate sees what was installed, and no commit doubts it."""
     store = tmp_path / "store"

@@ -89,6 +89,7 @@ def test_refs_of_an_open_phase_are_read_alike(done):
     assert repo.git.fsck("--no-dangling") == ""
 
 
+@pytest.mark.nightly
 def test_a_jobs_work_tree_is_a_repository_of_its_own(stage):
     stage.write("PLAN.md", PLAN.replace("## Phase 2 — Two\n", "## Phase 2 — Two\nAfter: none\n"))
     stage.commit()

@@ -126,6 +126,7 @@ def test_a_renamed_plan_keeps_its_boxes(stage, finish):
     assert (stage.root / "BUILD.md").read_text().count("- [x]") == 3
 
 
+@pytest.mark.nightly
 def test_the_open_phase_of_one_plan_is_not_taken_for_another_plans(stage, finish):
     """Not its phase number, not its files: the other plan waits, with the command that goes on with the first one."""
     stage.write("docs/PLAN.md", (stage.root / "PLAN.md").read_text().replace("hello", "hallo"))

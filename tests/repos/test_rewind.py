@@ -86,6 +86,7 @@ def revert(stage, phase):
     return words[3:]
 
 
+@pytest.mark.nightly
 def test_the_revert_that_is_printed_brings_tree_and_boxes_back(done):
     """A range where all of it is relay's. The boxes are open, and a run does the phase again; then commit by commit."""
     done.write("mine.txt", "untracked\n")

@@ -214,6 +214,7 @@ def test_sha256_and_index_version_4(stage, finish):
     assert stage.git("status", "--porcelain") == ""
 
 
+@pytest.mark.nightly
 def test_autocrlf_keeps_lf_in_commits_and_crlf_in_the_work_tree(stage, finish):
     """A plan checked out with CRLF is not an edited one, and ticking it keeps its line ends."""
     stage.git("config", "core.autocrlf", "true")
@@ -272,6 +273,7 @@ def test_a_filter_of_the_repositorys_config_is_refused_by_name(stage, tmp_path):
     assert (stage.root / "hello.txt").read_text() == "hello\n"
 
 
+@pytest.mark.nightly
 def test_names_of_every_kind_are_committed_byte_for_byte(stage, finish):
     """Newlines, quotes, blanks, leading dashes, bytes that are not UTF-8, glob characters."""
     command = (
@@ -285,6 +287,7 @@ def test_names_of_every_kind_are_committed_byte_for_byte(stage, finish):
     assert stage.git("status", "--porcelain") == ""
 
 
+@pytest.mark.nightly
 def test_symlinks_are_committed_as_links_and_never_followed(stage, finish, tmp_path):
     """A link out of the repository stays a link; what it points to is not read."""
     (tmp_path / "secret").write_text("secret\n")

@@ -133,6 +133,7 @@ def test_with_relays_refs_the_open_phase_goes_on(stage, move, row):
     assert json.loads(relay(stage, "status", "--json"))["spent"]["usd"] > said["spent"]["usd"]
 
 
+@pytest.mark.nightly
 def test_in_a_clone_of_the_branch_the_open_phase_begins_anew(stage):
     """What was committed is known, with its cost; what was not is where it was, on the machine that was lost."""
     begin(stage)

@@ -99,6 +99,7 @@ def test_what_was_done_and_spent_goes_with_the_phase(greeting, who):
             get_rewind(repo, "PLAN.md", phase)
 
 
+@pytest.mark.nightly
 def test_a_revert_opens_the_boxes_of_its_phase_alone(greeting):
     """What was ticked before keeps its tick under another number."""
     assert greeting.run((HALF % BLOCK).replace("      - tools: [{name: block", SECOND_TICK), all_=False).exit_code == 0

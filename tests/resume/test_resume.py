@@ -12,6 +12,7 @@ from relay.base.interrupts import Urgency
 from relay.session.events import Noticed, RunStarted, SessionStarted
 from relay.session.values import SessionKind
 from relay.store.resume import ResumeCase
+from tests.effort import take_each
 from tests.resume.conftest import LUNCH, REST, Killed, die_with
 from tests.scripts import HELLO
 
@@ -167,7 +168,7 @@ def test_an_amendment_that_a_kill_cuts_off_is_told_and_stands_once(stage, finish
     assert stage.git("show", "HEAD:PLAN.md").count("Say it thrice") == 1
 
 
-@pytest.mark.parametrize("how", ["commit", "amend", "reset"])
+@pytest.mark.parametrize("how", take_each(2, ["commit", "amend", "reset"]))
 def test_the_branch_moved_under_an_open_attempt(stage, cut_off, ask, finish, how):
     """The session's work is still its own: it is committed with the phase, on top of what the user did."""
     stage.write("user.txt", "one\n")

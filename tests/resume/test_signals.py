@@ -110,7 +110,8 @@ def check_resumes(stage):
 
 
 @pytest.mark.parametrize(
-    ("signals", "code"), [((signal.SIGTERM,), 130), ((signal.SIGINT, signal.SIGINT), 130), ((signal.SIGKILL,), -9)]
+    ("signals", "code"),
+    take_each(2, [((signal.SIGTERM,), 130), ((signal.SIGINT, signal.SIGINT), 130), ((signal.SIGKILL,), -9)]),
 )
 def test_stopped_now_in_a_command_all_its_processes_die(stage, signals, code):
     """Child, grandchild and the one with a session of its own are gone; the work is not."""
@@ -217,7 +218,7 @@ def test_asked_once_what_passes_the_gate_is_a_hand_off_commit(stage, number):
     assert stage.server.errors == []
 
 
-@pytest.mark.parametrize("again", [False, True])
+@pytest.mark.parametrize("again", take_each(2, [False, True]))
 def test_asked_once_what_does_not_pass_stays_in_the_attempt(stage, again):
     """A red gate, or one that a second Ctrl-C ended, commits nothing; claims and handoff note are in the snapshot."""
     head = stage.git("rev-parse", "HEAD")
@@ -282,6 +283,7 @@ def test_asked_before_a_session_began_nothing_has_to_be_finished(stage, number, 
     assert stage.git("for-each-ref", "refs/relay") == ""
 
 
+@pytest.mark.nightly
 def test_a_second_run_is_told_who_is_at_work_and_another_work_tree_may_run(stage):
     """One relay per work tree: the lock names its holder, and dies with it."""
     mark = f"{os.getpid()}88"
