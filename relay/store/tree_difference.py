@@ -167,13 +167,14 @@ def _put(folders: _Folders, modes: Mapping[str, str]) -> _Folders:
 
 
 def _list_commit(repo: Repo, commit: str) -> _Folders:
-    out = repo.git.run("ls-tree", "-r", "-z", "--full-tree", "--format=%(objectmode) %(path)", commit)
+    # With --format git 2.39 quotes names in spite of -z.
+    out = repo.git.run("ls-tree", "-r", "-z", "--full-tree", commit)
     folders: _Folders = {}
     modes: dict[str, str] = {}  # one string per mode, not per file
     last, names = "", folders.setdefault("", {})
     for record in os.fsdecode(out).split("\0")[:-1]:
         mode = record[:6]
-        folder, _, name = record[7:].rpartition("/")
+        folder, _, name = record.partition("\t")[2].rpartition("/")
         if folder != last:
             last, names = folder, folders.setdefault(folder, {})
         names[name] = modes.setdefault(mode, mode)

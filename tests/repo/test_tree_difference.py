@@ -28,6 +28,10 @@ def test_each_commit_is_compared_with_the_work_tree(box):
     box.write("new", "y\n")
     box.commit()
     assert look() == ()
+    for path in ("übung/tests/ä.py", "b c/ü/x", 'quo"te/x', "back\\slash/x", "tab\there/line\nend", "\udcff/no utf-8"):
+        box.write(path, "1\n")
+    box.commit()
+    assert look() == ()
 
 
 def test_what_sessions_change_where_a_commit_has_files_too(box):
