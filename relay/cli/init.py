@@ -2,6 +2,8 @@
 
 import json
 import os
+import re
+import shlex
 import tomllib
 from collections.abc import Collection, Mapping
 from importlib.util import find_spec
@@ -17,6 +19,8 @@ from relay.cli.screen import say, say_json
 from relay.config import ModelSettings, find_user_dir
 from relay.config.sources import render_model_table, show_user_file
 from relay.gate.needs import KnownCommand, find_test_command
+from relay.plan.paths import split_place
+from relay.plan.text import DEFAULT_PLAN
 from relay.prompts.package_data import get_shipped
 from relay.session.prices import UserPrice, find_limits
 from relay.setup.project import find_packages, find_set_up, is_unfinished, render_project_rules
@@ -188,11 +192,11 @@ def command(
 def _write_files(ci: str | None, *, skill: bool) -> None:
     root, missing, on_main = _find_root(Path.cwd())
     if (up := os.path.relpath(root)) != ".":
-        say(f"in {up}, the root of this repository: a plan's paths and verify commands count from there")
+        say(f"{up} is the root of this repository: rules and settings go there")
     if skill:
         made = [place for place in _SKILLS if write_template(root, place, "SKILL.md")]
         for place in _SKILLS:
-            _say_written(place, is_new=place in made)
+            _say_written(root, place, is_new=place in made)
         if made:
             _say_next_of_skill(missing)
     elif ci is not None:
@@ -213,7 +217,8 @@ def _say_next_of_skill(missing: str) -> None:
         say("                      clones and their agents see committed files only")
 
 
-def _say_written(name: str, *, is_new: bool) -> None:
+def _say_written(root: Path, name: str, *, is_new: bool) -> None:
+    name = os.path.relpath(root / name)  # as it is typed here
     say(f"wrote {name}" if is_new else f"kept {name}: it exists", style="green" if is_new else "")
 
 
@@ -223,8 +228,9 @@ def _find_left(path: str, known: Collection[str]) -> str:
 
 
 def _start_project(root: Path, missing: str, *, on_main: bool) -> None:
-    test = find_test_command(root)
-    made = _write_first_files(root, test)
+    plan_path = _choose_plan(root)
+    test = find_test_command(root, plan_path)
+    made = _write_first_files(root, test, plan_path)
     if missing:
         _say_next(made, {}, missing, on_main=on_main, shared="")
         return
@@ -235,7 +241,7 @@ def _start_project(root: Path, missing: str, *, on_main: bool) -> None:
     before = read_status(repo).untracked
     # Only now: the sandbox keeps a command from writing these files, but not from creating them.
     if test is not None and (verify := _propose_gate(root, test)):
-        is_set = "relay.toml" in made and _set_gate(root, made["relay.toml"], verify)
+        is_set = plan_path == DEFAULT_PLAN and "relay.toml" in made and _set_gate(root, made["relay.toml"], verify)
         _say_gate(verify, is_set=is_set)
     after = read_status(repo).untracked
     ignorable = {
@@ -245,27 +251,41 @@ def _start_project(root: Path, missing: str, *, on_main: bool) -> None:
     known = {".", *(str(above) for path in (*repo.git.list_files(), *before) for above in PurePosixPath(path).parents)}
     left = sorted({_find_left(path, known) for path in set(after).difference(before)})
     ignorable |= dict.fromkeys(left, "the tests leave it behind")
-    shared = [name for name in made if name != "PLAN.md"] + [".gitignore"] * bool(ignorable)  # a run commits the plan
-    _say_next(made, ignorable, "", on_main=on_main, shared=" ".join(shared) if repo.head() is not None else ".")
+    shared = [name for name in made if name != plan_path] + [".gitignore"] * bool(ignorable)  # a run commits the plan
+    typed = [shlex.quote(os.path.relpath(root / name)) for name in (shared if repo.head() is not None else ["."])]
+    _say_next(made, ignorable, "", on_main=on_main, shared=" ".join(typed))
 
 
-def _write_first_files(root: Path, test: KnownCommand | None) -> Mapping[str, str]:
+def _choose_plan(root: Path) -> str:
+    """Return the plan's path: the nearest one; without one it is beside the user in a package, else at the root.
+
+    A package has a test command of its own. A directory of tests is none.
+    """
+    from relay.setup.place import find_nearest_plan
+
+    nearest, found = find_nearest_plan(root, Path.cwd()), find_test_command(Path.cwd())
+    is_package = found is not None and not re.fullmatch(r"test.*\.py|conftest\.py", found.source)
+    beside = os.path.relpath(Path.cwd() / DEFAULT_PLAN, root)
+    return nearest if nearest not in {"", DEFAULT_PLAN} else beside if is_package else DEFAULT_PLAN
+
+
+def _write_first_files(root: Path, test: KnownCommand | None, plan_path: str) -> Mapping[str, str]:
     """Write the files that are not there; return their texts."""
     rules = next((name for name in _RULES if os.path.lexists(root / name)), "AGENTS.md")
-    contents = {name: _read_template(name).decode() for name in ("PLAN.md", "relay.toml", ".gitattributes")}
+    example = _read_template(DEFAULT_PLAN).decode()
     if test is not None:
-        contents["PLAN.md"] = contents["PLAN.md"].replace(_EXAMPLE_TEST, test.command)
-    beside = os.path.relpath(Path.cwd() / "PLAN.md", root)
-    if beside != "PLAN.md" and os.path.lexists(root / beside):
-        del contents["PLAN.md"]
-        say(f"kept {beside}: relay run --plan PLAN.md builds it")
+        example = example.replace(_EXAMPLE_TEST, split_place(test.command)[1])
+    contents = {
+        plan_path: example,
+        **{name: _read_template(name).decode() for name in ("relay.toml", ".gitattributes")},
+    }
     if rules == "AGENTS.md":
         contents = {rules: render_project_rules(root), **contents}
     else:
         say(f"kept {rules}: relay reads it as the rules for sessions")
     made = {name: text for name, text in contents.items() if write_file(root, name, text.encode())}
     for name in contents:
-        _say_written(name, is_new=name in made)
+        _say_written(root, name, is_new=name in made)
     return made
 
 
@@ -297,7 +317,7 @@ def _say_next(
         say("  edit AGENTS.md      fill in the places marked …: how to build and test your project")
     for place, words in ignorable.items():
         say(f"  edit .gitignore     add {place}: {words}", exact=True)
-    if "PLAN.md" in made:
+    if any(name.endswith(DEFAULT_PLAN) for name in made):
         say('  relay plan "…"      write PLAN.md from a sentence, in place of the example')
     say("  relay doctor        see what is still missing")
     if shared and not missing:
@@ -360,7 +380,7 @@ def write_workflow(root: Path, forge: str) -> None:
     there = read_file(root, place)
     if forge == "gitlab" and there is not None and _OWN_MARK not in there:
         place, include = ".gitlab/relay.yml", f"add to {place}:  include: [{{local: .gitlab/relay.yml}}]"
-    _say_written(place, is_new=write_template(root, place, f"ci/{forge}.yml"))
+    _say_written(root, place, is_new=write_template(root, place, f"ci/{forge}.yml"))
     say("it reads PLAN.md; its first lines name the variables that it needs")
     if include:
         say(include, exact=True)

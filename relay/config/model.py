@@ -149,8 +149,8 @@ class Settings:
     """All settings of a command; the field names are the keys of the files."""
 
     plan: Annotated[str, matching("a path", r"[^\0\n]+")] = DEFAULT_PLAN
-    """Path of the plan file. The plan's own front matter cannot set it; repository files can only name a path inside
-    the repository."""
+    """Path of the plan file; where nothing sets it, the nearest PLAN.md from the current directory up to the root. The
+    plan's own front matter cannot set it; repository files can only name a path inside the repository."""
     model: _Model = "claude-opus-5-5"
     """The model of every session; `models` holds facts about it. A phase may name its own: ``Model: claude-haiku-5-5``.
     """

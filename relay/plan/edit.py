@@ -17,6 +17,7 @@ from relay.plan.meaning import find_meaning
 from relay.plan.model import Item, Phase, Plan
 from relay.plan.outline import ITEM_LEVEL, Entry, EntryKind, Outline, Section
 from relay.plan.parse import find_plan_in, parse_plan
+from relay.plan.paths import place
 from relay.plan.statements import find_statement
 from relay.plan.text import BOM, Lines, render_plain
 
@@ -137,7 +138,9 @@ def append_phase(plan: Plan, title: str, *, said: Sequence[str], items: Sequence
     Raises:
         PlanError: The phase would not be read as this one, or another would change its meaning.
     """
-    commands = dict.fromkeys(command for phase in plan.phases for command in phase.own_verify)
+    commands = dict.fromkeys(
+        place(command, phase.find_wish("in")[0]) for phase in plan.phases for command in phase.own_verify
+    )
     gate = [f"`` {one} ``" if "`" in one else f"`{one}`" for one in commands if "\n" not in one]
     number = next(n for n in count(len(plan.phases) + 1) if plan.find_phase(str(n)) is None)
     mark = _MARK.match(plan.text, plan.phases[-1].start)

@@ -48,12 +48,15 @@ class Place:
         return self.found
 
     def tell_choice(self, command: str) -> tuple[str, ...]:
-        """Return which plan a command takes where nobody named one and another of that name is beside the user."""
-        beside = os.path.normpath(Path(self.caller.folder, self.plan_name))
-        if self.caller.plan or beside == self.plan_name or not (self.root / beside).is_file():
+        """Return which plan a command takes where nobody named one and another of that name may be meant."""
+        name, folder = PurePath(self.plan_name), Path(self.caller.folder)
+        is_nearest = folder.is_relative_to(name.parent) and name.parent != PurePath()
+        other = name.name if is_nearest else os.path.normpath(folder / name)
+        if self.caller.plan or other == self.plan_name or not (self.root / other).is_file():
             return ()
-        taken, other = TypedPath(path=self.plan_name), Command(words=(command,), plan_path=beside)
-        return (self.caller.write(("this is ", taken, ", the root's plan; ", other, " takes this folder's")),)
+        taken, command_of = TypedPath(path=self.plan_name), Command(words=(command,), plan_path=other)
+        which, whose = ("the nearest", "the root's") if is_nearest else ("the settings'", "this folder's")
+        return (self.caller.write(("this is ", taken, f", {which} plan; ", command_of, f" takes {whose}")),)
 
 
 def get_place(
@@ -85,7 +88,7 @@ def get_place(
     root = repo.root if repo else cwd
     if repo:
         _require_own_settings(repo)
-    plan_file = cwd / plan if plan else root / _find_plan_name(environ, root)
+    plan_file = cwd / plan if plan else root / _find_plan_name(environ, root, cwd)
     if repo:
         repo = _hide(repo, environ, plan_file)
     caller = Caller(folder=os.path.relpath(cwd, root), plan=plan or "")
@@ -105,14 +108,22 @@ def _require_own_settings(repo: "Repo") -> None:
         raise ConfigError(words, hint=ways)
 
 
-def _find_plan_name(environ: Mapping[str, str], root: Path) -> str:
-    """Return the plan's name from the settings; they are loaded only if a file can set it.
+def _find_plan_name(environ: Mapping[str, str], root: Path, cwd: Path) -> str:
+    """Return the plan's path from the settings, else the nearest PLAN.md from the current directory up to the root.
 
-    Loading all settings costs a fifth of the time of `relay status`.
+    Loading all settings costs a fifth of the time of `relay status`: it is done only if a file can set the plan.
     """
     if "RELAY_PLAN" in environ or any(_may_name(file, _PLAN_KEY) for file in _list_settings_files(environ, root)):
-        return find_settings({}, environ, root, plan=None).plan
-    return DEFAULT_PLAN
+        settings = find_settings({}, environ, root, plan=None)
+        if settings.origins.get("plan", "default") != "default":
+            return settings.plan
+    return find_nearest_plan(root, cwd) or DEFAULT_PLAN
+
+
+def find_nearest_plan(root: Path, cwd: Path) -> str:
+    """Return the path from the root of the first PLAN.md from a directory up to the root; empty without one."""
+    above = (folder / DEFAULT_PLAN for folder in (cwd, *cwd.parents) if folder.is_relative_to(root))
+    return next((os.path.relpath(path, root) for path in above if os.path.lexists(path)), "")
 
 
 def _hide(repo: "Repo", environ: Mapping[str, str], plan_file: Path) -> "Repo":

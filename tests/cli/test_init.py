@@ -123,12 +123,31 @@ def test_from_a_folder_of_the_repository_the_files_go_to_its_root(relay, project
     folder.mkdir()
     ran = relay("init", cwd=folder)
     assert (ran.code, ran.err) == (0, "")
-    assert ran.out.startswith(
-        "in .., the root of this repository: a plan's paths and verify commands count from there\n"
-    )
+    assert ran.out.startswith(".. is the root of this repository: rules and settings go there\nwrote ../AGENTS.md\n")
+    assert "  git add ../AGENTS.md ../relay.toml ../.gitattributes && git commit\n" in ran.out
     assert (project / "PLAN.md").is_file()
     assert not list(folder.iterdir())
     assert "the root of this repository" not in relay("init").out
+
+
+def test_in_a_package_the_plan_is_the_packages(relay, project):
+    """What `relay run` then finds there, with the package's own test command; its name is quoted where it has to be."""
+    folder = project / "packages/übung 1"
+    folder.mkdir(parents=True)
+    (folder / "package.json").write_text('{"scripts": {"test": "true"}}')
+    ran = relay("init", cwd=folder)
+    assert (ran.code, ran.err) == (0, "")
+    assert "wrote PLAN.md\nwrote ../../relay.toml\n" in ran.out
+    assert "names a test command: cd 'packages/übung 1' && npm test; trying" in ran.out
+    assert "`npm test`" in (folder / "PLAN.md").read_text()
+    assert not (project / "PLAN.md").exists()
+    assert "packages/übung 1/PLAN.md" in relay("status", cwd=folder).out + relay("check", cwd=folder).out
+    (folder / "src").mkdir()
+    assert "kept ../PLAN.md: it exists\n" in relay("init", cwd=folder / "src").out
+    (project / "tests").mkdir()
+    (project / "tests/test_a.py").write_text("")
+    relay("init", cwd=project / "tests")
+    assert (project / "PLAN.md").exists()
 
 
 @pytest.mark.nightly
@@ -138,9 +157,9 @@ def test_beside_a_plan_of_the_folder_no_example_is_written(relay, project):
     folder.mkdir()
     (folder / "PLAN.md").write_text("# Mine\n\n## Phase 1 — A\nVerify: `test -e a`\n- [ ] Make a — pkg/a\n")
     ran = relay("init", cwd=folder)
-    assert "\nkept pkg/PLAN.md: relay run --plan PLAN.md builds it\n" in ran.out
+    assert "\nkept PLAN.md: it exists\n" in ran.out
     assert not (project / "PLAN.md").exists()
-    assert relay("run", "--plan", "PLAN.md", "--dry-run", cwd=folder, env={"ANTHROPIC_API_KEY": "k"}).code == 0
+    assert relay("run", "--dry-run", cwd=folder, env={"ANTHROPIC_API_KEY": "k"}).code == 0
 
 
 def test_the_example_plan_has_the_projects_own_test_command(relay, project):

@@ -81,13 +81,14 @@ def test_the_plan_that_was_meant_is_named(relay, deep, git):
     git("commit", "-q", "-m", "moved")
 
     hint = "Hint: there is PLAN.md: `relay check PLAN.md` checks it, `relay run --plan PLAN.md` builds it"
-    for words in (("status",), ("status", "--plan", "docs/deep/PLAN.md"), ("check",), ("run",)):
-        ran = relay(*words, cwd=deep)
-        assert (ran.code, ran.err.splitlines()[1]) == (1, hint), words
-        where = "" if "--plan" in words else " in ../.., the repository's root"
-        assert ran.err.splitlines()[0].endswith(f"PLAN.md: there is no such plan{where}"), words
-    for typed in (("check", "PLAN.md"), ("run", "--plan", "PLAN.md", "--dry-run")):
-        assert relay(*typed, cwd=deep, env={"ANTHROPIC_API_KEY": "k"}).code == 0, typed
+    ran = relay("status", "--plan", "docs/deep/PLAN.md", cwd=deep)
+    assert (ran.code, ran.err.splitlines()[1]) == (1, hint)
+    assert ran.err.splitlines()[0].endswith("PLAN.md: there is no such plan")
+    (below := deep / "below").mkdir()
+    for typed in (("check",), ("status",), ("run", "--dry-run"), ("check", "PLAN.md")):
+        folder = deep if len(typed) > 1 else below  # the nearest one upwards
+        ran = relay(*typed, cwd=folder, env={"ANTHROPIC_API_KEY": "k"})
+        assert (ran.code, "docs/deep/PLAN.md" in ran.out) == (0, True), typed
     away = "Hint: there is docs/deep/PLAN.md: `relay check docs/deep/PLAN.md` checks it, "
     assert relay("run").err.splitlines()[1].startswith(away)
     git("rm", "-q", "docs/deep/PLAN.md")
@@ -99,19 +100,21 @@ def test_the_plan_that_was_meant_is_named(relay, deep, git):
 
 @pytest.mark.nightly
 def test_of_two_plans_the_one_that_is_taken_is_named_and_how_to_take_the_other(play, relay, deep, commit):
-    """In a monorepo: the settings' name counts from the root, and a plan of that name may lie beside the user."""
+    """In a monorepo: the nearest is taken; a name of the settings counts from the root."""
     (deep / "PLAN.md").write_text(PLAN)
     commit()
-    words = "this is ../../PLAN.md, the root's plan; relay {} PLAN.md takes this folder's"
+    words = "this is PLAN.md, the nearest plan; relay {} ../../PLAN.md takes the root's"
     assert relay("check", cwd=deep).out.splitlines()[0] == words.format("check")
     dry = relay("run", "--dry-run", cwd=deep, env={"ANTHROPIC_API_KEY": "k"}).out
     assert words.format("run --plan") in dry.splitlines()
     for named in (("check", "PLAN.md"), ("check", "../../PLAN.md")):
-        assert "the root's plan" not in relay(*named, cwd=deep).out
-    assert "the root's plan" not in relay("check").out
+        assert "the nearest plan" not in relay(*named, cwd=deep).out
+    assert "the nearest plan" not in relay("check").out
+    settings = "this is ../../PLAN.md, the settings' plan; relay check PLAN.md takes this folder's"
+    assert relay("check", cwd=deep, env={"RELAY_PLAN": "PLAN.md"}).out.splitlines()[0] == settings
     ran = play(HELLO, "run", cwd=deep)
     assert words.format("run --plan") in " ".join(ran.out.split())
-    assert "[ ]" in (deep / "PLAN.md").read_text()
+    assert "[x]" in (deep / "PLAN.md").read_text()
 
 
 PACKAGE = """\
@@ -220,9 +223,10 @@ def test_the_doctor_and_a_phase_that_is_too_big_hint_from_there(relay, doctor, d
         in relay("check", "../BUILD.md", cwd=deep).out
     )
     (project / ".gitignore").write_text("PLAN.md\n")
-    (project / "PLAN.md").rename(project / "docs/PLAN.md")
-    (project / "PLAN.md").symlink_to("docs/PLAN.md")
-    assert "do: --plan ../PLAN.md" in doctor(cwd=deep).out
+    (project / "plans").mkdir()
+    (project / "PLAN.md").rename(project / "plans/PLAN.md")
+    (project / "PLAN.md").symlink_to("plans/PLAN.md")
+    assert "do: --plan ../../plans/PLAN.md" in doctor(cwd=deep).out
 
 
 @pytest.mark.nightly

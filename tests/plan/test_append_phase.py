@@ -22,6 +22,15 @@ def test_it_stands_behind_the_others_with_their_commands_and_a_free_number(endin
     assert longer.done_ids == plan.done_ids
 
 
+def test_each_command_keeps_the_directory_of_its_phase() -> None:
+    plan = parse_plan(
+        PLAN.replace("Verify", "In: packages/api\nVerify").replace("- [ ] c", "Verify: `make c`\n- [ ] c")
+    )
+    new = append_phase(plan, "Answer", said=["x"], items=["b"]).phases[-1]
+    wanted = ("cd packages/api && make a", "cd packages/api && echo `x`", "make c")
+    assert (new.own_verify, new.find_wish("in")) == (wanted, ("", 0))
+
+
 def test_without_a_command_there_is_no_gate() -> None:
     plan = parse_plan("# P\n\n## Phase 1 — One\n- [ ] a\n")
     assert append_phase(plan, "Answer", said=[], items=["b"]).phases[-1].own_verify == ()
