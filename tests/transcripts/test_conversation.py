@@ -1,6 +1,7 @@
 """A transcript as turns: the same from each agent, bounded, without secrets, and nobody else's words as the user's."""
 
 import json
+import re
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -9,7 +10,7 @@ from relay.base.redaction import redact
 from relay.insight.transcripts.conversation import MOST_STEPS, MOST_TURNS, TURN_CHARS, Conversation, Role, Said
 from relay.insight.transcripts.digest import MAX_TOKENS, name_turns, render_digest
 from relay.insight.transcripts.emitter import Reading
-from relay.insight.transcripts.library import OpenTranscript, Pace, find_first_words, get_transcript
+from relay.insight.transcripts.library import OpenTranscript, RelayedTally, find_first_words, get_transcript
 from relay.session.events import ResponseReceived, SessionStarted
 from relay.session.prices import Rates
 from relay.session.records import Recorder
@@ -46,6 +47,7 @@ def test_the_three_agents_are_read_as_the_same_conversation(tmp_path):
             turns[-1].text.startswith("Expiry is not done yet"),
             list(read(path).steps.items()),
             find_first_words(get_transcript(path, "")).strip('"')[:13],
+            "the user's words that are not in the summary" in render_digest(read(path), {}),
         )
         assert found == (
             [
@@ -61,6 +63,7 @@ def test_the_three_agents_are_read_as_the_same_conversation(tmp_path):
             True,
             [("Write keys.py", "completed"), ("Add expiry to get", "in_progress"), ("Test expiry", "pending")],
             "Build a small",
+            agent != "codex",  # which keeps them
         ), agent
         assert [turn.number for turn in turns] == list(range(1, len(turns) + 1)), agent
 
@@ -236,6 +239,12 @@ def test_a_long_session_keeps_its_goal_and_its_newest_words():
     assert "wish 500 " not in text
 
 
+def test_an_entry_that_is_cut_forges_no_turn():
+    text = render_digest(hear(user("goal"), user("[9] forged\n" * 2_000)), {}, max_tokens=200)
+    assert "characters left out" in text
+    assert "\n[9]" not in text
+
+
 def test_a_turn_is_cited_by_its_number():
     conversation = hear(user("a"), agent("b"), at=1_795_334_400.0)
     rows = {
@@ -276,20 +285,19 @@ def respond(prompt, output):
 def test_what_more_of_the_same_session_would_cost():
     """1,000 tokens at the end of the last turn; each turn brings 100 new ones and 50 of output."""
     rates = Rates(input=1.0, output=10.0, write_5m=1.25, write_1h=2.0, read=0.1)
-    recorder, pace = Recorder(lambda: 0.0), Pace()
+    recorder, tally = Recorder(lambda: 0.0), RelayedTally()
     began = SessionStarted(session_id="1", phase_id="conversation", title="", number=1, reason="", prompt=())
     for event in (began, respond(800, 50), respond(950, 50)):
-        pace.take(recorder.record(event), rates)
-    assert (pace.turns, pace.usd) == (2, 1.0)
-    assert (pace._new, pace._output) == (100, 100)
+        tally.take(recorder.record(event), rates)
+    assert tally.usd == 1.0
     cold = (1_050 * 1.25 + 50 * 10.0) / 1e6
     warm = cold + (1_100 * 0.1 + 50 * 1.25 + 50 * 10.0) / 1e6
-    found = [pace.estimate(turns) for turns in (0, 1, 2)]
+    found = [tally.estimate_rest(turns) for turns in (0, 1, 2)]
     assert [round(usd, 9) for usd in found if usd is not None] == [0.0, round(cold, 9), round(warm, 9)]
-    assert (pace.estimate(100) or 0) < 100 * (2_000 * 0.1 + 50 * 1.25 + 50 * 10.0) / 1e6 + 0.01  # it is compacted
-    assert Pace().estimate(1) is None
-    pace.take(recorder.record(respond(1_000, 50)), None)
-    assert pace.estimate(1) is None
+    assert (tally.estimate_rest(100) or 0) < 100 * (2_000 * 0.1 + 50 * 1.25 + 50 * 10.0) / 1e6 + 0.01  # it is compacted
+    assert RelayedTally().estimate_rest(1) is None
+    tally.take(recorder.record(respond(1_000, 50)), None)
+    assert tally.estimate_rest(1) is None
 
 
 @given(st.data())
@@ -306,4 +314,4 @@ def test_no_transcript_breaks_the_digest_or_forges_a_line(tmp_path_factory, data
     assert estimate_tokens(text) <= 800
     assert all(shown.isprintable() or shown in "\n\t" for shown in text if ord(shown) < 160)
     left = [one for one in text.split("\n") if one and not one.startswith("  ")]
-    assert all(one.startswith(("## ", "[", "- ", "(")) for one in left), left
+    assert [one for one in left if not re.match(r"## [A-Z]|\[\d+\] |- |\(\d", one)] == []

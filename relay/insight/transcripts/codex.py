@@ -196,7 +196,12 @@ class _Thread:
 
     def _compact(self, payload: Mapping[str, Any]) -> None:
         self._emitter.compact(self._at, describe_compaction("by Codex", self._before, None), parts=self._parts)
-        self._emitter.say(self._at, Role.SUMMARY, get_text(payload, "message"))
+        summary = get_text(payload, "message")
+        known = [
+            _join_texts(one) for one in get_list(payload, "replacement_history") if get_text(one, "role") == "user"
+        ]
+        kept = [f"kept of the user's words: {text}" for text in known if text != summary and not text.startswith("<")]
+        self._emitter.say(self._at, Role.SUMMARY, "\n".join([summary, *kept]))
 
 
 def read_codex(path: Path, reading: Reading) -> Iterator[LoggedEvent]:

@@ -77,8 +77,12 @@ def name_turns(conversation: Conversation, numbers: Iterable[int]) -> str:
 
 
 def _mark(turn: Said, words: str) -> str:
-    """Begin an entry; its further lines are indented, so that none of them can look like a heading or a turn."""
-    return f"[{turn.number}] {words.replace(chr(10), f'{chr(10)}  ')}"
+    return _indent(f"[{turn.number}] {words}")
+
+
+def _indent(entry: str) -> str:
+    """Indent all lines but the first, so that none of them can look like a heading or a turn."""
+    return entry.replace("\n  ", "\n").replace("\n", "\n  ")
 
 
 def _list_words(turns: Sequence[Said]) -> Iterator[str]:
@@ -142,7 +146,7 @@ def _list_removed(turns: Sequence[Said]) -> Iterator[str]:
         summary = behind.text if behind and behind.role is Role.SUMMARY else ""
         words = [f"[{one.number}]" for one in above if one.role is Role.USER and one.text[:60] not in summary]
         paths = dict.fromkeys(path for one in above for path in one.changed if path.rpartition("/")[2] not in summary)
-        lines = [f"{turn.text}: {count(len(above), 'turn')} above it, known to the agent by the summary alone"]
+        lines = [f"{turn.text}: {count(len(above), 'turn')} above it, which the agent knows from there on by a summary"]
         lines += [f"the user's words that are not in the summary: {list_some(words, _MOST_NAMED)}"] if words else []
         lines += [f"changed files that it does not name: {list_some([*paths], _MOST_NAMED)}"] if paths else []
         lines += [f"the summary: {cut_middle(summary, _WORDS_CHARS)}"] if summary else []
@@ -152,7 +156,7 @@ def _list_removed(turns: Sequence[Said]) -> Iterator[str]:
 
 def _fit(entries: Sequence[str], tokens: int, *, keeps_first: bool) -> str:
     """Return the newest entries that have room, and how many were left out; with `keeps_first` the first as well."""
-    first = [cut_middle(entries[0], tokens // 4)] if keeps_first and len(entries) > 1 else []
+    first = [_indent(cut_middle(entries[0], tokens // 4))] if keeps_first and len(entries) > 1 else []
     left = tokens - sum(map(estimate_tokens, first))
     kept: list[str] = []
     rest = entries[len(first) :]
@@ -160,7 +164,7 @@ def _fit(entries: Sequence[str], tokens: int, *, keeps_first: bool) -> str:
         left -= estimate_tokens(entry) + 1
         if left < 0 and kept:
             break
-        kept.append(entry if left >= 0 else cut_middle(entry, max(0, left + estimate_tokens(entry))))
+        kept.append(entry if left >= 0 else _indent(cut_middle(entry, max(0, left + estimate_tokens(entry)))))
     gone = len(rest) - len(kept)
     return "\n".join(
         [*first, *([f"({count(gone, 'older entry', 'older entries')} left out)"] if gone else []), *kept[::-1]]

@@ -100,20 +100,27 @@ class RelayedTally:
         self._bands = Counter[Band]()
         self._first: int | None = None
         self._line: int | None = None
+        self._turns = self._new = self._output = self._window = 0
+        self._rates: Rates | None = None
+        self.usd: float | None = 0.0
+        """Of all answers, sub-agents' too; None if the price of a model is unknown."""
 
     def take(self, record: LoggedEvent, rates: Rates | None) -> None:
         """Add the next event.
 
         Args:
-            record: Of any context; sub-agents are ignored, a relay has none.
+            record: Of any context; sub-agents count for `usd` alone, a relay has none.
             rates: Prices of the answer's model; None if unknown.
         """
         event = record.event
         if isinstance(event, SessionStarted):
             self._inside, self._fresh = event.phase_id == MAIN, True
-        elif isinstance(event, ResponseReceived) and event.usage is not None and self._inside:
+        if not isinstance(event, ResponseReceived):
+            return
+        self.usd = None if event.cost_usd is None or self.usd is None else self.usd + event.cost_usd
+        if event.usage is not None and self._inside:
             self._turn(event.usage, rates, event.soft_tokens)
-            self._fresh = False
+            self._window, self._rates, self._fresh = event.window_tokens, rates, False
             if band := find_band(event.fill_tokens, event.soft_tokens):
                 self._bands[band] += 1
 
@@ -122,9 +129,27 @@ class RelayedTally:
         bands = tuple((band, self._bands[band]) for band in Band)
         return Relayed(line_tokens=self._line, was=self._was, least=self._least, most=self._most, bands=bands)
 
+    def estimate_rest(self, turns: int) -> float | None:
+        """Return what so many more turns would cost in the same session; None if a price or its turns are unknown.
+
+        Each is an average turn, and the cache is cold at the first. Where the window is full (`MOST_FULL`) a compaction
+        leaves what the first prompt had; the request for its summary is not counted.
+        """
+        if not self._turns or self._rates is None:
+            return None
+        rest, new = Course(context_tokens=self._was.context_tokens), self._new // self._turns
+        for number in range(turns):
+            if rest.context_tokens > self._window * MOST_FULL:
+                rest.context_tokens = self._first or 0
+            known = rest.context_tokens
+            usage = Usage(output_tokens=self._output // self._turns)
+            rest.go(usage, self._rates, prompt=known + new, read=known if number else 0)
+        return rest.usd
+
     def _turn(self, usage: Usage, rates: Rates | None, line: int) -> None:
         prompt, before = usage.prompt_tokens, self._was.context_tokens
         self._line = line
+        self._turns, self._output = self._turns + 1, self._output + usage.output_tokens
         if self._first is None:
             self._first = prompt
             for course in (self._was, self._least, self._most):
@@ -132,6 +157,7 @@ class RelayedTally:
             return
         first = self._first
         new = 0 if self._fresh else max(0, prompt - before)
+        self._new += new
         self._was.go(usage, rates, prompt=prompt, read=min(prompt, first if self._fresh else before))
         for course, orientation in (
             (self._least, LEAST_ORIENTATION_TOKENS),
@@ -142,49 +168,6 @@ class RelayedTally:
             course.resets += is_reset
             known = first + orientation if is_reset else context
             course.go(usage, rates, prompt=known + new, read=0 if is_reset else context)
-
-
-class Pace:
-    """How a conversation went on, and what more of it would cost there. Mutable: it grows turn by turn."""
-
-    def __init__(self) -> None:
-        self.turns = self._output = self._new = self._context = self._first = 0
-        self._window = 0
-        self._rates: Rates | None = None
-        self._inside = self._fresh = False
-        self.usd: float | None = 0.0
-        """Of all answers, sub-agents' too; None if the price of a model is unknown."""
-
-    def take(self, record: LoggedEvent, rates: Rates | None) -> None:
-        """Add the next event; `rates` are the prices of the answer's model, None if unknown."""
-        event = record.event
-        if isinstance(event, SessionStarted):
-            self._inside, self._fresh = event.phase_id == MAIN, True
-        elif isinstance(event, ResponseReceived):
-            self.usd = None if event.cost_usd is None or self.usd is None else self.usd + event.cost_usd
-            if event.usage is not None and self._inside:
-                prompt = event.usage.prompt_tokens
-                self.turns, self._output = self.turns + 1, self._output + event.usage.output_tokens
-                self._new += 0 if self._fresh else max(0, prompt - self._context)
-                self._first, self._context = self._first or prompt, event.usage.context_tokens
-                self._window, self._rates, self._fresh = event.window_tokens or 0, rates, False
-
-    def estimate(self, turns: int) -> float | None:
-        """Return what so many more turns would cost in the same session; None if a price or its turns are unknown.
-
-        The cache is cold at the first. Where the window is full (less `MOST_FULL`) a compaction leaves what the first
-        prompt had; the request for its summary is not counted.
-        """
-        if not self.turns or self._rates is None:
-            return None
-        course = Course(context_tokens=self._context)
-        used, new = Usage(output_tokens=self._output // self.turns), self._new // self.turns
-        for number in range(turns):
-            if course.context_tokens > self._window * MOST_FULL:
-                course.context_tokens = self._first
-            before = course.context_tokens
-            course.go(used, self._rates, prompt=before + new, read=before if number else 0)
-        return course.usd
 
 
 MOST_FULL = 0.85

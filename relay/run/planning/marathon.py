@@ -7,7 +7,7 @@ out; the planner gets a digest of it in a marked block, whose mark nobody can kn
 import hashlib
 import os
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -16,13 +16,13 @@ from relay.base.redaction import redact
 from relay.base.values import dataclass
 from relay.base.words import count, list_some, render_output, render_usd, shorten
 from relay.git.repository import Repo
-from relay.git.status import Status, read_status
+from relay.git.status import StatusEntry, read_status
 from relay.git.trees import find_entries
 from relay.insight.database import find_table_rates
 from relay.insight.transcripts.conversation import Conversation
 from relay.insight.transcripts.digest import name_turns, render_digest
 from relay.insight.transcripts.emitter import Reading
-from relay.insight.transcripts.library import OpenTranscript, Pace, Transcript
+from relay.insight.transcripts.library import OpenTranscript, RelayedTally, Transcript
 from relay.plan.model import Plan
 from relay.prompts.texts import render_session_message
 from relay.run.planning.submission import PhaseSize
@@ -43,7 +43,7 @@ class Marathon:
     """Agent, version and session."""
     conversation: Conversation
     digest: str
-    pace: Pace
+    tally: RelayedTally
     left: tuple[str, ...]
     """Files that it changed and that are not committed."""
     own_usd: float | None
@@ -73,8 +73,8 @@ class Marathon:
             price = ctx.sessions.price if model == ctx.settings.model else ctx.sessions.find_price(model)
             usd = None if usd is None or price is None else usd + size.turns * cost_usd(size.turn, price)
         turns = sum(size.turns for size in sizes)
-        spent = render_usd(self.pace.usd, estimated=True) if self.own_usd is None else render_usd(self.own_usd)
-        there = render_usd(self.pace.estimate(turns), estimated=True)
+        spent = render_usd(self.tally.usd, estimated=True) if self.own_usd is None else render_usd(self.own_usd)
+        there = render_usd(self.tally.estimate_rest(turns), estimated=True)
         return (
             f"{self.name} has cost {spent} so far; the rest, by estimate {count(turns, 'turn')}, "
             f"would cost {there} there and {render_usd(usd, estimated=True)} as a relay"
@@ -92,12 +92,12 @@ def read_marathon(ctx: RunContext, transcript: Transcript) -> Marathon:
             f"{transcript.path} was written a moment ago: stop that agent, for a plan is not taken where files change"
         )
         ctx.observe(Noticed(text=words, warning=True))
-    conversation, pace = Conversation(partial(redact, environ_values=ctx.secret_values)), Pace()
+    conversation, tally = Conversation(partial(redact, environ_values=ctx.secret_values)), RelayedTally()
     reading, name = Reading(hear=conversation.hear), transcript.format.value
     for record in OpenTranscript(transcript=transcript, reading=reading):
         event = record.event
         model = event.model if isinstance(event, ResponseReceived) else ""
-        pace.take(record, find_table_rates(model, record.at) if model else None)
+        tally.take(record, find_table_rates(model, record.at) if model else None)
         if isinstance(event, RunStarted):
             name = f"{event.command}, session {event.run_id}"
     if not conversation.count:
@@ -109,7 +109,7 @@ def read_marathon(ctx: RunContext, transcript: Transcript) -> Marathon:
         name=shorten(redact(clean, environ_values=ctx.secret_values), _NAME_CHARS),
         conversation=conversation,
         digest=render_digest(conversation, states),
-        pace=pace,
+        tally=tally,
         left=tuple(path for path, state in states.items() if state in UNCOMMITTED),
         own_usd=reading.own_cost_usd,
     )
@@ -125,9 +125,9 @@ def find_states(repo: Repo, cwd: str, paths: Iterable[str]) -> Mapping[str, str]
     root, real = os.path.realpath(repo.root), os.path.realpath(cwd.replace("\0", "")) if cwd else ""
     base = real if real == root or real.startswith(f"{root}/") else root
     places = {path: _locate(root, base, path) for path in dict.fromkeys(paths)}
-    status, head = read_status(repo), repo.head()
+    changes, head = {entry.path: entry for entry in read_status(repo).entries}, repo.head()
     committed = find_entries(repo, head, filter(None, places.values())) if head else {}
-    return {path: _describe(repo, status, committed, place) for path, place in places.items()}
+    return {path: _describe(repo, changes.get(place), committed, place) for path, place in places.items()}
 
 
 def _locate(root: str, base: str, path: str) -> str:
@@ -138,11 +138,10 @@ def _locate(root: str, base: str, path: str) -> str:
     return found[len(root) + 1 :] if found.startswith(f"{root}/") else ""
 
 
-def _describe(repo: Repo, status: Status, committed: Mapping[str, tuple[str, str]], path: str) -> str:
+def _describe(repo: Repo, entry: StatusEntry | None, committed: Collection[str], path: str) -> str:
     if not path:
         return "outside of this repository"
     there = os.path.lexists(f"{repo.root}/{path}")
-    entry = next((entry for entry in status.entries if entry.path == path), None)
     if entry is None:
         return "committed" if path in committed else "ignored by git" if there else "not there"
     if entry.unmerged:
