@@ -93,7 +93,7 @@ def run_jobs(ctx: RunContext, order: Order, tell: Tell) -> RunEnd:
         end = run(ctx, selection)
         if end.exit_code is not ExitCode.DONE:
             return end
-    ctx.observe(render_plan(plan_state.plan, committed=plan_state.plan))
+    ctx.observe(render_plan(ctx.files, plan_state.plan, committed=plan_state.plan))
     # Somebody may check out another branch meanwhile: nothing must begin or land there.
     files = replace(ctx.files, repo=replace(ctx.repo, on=ctx.repo.branch or ""))
     parent = _Parent(replace(ctx, files=files), order, tell)
@@ -246,7 +246,7 @@ class _Parent:
                     self._ctx.observe(Noticed(text=words, warning=True))
                 self._say(job.phase_id, "landed", landing.own)
                 plan = settle(self._ctx).plan
-                self._ctx.observe(render_plan(plan, committed=plan))
+                self._ctx.observe(render_plan(self._ctx.files, plan, committed=plan))
                 self._ctx.after_phase()
                 return True
         return False

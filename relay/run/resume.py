@@ -335,7 +335,7 @@ def commit_proposed(ctx: RunContext, plan: Plan, attempt: OpenAttempt) -> PhaseC
     with watch_sessions(ctx.repo, ctx.workspace.sandbox.guarded):
         made = _commit_twice(ctx, candidate)
     if isinstance(made, PhaseCommit):
-        ctx.observe(render_plan(pending.plan, committed=pending.plan))
+        ctx.observe(render_plan(ctx.files, pending.plan, committed=pending.plan))
         return made
     if is_untouched(attempt) and made.for_model and not made.again:
         # Tell the next session what to repair; it has not seen this gate.

@@ -3,6 +3,7 @@
 import pytest
 
 from relay.base.errors import ExitCode
+from relay.session.events import GateStarted, PlanShown
 
 PLAN = """\
 # Keys
@@ -77,6 +78,26 @@ def test_what_a_session_leaves_wrong_is_a_doubt_of_its_commit(stage):
         if request.path == "/v1/messages" and "Carry out phase 2" in str(request.body["messages"][0]["content"])
     ]
     assert [words in first for words in WRONG] == [True, True]
+
+
+def test_in_a_package_names_count_from_its_directory_in_gate_events_and_doubts(stage):
+    stage.plan_path = "pkg/PLAN.md"
+    stage.write("pkg/PLAN.md", PLAN)
+    stage.write("pkg/src/keys.py", KEYS)
+    stage.commit("plan")
+    assert stage.run((MOVE % "").replace("cd src", "cd pkg/src")).exit_code == ExitCode.STOPPED
+    doubts = stage.git("log", "-1", "--format=%(trailers:key=Relay-Doubt,valueonly,unfold)", "HEAD")
+    assert doubts.split("\n")[:2] == [words.replace("src/", "pkg/src/") for words in WRONG]
+    assert [event.commands for event in stage.seen(GateStarted)][:2] == [("cd pkg && test -f src/api_keys.py",)] * 2
+    assert {tuple(item["paths"]) for event in stage.seen(PlanShown) for item in event.phases[1]["items"]} == {
+        ("pkg/src/keys.py",)
+    }
+    (first,) = [
+        str(request.body["messages"][0]["content"])
+        for request in stage.server.requests
+        if request.path == "/v1/messages" and "Carry out phase 2" in str(request.body["messages"][0]["content"])
+    ]
+    assert [words.replace("src/", "pkg/src/") in first for words in WRONG] == [True, True]
 
 
 @pytest.mark.nightly

@@ -30,6 +30,7 @@ from relay.ledger.snapshot import clip, describe_belief, describe_nogood, list_w
 from relay.prompts.texts import render_handoff_note, render_outdated, render_said_notice
 from relay.run.attempt.start import Handover, render_plan
 from relay.run.commit.candidate import PendingPlan
+from relay.run.commit.readiness import settle_in
 from relay.session.events import Noticed, PlanRestored, WordsHeard
 from relay.session.values import HandoffNote, ToolCall, ToolResult
 from relay.setup.context import PlanFiles, RunContext
@@ -282,7 +283,8 @@ class Keeper:
     def _find_outdated(self, *, files: bool) -> str:
         """Return a message about later items that the phase made wrong, each name once."""
         begun, plan, attempt = self._begun.head, self._notes.plan, self.attempt
-        later = [phase for phase in plan.phases if phase.id != attempt.phase_id]
+        settled = settle_in(self._ctx.repo, self._ctx.plan_path, plan, attempt.base_head)
+        later = [phase for phase in settled.phases if phase.id != attempt.phase_id]
         told, tree = [one.name for one in self._outdated], self._get_last().tree
         found = find_outdated(self._ctx.repo, attempt.base_tree, tree, later, without=told, files=files)
         new = [one for one in found if one not in self._outdated and not is_amended(one, begun, plan)]
@@ -377,7 +379,9 @@ class Keeper:
     def show_plan(self, *, committed: bool = False) -> None:
         """Show the plan with its claims; with `committed` they are done."""
         pending = self.pending
-        self._ctx.observe(render_plan(pending.plan, committed=pending.plan if committed else pending.head))
+        self._ctx.observe(
+            render_plan(self._ctx.files, pending.plan, committed=pending.plan if committed else pending.head)
+        )
 
     def render_handoff_note(self, gate_words: str) -> str:
         """Return the handoff note for the next session; `gate_words`: the commit step's last refusal, or empty."""

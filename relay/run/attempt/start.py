@@ -93,14 +93,15 @@ from relay.store.tree_difference import Intent
 from relay.tools.workspace import cut_middle
 
 
-def render_plan(plan: Plan, *, committed: Plan) -> PlanShown:
-    """Return the event that shows a plan.
+def render_plan(files: PlanFiles, plan: Plan, *, committed: Plan) -> PlanShown:
+    """Return the event that shows a plan; its paths count from the root.
 
     Args:
         plan: The draft, with a tick for each claim.
         committed: HEAD's plan; its ticks are done.
     """
     done = committed.done_ids
+    plan = settle_in(files.repo, files.plan_path, plan, files.repo.head())
     phases = tuple(
         ShownPhase(id=phase.id, title=phase.title, items=[_render_item(item, done) for item in phase.items])
         for phase in plan.phases
@@ -335,7 +336,8 @@ def read_baseline(attempt: OpenAttempt) -> GateResult | None:
 def _find_left_wrong(files: PlanFiles, phase: Phase) -> tuple[str, ...]:
     """Return the doubts of earlier phases' commits about names in this phase's open items that still stand there."""
     commits = read_plan_commits(files.repo, files.plan_path)
-    doubts, texts = list_doubts(commits, read_undone(files.repo, commits)), {i.id: i.text for i in phase.open_items}
+    doubts = list_doubts(commits, read_undone(files.repo, commits))
+    texts = {item.id: " ".join((item.text, *item.paths)) for item in phase.open_items}
     found = [(words, match) for words in doubts if (match := OUTDATED.match(words))]
     return tuple(words for words, match in found if match["name"] in texts.get(match["item"], ""))
 

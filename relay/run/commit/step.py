@@ -228,7 +228,8 @@ def _report_outdated(ctx: RunContext, candidate: Candidate, work: _Work) -> list
     pending, attempt = candidate.pending, candidate.attempt
     if attempt.merges:  # its own commits said it
         return []
-    later = [phase for phase in pending.plan.phases if phase.id != candidate.phase.id]
+    settled = settle_in(ctx.repo, ctx.plan_path, pending.plan, attempt.base_head)
+    later = [phase for phase in settled.phases if phase.id != candidate.phase.id]
     found = find_outdated(ctx.repo, attempt.base_tree, work.after.tree, later)
     left = [one.words for one in found if not is_amended(one, pending.head, pending.plan)][:MAX_ABSENT]
     for words in left:
