@@ -41,7 +41,7 @@ VOICES: dict[str, list[tuple[str, dict[str, Any]]]] = {
 """Calls of a session that would like the next one to hear its user, or its reviewer."""
 
 
-@pytest.mark.parametrize("name", take_each(3, VOICES))
+@pytest.mark.parametrize("name", take_each(6, VOICES))
 def test_a_session_speaks_to_the_next_one_as_itself_alone(arena, name):
     """Its words stand in lines that relay has begun; no part of the message is another's."""
     calls = [{"tools": [{"name": tool, "input": given}]} for tool, given in VOICES[name]]

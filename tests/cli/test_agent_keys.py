@@ -109,6 +109,7 @@ def test_an_agent_builds_a_phase_on_each_cloud_at_list_price(relay, planned, hom
         assert not [text for text in list_kept(planned, ran.out) if secret in text]
 
 
+@pytest.mark.nightly
 @pytest.mark.usefixtures("planned")
 @pytest.mark.parametrize(
     ("setting", "words"),

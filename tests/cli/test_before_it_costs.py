@@ -58,7 +58,7 @@ def test_a_typed_verify_command_is_the_gate_of_each_phase(relay, write):
     assert "the verify command `true`" in relay("run", "--dry-run", "--verify", "true", env=KEY).err
 
 
-@pytest.mark.parametrize("answer", ["y", "n"])
+@pytest.mark.parametrize("answer", take_each(2, ["y", "n"]))
 def test_a_person_is_offered_the_projects_own_test_command_as_gate(stage, answer):
     """It was tried in the sandbox; a no, like no terminal, leaves the phase without a gate, and nothing is paid."""
     stage.write("PLAN.md", "# Greetings\n\n## Phase 1 — Hello\n- [ ] Say hello — hello.txt\n")
@@ -87,6 +87,7 @@ def test_a_gate_of_the_document_is_a_gate(relay, write, project):
     assert relay("run", "--dry-run", env=KEY).code == ExitCode.DONE
 
 
+@pytest.mark.nightly
 def test_the_example_is_no_plan(relay, doctor, commit):
     assert relay("init").code == 0
     commit()

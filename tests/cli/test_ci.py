@@ -151,6 +151,7 @@ def test_a_push_that_is_refused_loses_no_phase(forge, project, environ, tmp_path
     assert name == "gitlab" or refuses == "all" or "## What was done" in (tmp_path / "summary").read_text()
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("name", take_each(2, ["github", "gitlab"]))
 def test_a_phase_is_pushed_and_setup_runs_where_whoever_starts_the_job_says_so(forge, project, name):
     """And only then: what is to run with network stands in the repository."""

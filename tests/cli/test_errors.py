@@ -54,7 +54,7 @@ def write(project, name, content):
         (project / name).write_bytes(content)
 
 
-@pytest.mark.parametrize("what", take_each(3, BROKEN))
+@pytest.mark.parametrize("what", take_each(6, BROKEN))
 def test_a_file_that_cannot_be_used_is_told_in_the_same_words_by_every_command(relay, doctor, project, what):
     """`check` and its JSON, `run`, `status`, `plan` and the others: the file, the line and the hint, and no more.
 

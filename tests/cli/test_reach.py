@@ -49,6 +49,7 @@ def test_a_phase_that_escalates_costs_what_all_its_sessions_cost(stage):
     assert len(read_costs(stage.root)) == 1
 
 
+@pytest.mark.nightly
 def test_a_task_from_a_pipe_is_planned_built_and_closes_its_issue(stage):
     """What `gh issue view` prints, as it is; the request closes what the plan names, and nothing else."""
     issue = "title:\tSay hello\nnumber:\t12\n--\nCloses #99, say hello.\n"

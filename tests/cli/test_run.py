@@ -488,6 +488,7 @@ def test_doctor_shows_origins_and_hostile_settings_harmless(doctor, project):
     assert "PROBLEM  settings" in ran.out
 
 
+@pytest.mark.nightly
 def test_the_next_command_keeps_the_plan_that_was_typed(relay, planned, endpoint, git):
     """As it was typed, in the folder where it was typed, quoted; the plan of the settings is not named again."""
     (planned / "docs").mkdir()

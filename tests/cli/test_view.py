@@ -28,7 +28,7 @@ from relay.session.records import parse_record
 from relay.session.usage import Usage
 from relay.session.values import SessionEnd
 from tests.any_event import any_event
-from tests.effort import take_turns, try_each
+from tests.effort import take_each, take_turns, try_each
 
 HOSTILE = "\x1b[2J\x1b]0;owned\x07[bold]x[/nope]\u202e\udc80\r\nsecond" + "y" * 100_000
 
@@ -444,7 +444,7 @@ def test_no_color_draws_without_colours(environ):
     assert not re.search(r"\x1b\[[0-9;]*3[0-9]m", out)
 
 
-@pytest.mark.parametrize("change", [{"term": "dumb"}, {"env": {"PYTHONIOENCODING": "latin-1"}}])
+@pytest.mark.parametrize("change", take_each(2, [{"term": "dumb"}, {"env": {"PYTHONIOENCODING": "latin-1"}}]))
 def test_a_terminal_that_cannot_gets_plain_lines(environ, change):
     env = {**environ, **change.get("env", {})}
     out = run_on_terminal(

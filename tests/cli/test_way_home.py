@@ -288,7 +288,7 @@ def asked(forge):
     return forge
 
 
-@pytest.mark.parametrize("forge", TOOLS, indirect=True)
+@pytest.mark.parametrize("forge", take_each(2, TOOLS), indirect=True)
 def test_what_came_back_is_one_committed_phase_and_each_comment_is_taken_once(asked):
     git = asked.stage.git
     before = git("rev-parse", "HEAD").strip()

@@ -198,5 +198,5 @@ class BetweenSessions(RuleBasedStateMachine):
 
 TestBetweenSessions = BetweenSessions.TestCase
 TestBetweenSessions.settings = settings(
-    max_examples=max(3, settings().max_examples // 5), stateful_step_count=10, deadline=None
+    max_examples=max(2, settings().max_examples // 5), stateful_step_count=10, deadline=None
 )

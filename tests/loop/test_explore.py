@@ -368,7 +368,7 @@ def test_a_model_that_is_not_there_is_said_before_anything_is_paid(app):
 @pytest.mark.parametrize(
     ("item", "flags", "is_offered"),
     take_each(
-        2,
+        4,
         [
             ("Say hello — app/", {}, True),
             ("Say hello — " + ", ".join(f"`a{n}.py`" for n in range(MANY_PATHS)), {}, True),

@@ -193,6 +193,7 @@ sessions:
     assert stage.git("show", "--name-only", "--format=", "HEAD").split() == ["PLAN.md", "hello.txt"]
 
 
+@pytest.mark.nightly
 def test_a_dirty_tree_is_refused_and_with_allow_dirty_kept_out(stage):
     """The user's uncommitted and untracked files are never in a commit of relay's."""
     stage.write("AGENTS.md", "# Rules\nBe very brief.\n")

@@ -146,6 +146,7 @@ def test_a_tick_over_a_claim_that_the_session_put_in_doubt_and_left_is_a_doubt_u
     assert words not in stage.relay("status", "--why").stdout  # replaced by a later session
 
 
+@pytest.mark.nightly
 def test_what_a_claim_says_gives_a_forge_no_command(stage):
     """Its words stand in a trailer: "Closes #7" there would close an issue that nobody spoke of."""
     stage.write("PLAN.md", PLAN)

@@ -130,6 +130,7 @@ def test_one_phase_stops_after_it(stage):
     assert [c.phase for c in stage.commits()] == ["1"]
 
 
+@pytest.mark.nightly
 def test_a_hand_off_goes_to_a_second_session_with_the_handoff_note(stage):
     """The second session starts from plan and handoff note; one commit holds what both did."""
     script = """

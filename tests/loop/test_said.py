@@ -96,6 +96,7 @@ def test_a_person_moves_the_cap_of_a_run_at_work(stage):
     assert "--max-cost" in str(ended.next_command)
 
 
+@pytest.mark.nightly
 def test_a_cap_that_came_too_late_for_a_run_is_none_of_the_next_one(stage):
     repo = open_repo(stage.root)
     leave_cap(repo, 0.0)
