@@ -65,6 +65,7 @@ def put_plan(stage, text=PLAN):
     stage.commit("plan")
 
 
+@pytest.mark.nightly
 def test_each_phase_is_run_by_who_it_names(stage, agent, kinds):
     """Every token is in the trailers, and they name who worked."""
     put_plan(stage)

@@ -348,6 +348,7 @@ def test_nothing_writes_while_the_gate_looks_and_nothing_is_left_behind(stage, a
     assert (stage.root / "beat.txt").read_text() == last
 
 
+@pytest.mark.nightly
 def test_a_red_gate_goes_back_to_the_same_session(stage, agent):
     script = (
         "sessions: [{turns: [{tools: [{name: tick, input: {item: '1.1', evidence: seen}}]}, {text: done}, "
@@ -360,6 +361,7 @@ def test_a_red_gate_goes_back_to_the_same_session(stage, agent):
     assert stage.server.errors == []
 
 
+@pytest.mark.nightly
 def test_a_stop_takes_place_at_the_next_boundary_and_the_own_loop_finishes_the_phase(stage, agent):
     stage.on_tool = lambda: stage.interrupts.request(Urgency.FINISH_TURN)
     with agent("run", ON_AND_ON) as ctx:

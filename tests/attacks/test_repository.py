@@ -107,7 +107,7 @@ WORK = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("group", take_each(2, CONFIG))
+@pytest.mark.parametrize("group", take_each(4, CONFIG))
 def test_git_config_executes_nothing_while_relay_plans_and_runs(arena, group):
     """Whatever the repository's config names, no part of relay runs it outside of the sandbox."""
     plant(arena, group)

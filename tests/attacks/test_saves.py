@@ -115,7 +115,7 @@ def go_on(arena):
     return arena.play([{"turns": TURNS}, *NONE], "run", "--phase", "1", warm=True)
 
 
-@pytest.mark.parametrize(("kind", "how", "attack"), take_turns(KINDS, WAYS, ATTACKS))
+@pytest.mark.parametrize(("kind", "how", "attack"), take_each(3, take_turns(KINDS, WAYS, ATTACKS)))
 def test_what_a_program_wrote_is_nobodys_word(arena, kind, how, attack):
     """No commit has it as the person's, and no run goes on with it until the person has said that it is."""
     prepare(arena)

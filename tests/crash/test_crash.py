@@ -52,6 +52,7 @@ def test_killed_before_a_call(rig, part):
     assert trial.hits
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("part", range(6, PARTS, 16 * STRIDE))
 def test_killed_after_a_call(rig, part):
     """The same, when the call has been made."""
@@ -60,6 +61,7 @@ def test_killed_after_a_call(rig, part):
     assert trial.hits
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("part", range(3, PARTS, 16 * STRIDE))
 def test_killed_in_the_middle_of_a_write(rig, part):
     """Half of the bytes are there."""
@@ -68,6 +70,7 @@ def test_killed_in_the_middle_of_a_write(rig, part):
     assert not trial.wrong, trial
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("seed", range(6 // STRIDE))
 def test_killed_again_while_it_recovers(rig, seed):
     """Two or three kills in a row."""
@@ -75,6 +78,7 @@ def test_killed_again_while_it_recovers(rig, seed):
     assert not trial.wrong, trial
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("part", "error", "mode"),
     [

@@ -34,6 +34,7 @@ def test_killed_while_phases_land(rig, part, mode):
     assert hits
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("part", PLACES)
 def test_one_is_killed_alone(rig, part):
     """The parent goes on without a child, a child hands over without its parent, both without a git."""
@@ -42,6 +43,7 @@ def test_one_is_killed_alone(rig, part):
     assert hits
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("seed", range(8 if NIGHTLY else 1))
 def test_killed_again_while_it_recovers(rig, seed):
     hits, wrong = rig.try_faults(*rig.make_chain(seed))

@@ -228,6 +228,7 @@ def done_beside(stage, *phases, more=()):
         assert ended.exit_code == ExitCode.DONE, ended
 
 
+@pytest.mark.nightly
 def test_a_run_that_is_killed_is_gone_on_with(wave):
     """By the same parent, which waits for nobody."""
     sessions = [write_phase(1), write_phase(2)]

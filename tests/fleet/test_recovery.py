@@ -73,6 +73,7 @@ def test_a_worker_that_is_killed_alone_on_a_machine_that_lives(field):
     assert field.git("log", "--format=%B", "main").count("Relay-Status: done") == 1
 
 
+@pytest.mark.nightly
 def test_a_worker_that_is_suspended_and_revived_after_its_phase_was_given_away(field):
     """It pushes nothing more, lands nothing, and books what it spent unseen."""
     with serve(parse_script(HANGS + OTHERS)) as server:
@@ -226,6 +227,7 @@ def test_a_remote_that_is_full_or_read_only(field, hurt):
         assert field.read_told() == pytest.approx(read_billed(server), abs=ROUND_USD)
 
 
+@pytest.mark.nightly
 def test_a_branch_that_is_protected(field):
     """The phase waits for a person, with its work on the remote; asked for again it lands, and is not paid again."""
     with serve(parse_script(SCRIPT)) as server:

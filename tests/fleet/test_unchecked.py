@@ -14,7 +14,7 @@ from relay.session.usage import Spent
 from relay.store import trailers
 from relay.store.attempts import AttemptStart, open_attempt
 from relay.store.checkpoints import WipRecord, save_wip
-from tests.effort import take_turns
+from tests.effort import take_each, take_turns
 from tests.endpoint.script import parse_script
 from tests.endpoint.server import serve
 from tests.fleet.field import RED, Field
@@ -62,11 +62,11 @@ def test_a_phase_that_somebody_pushed_as_done_is_checked_before_it_lands(field):
     assert "Relay-Gate: pass\n" in field.git("log", "-1", "--format=%B", "main")
 
 
-@pytest.mark.parametrize("files", [
-    {"PLAN.md": TICKED},  # without its file
+@pytest.mark.parametrize("files", take_each(3, [
     {"PLAN.md": TICKED.replace("test -s one.txt", "true")},  # with another gate
+    {"PLAN.md": TICKED},  # without its file
     {"PLAN.md": TICKED, "one.txt": "1", "key.txt": "ghp_" + "x7Kq2M9vRt4Lw8Zb3Nc6Yd1Hs5Jf0Pg7Aa2B"},  # with a secret
-], ids=["red", "another gate", "secret"])  # fmt: skip
+]))  # fmt: skip
 def test_what_does_not_pass_here_does_not_land(field, files):
     Mallory(field).push(files)
     tip = field.git("rev-parse", "main")

@@ -19,6 +19,7 @@ from relay.store.attempts import NOWHERE, AttemptStart, open_attempt, read_attem
 from relay.store.checkpoints import WipRecord, save_wip
 from relay.store.environment import find_changed, watch_sessions
 from relay.store.worktree_notes import find_home, find_made_places, find_other_trees, get_jobs_place
+from tests.effort import take_each
 
 START = AttemptStart(session_id="s-1", phase_id="1", plan_path="PLAN.md")
 PLAN = """\
@@ -180,7 +181,7 @@ def test_one_that_was_half_made_when_relay_was_killed_is_made_whole(box, main, f
     assert not (main.relay_dir / "worktree").exists()
 
 
-@pytest.mark.parametrize("far", ["begun", "link", "files", "own", "folder", "named", "all"])
+@pytest.mark.parametrize("far", take_each(3, ["begun", "link", "files", "own", "folder", "named", "all"]))
 def test_one_that_was_half_removed_when_relay_was_killed_goes(box, main, far):
     """With its branch: all that it had has landed."""
     job = ensure(main, "1")

@@ -102,6 +102,7 @@ def add_up(trials):
     return [sum(trial[name] for trial in trials) for name in names]
 
 
+@pytest.mark.nightly
 def test_a_whole_experiment_is_measured_and_touches_nothing_of_the_users(lab):
     """Each run begins at the commit and knows of no other; all tokens are those that the server has billed."""
     lab.stage.write("draft.txt", "mine\n")

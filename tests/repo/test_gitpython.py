@@ -50,6 +50,7 @@ def ask(stage, *args):
     return subprocess.run(["git", *args], cwd=stage.root, check=True, capture_output=True, text=True).stdout
 
 
+@pytest.mark.nightly
 def test_commits_and_their_trailers_are_read_alike(done):
     repo = git.Repo(done.root)
     commits = list(repo.iter_commits("HEAD"))
@@ -67,6 +68,7 @@ def test_commits_and_their_trailers_are_read_alike(done):
         assert [f"{key}: {value}" for key, value in one.found] == [line for line in listed if line]
 
 
+@pytest.mark.nightly
 def test_trees_index_and_work_tree_are_clean_in_both_eyes(done):
     repo = git.Repo(done.root)
     tree = {one.path: one.hexsha for one in repo.head.commit.tree.traverse() if isinstance(one, git.Blob)}

@@ -206,7 +206,7 @@ def run(stage):
     return stage.run(LUNCH, all_=False, dirty=True)
 
 
-@pytest.mark.parametrize("name", take_each(6, STATES))
+@pytest.mark.parametrize("name", take_each(9, STATES))
 def test_what_is_said_is_done(stage, build, name):
     """The same case, phase and reason from both; neither changes a byte, and what is refused is refused thrice."""
     build(name)
