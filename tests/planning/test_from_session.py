@@ -2,6 +2,7 @@
 
 import json
 import os
+import time
 
 import click
 import pytest
@@ -15,6 +16,9 @@ from relay.run.planning.marathon import find_states
 from relay.run.planning.planner import PlanTask, make_command
 from relay.session.events import Noticed
 from relay.setup.place import get_place
+from tests.endpoint.script import parse_script
+from tests.endpoint.server import serve
+from tests.terminal import answer_at_terminal
 from tests.transcripts.samples import TOKEN, place_sample
 
 DONE = "# Keys\n\nA key store.\n\n## Done before this plan\n\n- put, in keys.py\n\n## Phase 1 — Expiry\n"
@@ -119,20 +123,50 @@ def test_where_a_changed_file_stands_in_git(stage):
     assert find_states(repo, "", ["src/kept"]) == {"src/kept": "committed"}
 
 
+def make_folder(work, tmp_path):
+    """Make Claude Code's folder for the repository, in a home below `tmp_path`."""
+    folder = tmp_path / "home/.claude/projects" / name_project(work.root)
+    folder.mkdir(parents=True)
+    return folder
+
+
+def write_two(work, tmp_path, at):
+    """Write two sessions about the repository, the second a second newer."""
+    folder = tmp_path / "home/.claude/projects" / name_project(work.root)
+    text = place_sample(tmp_path, "claude").read_text().replace("/home/me/keys", str(work.root))
+    for after, name in enumerate(("old-one", "new-one")):
+        (folder / f"{name}.jsonl").write_text(text)
+        os.utime(folder / f"{name}.jsonl", (at + after, at + after))
+
+
+def test_a_person_at_a_terminal_picks_one(work, tmp_path):
+    """The older one; its plan is written and shown, with what it has cost and what has to be committed."""
+    make_folder(work, tmp_path)
+    write_two(work, tmp_path, time.time() - 5)
+    with serve(parse_script(play(("submit_plan", {"markdown": PLAN})))) as server:
+        environ = {"CLAUDE_CONFIG_DIR": str(tmp_path / "home/.claude"), "TERM": "dumb", "ANTHROPIC_API_KEY": "k"}
+        environ["ANTHROPIC_BASE_URL"] = server.base_url
+        argv = [*work.find_program(), "plan", "--force", "--from-session"]
+        shown, code = answer_at_terminal(argv, ["2\n"], cwd=work.root, environ=environ, prompt="[1]: ")
+    shown = " ".join(shown.split())
+    assert (code, (work.root / "PLAN.md").read_text()) == (ExitCode.DONE, PLAN)
+    for words in (
+        "Build a small key store",
+        "old-one.jsonl was written a moment ago",
+        "so far; the rest, by estimate",
+    ):
+        assert words in shown
+
+
 def test_a_session_is_found_by_directory_and_nobody_guesses(work, tmp_path, monkeypatch, capsys):
     """One file, an id, the newest with --yes; without a person the sessions are listed, and none is taken."""
-    home = tmp_path / "home"
-    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
     monkeypatch.delenv("CLAUDE_CONFIG_DIR", raising=False)
-    folder = home / ".claude/projects" / name_project(work.root)
-    folder.mkdir(parents=True)
+    folder = make_folder(work, tmp_path)
     place = get_place(plan=None, environ={}, cwd=work.root)
     with pytest.raises(RelayError, match="no session of Claude Code, Codex or OpenCode is about"):
         choose_session(place, "", yes=True, as_json=False)
-    text = place_sample(tmp_path, "claude").read_text().replace("/home/me/keys", str(work.root))
-    for at, name in enumerate(("old-one", "new-one")):
-        (folder / f"{name}.jsonl").write_text(text)
-        os.utime(folder / f"{name}.jsonl", (1e9 + at, 1e9 + at))
+    write_two(work, tmp_path, 1e9)
     file = folder / "old-one.jsonl"
     found = {
         name: choose_session(place, typed, yes=yes, as_json=False).path.stem

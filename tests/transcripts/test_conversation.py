@@ -2,6 +2,8 @@
 
 import json
 import re
+import sqlite3
+from contextlib import closing
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -300,16 +302,38 @@ def test_what_more_of_the_same_session_would_cost():
     assert tally.estimate_rest(1) is None
 
 
+ODD = ANY | st.text(max_size=200) | st.lists(st.fixed_dictionaries({"type": st.just("text"), "text": st.text()}))
+
+
+def bend_lines(path, data):
+    """Write lines of Claude Code or Codex, some of them bent."""
+    lines = data.draw(st.sampled_from([(*CLAUDE, boundary(9, 1, 1)), CODEX]))
+    order = data.draw(st.lists(st.sampled_from(lines), min_size=1, max_size=12))
+    bent = [bend(one, data.draw(PATHS), data.draw(ODD)) if data.draw(st.booleans()) else one for one in order]
+    path.write_text("".join(f"{json.dumps(one)}\n" for one in [lines[0], *bent]))
+    return path
+
+
+def bend_rows(folder, data):
+    """Write OpenCode's database with some of its cells bent."""
+    path = place_sample(folder, "opencode")
+    with closing(sqlite3.connect(path)) as base, base:
+        for table in ("message", "part"):
+            cells = list(base.execute(f"SELECT id, data FROM {table}"))
+            for name, cell in data.draw(st.lists(st.sampled_from(cells), max_size=6)):
+                bent = json.dumps(bend(json.loads(cell), data.draw(PATHS), data.draw(ODD)))
+                value = data.draw(st.sampled_from([bent, bent[:9], bent.encode(), 7, None]))
+                base.execute(f"UPDATE {table} SET data = ? WHERE id = ?", [value, name])
+    return path
+
+
 @given(st.data())
 def test_no_transcript_breaks_the_digest_or_forges_a_line(tmp_path_factory, data):
     """Whatever is bent in it: the digest has its size, no control character, and only relay's own lines at the left."""
-    lines = data.draw(st.sampled_from([(*CLAUDE, boundary(9, 1, 1)), CODEX]))
-    order = data.draw(st.lists(st.sampled_from(lines), min_size=1, max_size=12))
-    odd = ANY | st.text(max_size=200) | st.lists(st.fixed_dictionaries({"type": st.just("text"), "text": st.text()}))
-    bent = [bend(one, data.draw(PATHS), data.draw(odd)) if data.draw(st.booleans()) else one for one in order]
-    path = tmp_path_factory.getbasetemp() / "bent-turns.jsonl"
-    path.write_text("".join(f"{json.dumps(one)}\n" for one in [lines[0], *bent]))
-    conversation = read(path)
+    folder = tmp_path_factory.getbasetemp()
+    (folder / "opencode.db").unlink(missing_ok=True)
+    is_file = data.draw(st.booleans())
+    conversation = read(bend_lines(folder / "bent-turns.jsonl", data) if is_file else bend_rows(folder, data))
     text = render_digest(conversation, {}, max_tokens=400)
     assert estimate_tokens(text) <= 800
     assert all(shown.isprintable() or shown in "\n\t" for shown in text if ord(shown) < 160)
