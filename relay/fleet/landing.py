@@ -201,7 +201,7 @@ _MOST_WORDS = 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Merged:
+class Merged:
     """A phase merged onto landed phases."""
 
     phase: Phase
@@ -239,7 +239,7 @@ def prepare(job: Job, landing: Landing) -> tuple[str, ...]:
     """
     repo, branch = job.repo, get_branch(job.repo)
     with hold_worktree(repo) as told:
-        merged = _merge(job, landing)
+        merged = merge(job, landing)
         attempt = _ensure_attempt(job, landing, merged)
         if attempt.last_wip is None:
             _save(repo, attempt, landing, merged)
@@ -252,7 +252,12 @@ def prepare(job: Job, landing: Landing) -> tuple[str, ...]:
     return (*told, *left, *marks, *merged.left)
 
 
-def _merge(job: Job, landing: Landing) -> _Merged:
+def merge(job: Job, landing: Landing) -> Merged:
+    """Merge a phase's own commit onto a tip by objects alone: plan and ledger by meaning, the rest by git.
+
+    Raises:
+        RepoError: A commit has no plan, or the plan has lost the phase.
+    """
     repo, plan_path, ledger_path = job.repo, job.plan_path, find_ledger_path(job.plan_path)
     base = find_common(repo, plan_path, landing.tip, landing.own)
     before, tip, own = (_read_plan(repo, commit, plan_path) for commit in (base, landing.tip, landing.own))
@@ -275,7 +280,7 @@ def _merge(job: Job, landing: Landing) -> _Merged:
     known = set(ledgers[0].entries)
     ledger = merge_entries(ledgers[1], [entry for entry in ledgers[2].entries if entry not in known])
     files = {plan_path: encode_text(merged.plan.text)}
-    return _Merged(
+    return Merged(
         phase=phase,
         plan=merged.plan,
         before=tip,
@@ -293,7 +298,7 @@ def _read_plan(repo: Repo, commit: str, plan_path: str) -> Plan:
     return parse_at(text, plan_path)
 
 
-def _ensure_attempt(job: Job, landing: Landing, merged: _Merged) -> OpenAttempt:
+def _ensure_attempt(job: Job, landing: Landing, merged: Merged) -> OpenAttempt:
     """Open the attempt, or find the one of a killed parent; give any other one up."""
     repo, attempt = job.repo, read_attempt(job.repo)
     if (
@@ -315,7 +320,7 @@ def _ensure_attempt(job: Job, landing: Landing, merged: _Merged) -> OpenAttempt:
     checked = is_checked(repo, landing.own)
     marks = _render_baseline(repo, landing) if checked else ((trailers.UNCHECKED, landing.own),)
     note_checked(repo, landing.tip, *([landing.own] if checked else []))  # an attempt from now on was opened here
-    others = _list_changes(repo, landing.own, now.tree)
+    others = list_changes(repo, landing.own, now.tree)
     start = AttemptStart(
         session_id=new_id(),
         phase_id=merged.phase.id,
@@ -329,7 +334,7 @@ def _ensure_attempt(job: Job, landing: Landing, merged: _Merged) -> OpenAttempt:
     return open_attempt(repo, start, base=base)
 
 
-def _list_changes(repo: Repo, old: str, new: str) -> Iterator[tuple[str, str, str]]:
+def list_changes(repo: Repo, old: str, new: str) -> Iterator[tuple[str, str, str]]:
     """Return the difference of two trees as entries for a tree, removals first."""
     changes = sorted(objects.diff_trees(repo, old, new), key=lambda change: bool(change.object_id))
     return ((c.path, c.mode, c.object_id) if c.object_id else (c.path, ABSENT, repo.zero_id) for c in changes)
@@ -345,11 +350,11 @@ def _render_baseline(repo: Repo, landing: Landing) -> tuple[tuple[str, str], ...
     return tuple((trailers.BASELINE, text) for text in found if text)[:1]
 
 
-def _save(repo: Repo, attempt: OpenAttempt, landing: Landing, merged: _Merged) -> None:
+def _save(repo: Repo, attempt: OpenAttempt, landing: Landing, merged: Merged) -> None:
     """Save the merge as the attempt's checkpoint, proposed for the commit if no session has anything left to do."""
     own = read_text(repo, landing.own)
     blobs = zip(merged.files, objects.store_blobs(repo, tuple(merged.files.values())), strict=True)
-    entries = [*_list_changes(repo, landing.tip, merged.merge.tree), *((path, FILE, blob) for path, blob in blobs)]
+    entries = [*list_changes(repo, landing.tip, merged.merge.tree), *((path, FILE, blob) for path, blob in blobs)]
     tree = objects.write_paths_tree(repo, entries, start=attempt.base_tree)
     ticked = tuple(item.id for item in merged.phase.items if item.done and item.id not in merged.before.done_ids)
     marks = render_end(SessionEnd.INTERRUPTED, item="", error="")
@@ -363,7 +368,7 @@ def _save(repo: Repo, attempt: OpenAttempt, landing: Landing, merged: _Merged) -
     )
 
 
-def _render_note(repo: Repo, attempt: OpenAttempt, landing: Landing, own: CommitText, merged: _Merged) -> str:
+def _render_note(repo: Repo, attempt: OpenAttempt, landing: Landing, own: CommitText, merged: Merged) -> str:
     """Return the handoff note for a session that has to repair the merge; one paragraph."""
     landed = list_landed(repo, attempt, merged.before)
     lines = [

@@ -7,20 +7,35 @@ phase lands, and at its end; every push of the phase moves its fence (`relay.fle
 
 import hashlib
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack, suppress
+from dataclasses import replace
+from functools import partial
 
 from relay.base.errors import ErrorKind, ExitCode, LockedError, RelayError, RepoError
 from relay.base.hints import Hint
-from relay.base.values import dataclass
 from relay.config import Settings
 from relay.fleet import exchange
 from relay.fleet.heart import Heart
 from relay.fleet.jobs import JobEnd, JobRun
 from relay.fleet.landing import Job, Landing, LandingCase, find_landing, find_phase_id, land, prepare
 from relay.fleet.overview import name_tip, read_plan
-from relay.fleet.queue import AwayError
-from relay.fleet.takes import Bid, NotTaken, Placed, Standing, Take, TakeState
+from relay.fleet.queue import AnswerT, AwayError
+from relay.fleet.takes import (
+    Bid,
+    BusyError,
+    DoneError,
+    LostError,
+    NotTaken,
+    Placed,
+    Standing,
+    Take,
+    TakeState,
+    Turn,
+    UnfitError,
+    WorkEnd,
+)
+from relay.fleet.train import Train, is_joint, leave
 from relay.fleet.workplace import AS_REMOTE, HEARING_S, Workplace
 from relay.fleet.worktrees import ensure_job, find_jobs, name_job_branch, remove_free
 from relay.git import refs
@@ -55,40 +70,13 @@ _MOST_IDLE = 3
 """How many steps of a phase may change nothing before it is given up. Other phases that land first do not count."""
 
 
-class LostError(Exception):
-    """Another worker has the phase by now; the user did nothing wrong."""
-
-
-class BusyError(Exception):
-    """The phase cannot be worked on here now; its ticket waits a while."""
-
-
-class UnfitError(RelayError):
-    """No run can begin on this machine: no key, no sandbox. The phase is well, and other workers can have it."""
-
-
-class DoneError(Exception):
-    """The ticket is over: its phase is done, waits for others or for a person, or is not in the plan."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WorkEnd:
-    """How the work on a phase ended."""
-
-    state: TakeState
-    reason: str
-    wait_s: float | None = None
-    """Seconds until the phase is to be queued again; None: it is not."""
-
-
 class PhaseWork:
     """One ticket. Mutable: it is taken, its refs move, its money may grow."""
 
     def __init__(self, place: Workplace, heart: Heart, placed: Placed, repo: Repo, remote: Remote) -> None:
         self._place, self._heart, self._placed, self._main, self._remote = place, heart, placed, repo, remote
         self._queue, self._say, self._interrupts = place.queue, place.say, place.interrupts
-        self._ticket, self._name = placed.ticket, ensure_worker(repo)
-        self._branch = placed.ticket.branch
+        self._ticket, self._branch, self._name = placed.ticket, placed.ticket.branch, ensure_worker(repo)
         self._job_branch = name_job_branch(repo, placed.ticket.phase_id)
         self._there: Mapping[str, str] = {}
         self.plan: Plan | None = None
@@ -98,6 +86,7 @@ class PhaseWork:
         self._standing: Standing
         self._listed: Mapping[str, Mapping[str, str]]
         self._take_row: Take
+        self._train: Train
         self._settings: Settings
 
     def run(self) -> WorkEnd:
@@ -109,7 +98,7 @@ class PhaseWork:
             LostError: Another worker has it by now.
             UnfitError: No run can begin here.
         """
-        with self._locking():
+        with lock_worktree(self._main, wait_s=_LOCK_S):
             if locks := clear_stale_locks(self._main):
                 raise RepoError("; ".join(locks))
             for words in finish_pending(self._main):  # of a worker that was killed as it followed the remote
@@ -120,6 +109,7 @@ class PhaseWork:
                 if self._interrupts.wait(_AGAIN_S):
                     raise BusyError("stopped before a phase was taken")
             self._take_row, self._heart.take = take, take
+            self._train = Train(self._place, self._main, self._settings, take)
             try:
                 end = self._work(take)
             except LostError:
@@ -144,32 +134,22 @@ class PhaseWork:
         self._heart.take = None  # first: a heartbeat that finds it ended would take it for lost
         return self._place.ask(lambda: self._queue.end(take, state, words)) is not False
 
-    @contextmanager
-    def _locking(self) -> Iterator[None]:
-        """Hold the clone's lock; wait up to a minute for another worker to release it.
-
-        Raises:
-            LockedError: Another one keeps it for longer.
-        """
-        ends_s = time.monotonic() + _LOCK_S
-        with ExitStack() as stack:
-            while True:
-                try:
-                    stack.enter_context(lock_worktree(self._main))
-                    break
-                except LockedError:
-                    if time.monotonic() > ends_s or self._interrupts.wait(HEARING_S):
-                        raise
-            yield
-
-    def _sync(self) -> Plan:
-        """Bring the clone's branch to the remote's tip, whatever that is by now, and return the plan there."""
-        self._remote.fetch(name_tip(self._branch, self._ticket.plan_path))
-        return self._follow()
-
-    def _follow(self) -> Plan:
+    def _look(self) -> Plan:
+        """Bring the clone to what the queue and the remote have of the plan, by one fetch; return the plan there."""
+        others = name_tip(self._branch, self._ticket.plan_path), exchange.name_booked(self._branch, "*")
+        while True:
+            # Before git: what ends later than this has its cost there.
+            self._standing = self._ask(lambda: self._queue.read(self._ticket.plan))
+            prefix = name_job_branch(self._main, "")
+            listed = exchange.fetch_there(self._remote, prefix, others[0], f"+{others[1]}:{others[1]}")
+            if listed is not None:
+                break
+            if self._interrupts.wait(_AGAIN_S):
+                raise BusyError("stopped as other phases landed")
+        self._listed = listed
         self._tip, self.plan = read_plan(self._remote, self._branch, self._ticket.plan_path)
-        with self._locking():
+        with lock_worktree(self._main, wait_s=_LOCK_S):  # nobody makes a work tree for a branch meanwhile
+            exchange.take_over(self._remote, listed, but={get_branch(job.repo) for job in self._find_jobs()})
             own = self._main.head()
             if own is None:
                 raise RepoError(f"the clone in {self._main.root} has no commit", hint="remove it; it is made again")
@@ -179,27 +159,12 @@ class PhaseWork:
                     raise RepoError(words, hint="put them away")
                 if not is_ancestor(self._main, own, self._tip):
                     kept = exchange.put_aside(self._main, self._branch, (own,))
-                    self._say(
-                        f"somebody has rewritten {self._branch} on the remote; what it was is kept in {kept} here"
-                    )
+                    words = f"somebody has rewritten {self._branch} on the remote; what it was is kept in {kept} here"
+                    self._say(words)
                 moved = branches.move_branch(self._main, self._branch, own, self._tip, reason=AS_REMOTE)
                 for words in moved or ():
                     self._say(words, warning=True)
         return self.plan
-
-    def _look(self) -> Plan:
-        """Bring the clone to what the queue and the remote have of the plan, by one listing and one fetch."""
-        while True:
-            # Before git: what ends later than this has its cost there.
-            self._standing = self._queue.read(self._ticket.plan)
-            booked = exchange.name_booked(self._branch, "*")
-            self._listed = exchange.read_there(self._remote, name_job_branch(self._main, ""), booked)
-            here = {get_branch(job.repo) for job in self._find_jobs()}
-            tip = name_tip(self._branch, self._ticket.plan_path)
-            if exchange.fetch_jobs(self._remote, self._listed, tip, but=here):
-                return self._follow()
-            if self._interrupts.wait(_AGAIN_S):
-                raise BusyError("stopped as other phases landed")
 
     def _take(self, stack: ExitStack) -> Take | None:
         """Take the phase; None: something has changed meanwhile, and it has to be looked at again."""
@@ -209,14 +174,13 @@ class PhaseWork:
         standing, phase = self._standing, plan.find_phase(self._ticket.phase_id)
         if phase is None:
             raise DoneError(f"{self._ticket.plan_path} has no phase {self._ticket.phase_id}")
-        if phase.done:  # a ticket whose worker died behind the landing
-            raise DoneError(f"phase {phase.id} is done")
         if words := standing.waits.get(phase.id):
             raise DoneError(f"phase {phase.id} waits for a person: {words}")
-        if phase.id in standing.held:
-            raise DoneError(f"phase {phase.id} is at work: {standing.held[phase.id].worker}")
+        if phase.done and phase.id not in standing.held:
+            self._drop_left()
         if phase not in find_ready(plan, standing.held):
-            raise DoneError(f"phase {phase.id} waits for others; it is queued again when they are done")
+            words = "at work" if phase.id in standing.held else "not ready; it is queued again when others are done"
+            raise DoneError(f"phase {phase.id} is {'done' if phase.done else words}")
         self._settings = self._place.read_settings(self._main, plan, self._ticket.plan_path)
         if not self._is_alone(phase.id, stack):
             raise BusyError(f"a run of this machine is still at work on phase {phase.id}")
@@ -292,7 +256,7 @@ class PhaseWork:
         whose = Whose(plan_path=plan_path, phase_id=phase_id, session_id=told.nonce, base=told.start)
         if is_open and (booked := exchange.keep_untold(self._main, self._branch, branch, whose, told)):
             exchange.push_booked(self._remote, booked)
-        if is_open and here and here != exchange.read_there(self._remote, branch).get(branch, {}):
+        if is_open and here and here != self._listed.get(branch, {}):
             kept = exchange.put_aside(self._main, branch, exchange.list_work(here))
             place = kept
             if job is not None:
@@ -314,11 +278,17 @@ class PhaseWork:
         while True:
             landing = find_landing(self._main, job)
             if landing.case is not LandingCase.MERGING and not is_fresh:
-                if landing.case is not LandingCase.WORKING:
-                    self._take_turn()
-                self._patiently(self._sync)
-                if self.plan and (phase := self.plan.find_phase(take.phase_id)) and phase.done:
+                if landing.case is not LandingCase.WORKING and self._take_turn() is Turn.LANDED:
+                    self.plan = None  # whoever landed it queues what waited for it
                     return self._end_done()
+                self._patiently(self._look)
+                if self.plan and (phase := self.plan.find_phase(take.phase_id)) and phase.done:
+                    self._drop_left()
+                    return self._end_done()
+                landing = find_landing(self._main, job)
+            is_late = landing.case is not LandingCase.FORWARD or not self._train.riders
+            if landing.case is not LandingCase.MERGING and is_late and is_joint(self._main, job, landing):
+                leave(job)
                 landing = find_landing(self._main, job)
             now = (landing, self._take_row.reserved_usd)
             stood, idle = now, idle + 1 if now == stood and not self._has_waited else 0
@@ -339,12 +309,19 @@ class PhaseWork:
             # A merge lands on the tip that it began from, or is made anew.
             is_fresh = landing.case in {LandingCase.APART, LandingCase.MERGING}
 
-    def _take_turn(self) -> None:
-        """Wait until no other phase is landing."""
-        while self._place.ask(lambda: self._queue.take_turn(self._ticket.plan, self._take_row)) is False:
+    def _take_turn(self) -> Turn:
+        """Wait until no other phase is landing, or until one has landed this one along."""
+        plan, take = self._ticket.plan, self._take_row
+        ask = partial(self._queue.take_turn, plan, take)
+        while (turn := self._ask(ask)) is Turn.WAITS:
             self._require_held()
-            if self._interrupts.wait(2 * HEARING_S) or self._heart.is_taken_back:
+            if not ask.keywords:
+                self._patiently(self._push)
+                ask = partial(ask, rides=True)
+            elif self._interrupts.wait(2 * HEARING_S) or self._heart.is_taken_back:
                 raise BusyError("stopped before the phase landed; what there is is in the clone")
+        self._train.waiting = self._ask(lambda: self._queue.list_riders(plan, take))
+        return turn
 
     def _take_up(self, take: Take) -> Job:
         """Return the phase's work tree, with what other workers have pushed of it."""
@@ -355,14 +332,14 @@ class PhaseWork:
             if told := exchange.read_told(self._main, self._job_branch):
                 self._put_aside(take.phase_id, self._job_branch, told)
                 exchange.drop_told(self._main, self._job_branch)
-            exchange.fetch_jobs(self._remote, {self._job_branch: self._there})
+            exchange.take_over(self._remote, {self._job_branch: self._there})
         job = self._make_job()
         if not self._is_own:
             exchange.save_noted(self._main, self._job_branch)
         return job
 
     def _make_job(self) -> Job:
-        with self._locking():
+        with lock_worktree(self._main, wait_s=_LOCK_S):
             phase_id, plan_path = self._ticket.phase_id, self._ticket.plan_path
             job = ensure_job(self._main, phase_id, plan_path, copied=self._settings.copy, busy=())
         if job is None:
@@ -377,11 +354,17 @@ class PhaseWork:
             case LandingCase.FORWARD:
                 return self._deliver(job, landing)
             case LandingCase.APART:
-                for told in prepare(job, landing):
+                for told in prepare(job, replace(landing, tip=self._train.board(job, landing, self._listed))):
                     self._say(told)
             case _:
-                end = self._run(job, landing)
+                joint = landing.case is LandingCase.MERGING and is_joint(self._main, job, landing)
+                end = self._run(job, landing, *(["--lands-only"] if joint else []))
                 if not job.is_there:
+                    return None
+                if joint and end.exit_code not in {ExitCode.DONE, ExitCode.INTERRUPTED}:
+                    self._say(f"phase {self._ticket.phase_id} lands alone: {end.reason}")
+                    self._train.empty()
+                    leave(job)
                     return None
                 if end.unsent and self._raise():
                     return None
@@ -389,9 +372,9 @@ class PhaseWork:
                     return self._judge(job, end)
         return None
 
-    def _run(self, job: Job, landing: Landing) -> JobEnd:
+    def _run(self, job: Job, landing: Landing, *options: str) -> JobEnd:
         """Run relay on the phase until the run ends; push what there is now and then."""
-        words = ["run", "--phase", find_phase_id(job), "--plan", self._ticket.plan_path]
+        words = ["run", "--phase", find_phase_id(job), "--plan", self._ticket.plan_path, *options]
         take = self._take_row
         if take.reserved_usd is not None:
             spent = read_plan_cost(job.repo, self._ticket.plan_path).spent.cost_usd or 0.0
@@ -400,19 +383,17 @@ class PhaseWork:
         limit_s = min(self._settings.max_wait_s, _MOST_LIMIT_WAIT_S)
         child = JobRun(job.repo.root, words, {**self._place.environ, "RELAY_MAX_WAIT_S": f"{limit_s:g}"})
         due_s, is_asked = time.monotonic() + self._place.push_s, False
-        has_turn = landing.case is LandingCase.MERGING
         try:
             for records in child.follow(self._interrupts, HEARING_S):
-                has_ended = self._pass_on(records)
+                kinds = self._pass_on(records)
                 self._require_held()
-                if has_turn and any(isinstance(record.event, SessionStarted) for record in records):
-                    has_turn = False  # a session takes longer than others should wait
-                    with suppress(AwayError):
-                        self._queue.take_turn(self._ticket.plan, take, give_back=True)
+                if SessionStarted in kinds and landing.case is LandingCase.MERGING:
+                    with suppress(AwayError):  # a session takes longer than others should wait
+                        self._queue.give_turn_back(take)
                 if self._heart.is_taken_back and not is_asked:
                     child.interrupt(now=False)
                     is_asked = True
-                if (has_ended or time.monotonic() >= due_s) and not child.has_ended:
+                if (SessionEnded in kinds or time.monotonic() >= due_s) and not child.has_ended:
                     due_s = time.monotonic() + self._place.push_s
                     self._try(self._push)
         except BaseException:
@@ -426,13 +407,12 @@ class PhaseWork:
             raise UnfitError(end.reason, hint=end.hint)
         return end
 
-    def _pass_on(self, records: Iterable[LoggedEvent]) -> bool:
-        """Pass on the run's events; return whether a session has ended, whose checkpoints are to be pushed."""
-        events = [record.event for record in records]
-        for event in events:
-            if not isinstance(event, RunEnded):  # the phase's end is told when it has landed
-                self._place.observe(event)
-        return any(isinstance(event, SessionEnded) for event in events)
+    def _pass_on(self, records: Sequence[LoggedEvent]) -> set[type]:
+        """Pass on the run's events; return their kinds."""
+        for record in records:
+            if not isinstance(record.event, RunEnded):  # the phase's end is told when it has landed
+                self._place.observe(record.event)
+        return {type(record.event) for record in records}
 
     @property
     def _is_stopping(self) -> bool:
@@ -482,49 +462,69 @@ class PhaseWork:
             cost = self._find_cost()
             exchange.move_fence(self._main, self._job_branch, take)
             here = exchange.read_here(self._main, self._job_branch)
-            pushed = self._remote.push(*exchange.find_updates(here, self._there))
+            moved = sorted(ref for ref in {*here, *self._there} if here.get(ref) != self._there.get(ref))
+            updates = (RefUpdate(ref=ref, old=self._there.get(ref), new=here.get(ref)) for ref in moved)
+            pushed = self._remote.push(*updates)
             if pushed.end is PushEnd.DONE:
                 self._there, self._is_fenced = here, True
                 exchange.note_told(self._main, self._job_branch, cost)
                 return
             if pushed.end is PushEnd.REFUSED:
                 raise RemoteError(f"{self._remote.name} does not take the phase's work: {pushed.words}")
-            self._look_again(take)
+            self._look_again()
 
-    def _look_again(self, take: Take) -> None:
+    def _look_again(self) -> None:
         """Read the phase's refs on the remote anew, if the phase is still this worker's.
 
         Raises:
             LostError: It is not.
         """
-        fence = exchange.name_fence(self._job_branch)
-        there = exchange.read_there(self._remote, self._job_branch).get(self._job_branch, {})
+        while (listed := exchange.fetch_there(self._remote, self._job_branch)) is None:
+            self._require_held()
+        there = listed.get(self._job_branch, {})
         # Read first, then asked: whoever takes the phase after that finds our push, and moves the fence on.
-        if self._is_fenced and there.get(fence) and not exchange.is_fenced_by(self._main, there.get(fence), take):
+        fence = there.get(exchange.name_fence(self._job_branch))
+        if self._is_fenced and fence and not exchange.is_fenced_by(self._main, fence, self._take_row):
             raise LostError
-        if not self._holds(take):
-            raise LostError
+        self._require_token()
         self._there = there
 
-    def _holds(self, take: Take) -> bool:
-        """Ask the queue whether the phase is still this worker's; a database that is away is waited for."""
-        holds = self._place.ask(lambda: self._queue.holds(take))
-        if holds is None:
+    def _require_token(self) -> None:
+        """Have the queue say that the phase is still this worker's.
+
+        Raises:
+            LostError: It is not.
+        """
+        if not self._ask(lambda: self._queue.holds(self._take_row)):
+            raise LostError
+
+    def _ask(self, question: Callable[[], AnswerT]) -> AnswerT:
+        """Ask the queue; a database that is away is waited for.
+
+        Raises:
+            BusyError: The worker is asked to stop.
+        """
+        answer = self._place.ask(question)
+        if answer is None:
             raise BusyError("stopped while the database was away; what there is is in the clone")
-        return holds
+        return answer
 
     def _deliver(self, job: Job, landing: Landing) -> WorkEnd | None:
         """Push the plan's branch and remove the job's refs on the remote, in one step; None: somebody was faster."""
         take = self._take_row
-        if not self._holds(take):
-            raise LostError
-        gone = (RefUpdate(ref=ref, old=commit, new=None) for ref, commit in self._there.items())
+        self._require_token()
+        along = self._train.riders.values()
+        gone = (RefUpdate(ref=one, old=refs[one], new=None) for refs in (self._there, *along) for one in refs)
         landed = RefUpdate(ref=f"refs/heads/{self._branch}", old=landing.tip, new=landing.own)
-        kept = exchange.list_given_up(self._branch, exchange.read_here(self._main, self._job_branch))
+        own = exchange.read_here(self._main, self._job_branch)
+        kept = (one for here in (own, *along) for one in exchange.list_given_up(self._branch, here))
         try:
             pushed = self._remote.push(landed, *gone, *kept)
+            if pushed.end is not PushEnd.DONE and along:
+                self._train.empty()
+                return None
             if pushed.end is PushEnd.MOVED:
-                self._look_again(take)
+                self._look_again()
                 return None
         except RemoteError as error:
             self._say(f"{error}; phase {take.phase_id} is done, and lands when the remote takes it", warning=True)
@@ -535,7 +535,8 @@ class PhaseWork:
                 return self._stop(f"{self._remote.name} does not take it on {self._branch}: {pushed.words}")
             self._wait_for_remote()  # one that takes nothing has to be well first: nobody else has the work
             return None
-        with self._locking():
+        self._train.arrive()
+        with lock_worktree(self._main, wait_s=_LOCK_S):
             if self._main.head() == landing.tip:  # or another worker of this clone has fetched it
                 for words in land(self._main, job, landing) or ():
                     self._say(words, warning=True)
@@ -543,12 +544,19 @@ class PhaseWork:
             self.plan = parse_at(text, self._ticket.plan_path)
         return self._end_done()
 
+    def _drop_left(self) -> None:
+        """Remove a landed phase's refs from the remote, where another one landed it along as somebody took it up."""
+        left, own = self._listed.get(self._job_branch, {}), exchange.read_here(self._main, self._job_branch)
+        head = own.get(f"refs/heads/{self._job_branch}")
+        if left and head and is_ancestor(self._main, head, self._tip):
+            gone = (RefUpdate(ref=ref, old=commit, new=None) for ref, commit in left.items())
+            self._patiently(partial(self._remote.push, *gone, *exchange.list_given_up(self._branch, own)))
+
     def _end_done(self) -> WorkEnd:
         exchange.drop_told(self._main, self._job_branch)
-        fence = exchange.name_fence(self._job_branch)
-        if commit := refs.find_ref(self._main, fence):
+        if commit := refs.find_ref(self._main, fence := exchange.name_fence(self._job_branch)):
             refs.drop_ref(self._main, fence, commit)
-        with suppress(RelayError), self._locking():
+        with suppress(RelayError), lock_worktree(self._main, wait_s=_LOCK_S):
             tuple(remove_free(self._main, self._ticket.plan_path))
         return WorkEnd(state=TakeState.DONE, reason=f"phase {self._ticket.phase_id} is done and on {self._remote.name}")
 
@@ -559,12 +567,8 @@ class PhaseWork:
         """
         self._patiently(self._push)
         while not self._is_stopping:
-            try:
-                self._patiently(self._look)
-                taken = self._queue.raise_share(self._ticket.plan, self._take_row, self._bid(1))
-            except AwayError:
-                self._interrupts.wait(HEARING_S)
-                continue
+            self._patiently(self._look)
+            taken = self._ask(lambda: self._queue.raise_share(self._ticket.plan, self._take_row, self._bid(1)))
             if isinstance(taken, Take):
                 self._take_row = taken
                 return True

@@ -20,14 +20,14 @@ import json
 import logging
 import re
 import secrets
-from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from relay.base.errors import RelayError
 from relay.base.hints import advise_extra
 from relay.base.words import render_usd
-from relay.fleet.takes import Bid, NotTaken, Placed, Standing, Take, TakeState, Ticket
+from relay.fleet.takes import Bid, NotTaken, Placed, Standing, Take, TakeState, Ticket, Turn
 
 if TYPE_CHECKING:
     from procrastinate import App
@@ -47,8 +47,10 @@ BEAT_S = 5.0
 STALLED_S = 30.0
 """After so long without a heartbeat a worker counts as dead."""
 _CENT_USD = 0.01
-_TURN_S = 60.0
-"""How long a landing has the plan's branch for itself: longer than most checks, and nobody waits for the others."""
+_TURN_S = 600.0
+"""How long a landing has the plan's branch for itself: longer than most checks. It ends with its take."""
+_MOST_RIDERS = 15
+"""How many phases land along with one: each takes a moment to merge, and one that is red has all of them wait."""
 _MIGRATIONS = (
     """
     create table relay_takes (
@@ -64,6 +66,7 @@ _MIGRATIONS = (
         seen_usd double precision not null default 0,
         is_settled boolean not null default false,
         lands_until timestamptz,
+        along text not null default '' check (along in ('', 'waits', 'alone', 'landed')),
         taken_at timestamptz not null default now()
     );
     create unique index relay_takes_held on relay_takes (plan, phase_id) where state = 'held';
@@ -81,7 +84,8 @@ def check_ticket(ticket: Ticket) -> str:
     """Return why a ticket must not be queued; empty when it may."""
     if _PASSWORD.search(ticket.remote):
         return "the remote's address holds a password, and others may read the queue; use a credential helper or ssh"
-    return "" if len(ticket.key) <= _MOST_CHARS else f"a ticket has to fit in {_MOST_CHARS} characters"
+    is_long = len(ticket.plan) + len(ticket.phase_id) > _MOST_CHARS
+    return f"a ticket has to fit in {_MOST_CHARS} characters" if is_long else ""
 
 
 @contextlib.contextmanager
@@ -147,6 +151,13 @@ class Queue:
 
     @contextlib.contextmanager
     def _connect(self) -> "Iterator[Connection[Any]]":
+        """Yield a connection to the database, which has its tables."""
+        self._make()
+        with self._reach() as there:
+            yield there
+
+    @contextlib.contextmanager
+    def _reach(self) -> "Iterator[Connection[Any]]":
         import psycopg
 
         with _translated(), psycopg.connect(self._url, autocommit=True, **_CONNECT) as there:  # type: ignore[arg-type]
@@ -162,7 +173,7 @@ class Queue:
             return
         from procrastinate import App, SyncPsycopgConnector
 
-        with self._connect() as there, there.transaction():
+        with self._reach() as there, there.transaction():
             there.execute("select pg_advisory_xact_lock(hashtext('relay'))")
             if there.execute("select to_regclass('procrastinate_jobs')").fetchone() == (None,):
                 with App(connector=SyncPsycopgConnector(conninfo=self._url)).open() as app:
@@ -180,7 +191,6 @@ class Queue:
     @contextlib.contextmanager
     def _turn(self, plan: str) -> "Iterator[Connection[Any]]":
         """Yield a transaction; no other relay changes a plan's takes or tickets meanwhile."""
-        self._make()
         with self._connect() as there, there.transaction():
             there.execute("select pg_advisory_xact_lock(hashtext(%s))", (plan,))
             yield there
@@ -203,7 +213,10 @@ class Queue:
             last = {one.ticket: one.status for one in await _list_placed(app)}
             left_out = {"todo", "doing", "aborting"} | ({"cancelled", "aborted"} if follows else set())
             new = tuple(ticket for ticket in dict.fromkeys(tickets) if last.get(ticket) not in left_out)
-            return tuple([ticket for ticket in new if await _defer(app, ticket, wait_s)])
+            task = app.configure_task(TASK, queue=QUEUE, schedule_in={"seconds": int(wait_s)} if wait_s else None)
+            for ticket in new:
+                await task.defer_async(**asdict(ticket))
+            return new
 
         if not tickets:
             return ()
@@ -272,7 +285,6 @@ class Queue:
         Raises:
             RelayError: The database does not answer.
         """
-        self._make()
         with self._connect() as there:
             recent = "select distinct plan from relay_takes where taken_at > now() - interval '1 day'"
             rows = there.execute(recent).fetchall()
@@ -346,7 +358,6 @@ class Queue:
         Raises:
             RelayError: The database does not answer.
         """
-        self._make()
         with self._connect() as there:
             found = there.execute(
                 "select 1 from relay_takes where token = %s and nonce = %s and state = 'held'",
@@ -354,24 +365,72 @@ class Queue:
             ).fetchone()
         return found is not None
 
-    def take_turn(self, plan: str, own: Take, *, give_back: bool = False) -> bool:
-        """Have the turn to land on the plan's branch for a while; False: another take has it.
+    def take_turn(self, plan: str, own: Take, *, rides: bool = False) -> Turn:
+        """Have the turn to land on the plan's branch for a while, unless another take has it.
 
         A merge is checked on top of the branch as it is, and is for nothing when another one lands meanwhile. The turn
         saves that; no promise rests on it, so it ends by itself, and with its take.
+
+        Args:
+            rides: Whether the take that has the turn may land this one along: all of it is on the remote.
 
         Raises:
             RelayError: The database does not answer.
         """
         with self._turn(plan) as there:
-            turned = there.execute(
-                "update relay_takes set lands_until = case when %(back)s then null"
-                " else now() + make_interval(secs => %(span)s) end where token = %(token)s and not exists"
-                " (select from relay_takes as other where other.plan = %(plan)s and other.token <> %(token)s"
-                " and other.state = 'held' and other.lands_until > now())",
-                {"plan": plan, "token": own.token, "back": give_back, "span": _TURN_S},
+            row = there.execute(
+                "select along, exists (select from relay_takes as other where other.plan = own.plan"
+                " and other.token <> own.token and other.state = 'held' and other.lands_until > now())"
+                " from relay_takes as own where token = %s",
+                (own.token,),
+            ).fetchone()
+            along, is_busy = row or ("", False)
+            if along == "landed":
+                return Turn.LANDED
+            there.execute(
+                "update relay_takes set"
+                " lands_until = case when not %(busy)s then now() + make_interval(secs => %(span)s) end,"
+                " along = case when along = 'alone' then along when %(rides)s then 'waits' else '' end"
+                " where token = %(token)s",
+                {"busy": is_busy, "rides": is_busy and rides, "span": _TURN_S, "token": own.token},
             )
-            return turned.rowcount > 0
+            return Turn.WAITS if is_busy else Turn.LANDS
+
+    def give_turn_back(self, own: Take) -> None:
+        """Have others land meanwhile.
+
+        Raises:
+            RelayError: The database does not answer.
+        """
+        with self._connect() as there:
+            there.execute("update relay_takes set lands_until = null where token = %s", (own.token,))
+
+    def list_riders(self, plan: str, own: Take) -> Mapping[str, int]:
+        """Return the phases that a take with the turn may land along, and their takes' tokens; none if it lands alone.
+
+        Raises:
+            RelayError: The database does not answer.
+        """
+        with self._connect() as there:
+            rows = there.execute(
+                "select phase_id, token from relay_takes where plan = %s and state = 'held' and along = 'waits'"
+                " and token <> %s and not exists (select from relay_takes where token = %s and along = 'alone')"
+                " order by token limit %s",
+                (plan, own.token, own.token, _MOST_RIDERS),
+            ).fetchall()
+        return dict(rows)
+
+    def note_riders(self, tokens: Collection[int], *, landed: bool) -> None:
+        """Note that takes have landed along with another one, or that each of them is to land alone.
+
+        Raises:
+            RelayError: The database does not answer.
+        """
+        with self._connect() as there:
+            there.execute(
+                "update relay_takes set along = %s where token = any(%s) and state = 'held'",
+                ("landed" if landed else "alone", list(tokens)),
+            )
 
     def end(self, take: Take, state: TakeState, words: str = "") -> bool:
         """End a take and free what it had reserved; False: it was not its worker's any more, and nothing changed.
@@ -379,7 +438,6 @@ class Queue:
         Raises:
             RelayError: The database does not answer.
         """
-        self._make()
         with self._connect() as there, there.transaction():
             row = there.execute(
                 "update relay_takes set state = %(state)s, words = %(words)s, reserved_usd ="
@@ -486,18 +544,6 @@ def _refuse(standing: Standing, bid: Bid, phase_id: str, unseen_usd: float | Non
 async def _list_placed(app: "App") -> tuple[Placed, ...]:
     jobs = await app.job_manager.list_jobs_async(task=TASK)
     return tuple(sorted((found for job in jobs if (found := parse_job(job))), key=lambda one: one.number))
-
-
-async def _defer(app: "App", ticket: Ticket, wait_s: float) -> bool:
-    from procrastinate.exceptions import AlreadyEnqueued
-
-    when = {"seconds": int(wait_s)} if wait_s else None
-    deferrer = app.configure_task(TASK, queue=QUEUE, queueing_lock=ticket.key, schedule_in=when)
-    try:
-        await deferrer.defer_async(**asdict(ticket))
-    except AlreadyEnqueued:
-        return False
-    return True
 
 
 async def _finish(app: "App", number: int | None, status: str, *, keep: bool) -> None:

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from enum import StrEnum
 
+from relay.base.errors import RelayError
 from relay.base.values import dataclass
 
 _MOST_DEATHS = 3
@@ -23,6 +24,15 @@ class TakeState(StrEnum):
     """Its worker, or its run, was killed; what it had reserved may be spent unseen."""
 
 
+class Turn(StrEnum):
+    """Whether a take has the turn to land."""
+
+    LANDS = "lands"
+    WAITS = "waits"
+    LANDED = "landed"
+    """Another take has landed this one along."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ticket:
     """A phase for a worker to work on."""
@@ -37,11 +47,6 @@ class Ticket:
     def plan(self) -> str:
         """Identifies the plan: remote, branch and file."""
         return json.dumps((self.remote, self.branch, self.plan_path))
-
-    @property
-    def key(self) -> str:
-        """Identifies a ticket: no two waiting tickets have the same key."""
-        return json.dumps((self.remote, self.branch, self.plan_path, self.phase_id))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,6 +164,32 @@ class NotTaken:
     words: str
     is_stale: bool = False
     """Whether takes have ended since the bid, which may be too careful by that. Bid again."""
+
+
+class LostError(Exception):
+    """Another worker has the phase by now; the user did nothing wrong."""
+
+
+class BusyError(Exception):
+    """The phase cannot be worked on here now; its ticket waits a while."""
+
+
+class UnfitError(RelayError):
+    """No run can begin on this machine: no key, no sandbox. The phase is well, and other workers can have it."""
+
+
+class DoneError(Exception):
+    """The ticket is over: its phase is done, waits for others or for a person, or is not in the plan."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkEnd:
+    """How the work on a phase ended."""
+
+    state: TakeState
+    reason: str
+    wait_s: float | None = None
+    """Seconds until the phase is to be queued again; None: it is not."""
 
 
 def find_wait_s(until: datetime | None) -> float:

@@ -6,9 +6,9 @@ from dataclasses import replace
 from relay.base.errors import RelayError
 from relay.fleet.heart import Heart
 from relay.fleet.overview import fetch_plan, find_tickets
-from relay.fleet.phase import BusyError, DoneError, LostError, PhaseWork, UnfitError
+from relay.fleet.phase import PhaseWork
 from relay.fleet.queue import AwayError
-from relay.fleet.takes import Placed, TakeState
+from relay.fleet.takes import BusyError, DoneError, LostError, Placed, TakeState, UnfitError
 from relay.fleet.workplace import HEARING_S, Workplace
 from relay.plan.model import Plan
 

@@ -89,6 +89,18 @@ def drop_ref(repo: Repo, ref: str, old: str) -> bool:
     return _change_ref(repo, ref, old, None, change)
 
 
+def set_refs(repo: Repo, wanted: Mapping[str, str]) -> None:
+    """Set refs to commits, wherever they are, by one git; not durable: whoever sets so many has them from elsewhere.
+
+    Raises:
+        GitError: Git could not; some may be set.
+    """
+    if wanted:
+        lines = "".join(f"update {ref} {commit}\n" for ref, commit in wanted.items())
+        with declare_locks(repo, *(lock for ref in wanted for lock in find_ref_locks(repo, ref))):
+            guard(repo).git.run("update-ref", "--no-deref", "--stdin", stdin=os.fsencode(lines), env=RELAY_IDENTITY)
+
+
 def find_ref(repo: Repo, ref: str) -> str | None:
     """Return the object id that `ref` (a full name) holds; None when it does not exist.
 

@@ -187,6 +187,8 @@ def _work_on(ctx: RunContext, selection: Selection, phase: Phase, plan_state: Pl
     made = commit_proposed(ctx, plan, attempt) if attempt else None
     if isinstance(made, PhaseCommit):
         return _end_phase(ctx, selection, f"phase {phase.id} is done")
+    if selection.lands_only:
+        return ctx.end(ExitCode.STOPPED, f"phase {phase.id}: {made.for_user if made else 'it needs a session'}", RUN)
     if made is not None and ctx.interrupts.finish_turn:
         return _end_interrupted(ctx)
     if made is not None and made.for_review:

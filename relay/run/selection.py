@@ -37,6 +37,8 @@ class Selection:
     """Whether to go on after a phase is done."""
     unchecked: bool = False
     """Whether to tick phases that nothing checks: without a verify command, or with tests that the sandbox breaks."""
+    lands_only: bool = False
+    """Whether to end where a session would begin."""
 
     @property
     def text(self) -> str:

@@ -29,7 +29,8 @@ from rigs.crash.rig import PRICE
 from tests.endpoint.script import parse_script
 from tests.endpoint.server import Endpoint, serve
 
-PHASES = 4
+PHASES = 6
+_WORKERS = ("ann", "bob", "cy")
 CAP_USD = 20.0
 _HOOK = "#!/bin/sh\necho no space left on device >&2\nexit 1\n"
 _LIMIT_S = 600.0
@@ -42,8 +43,10 @@ def make_plan() -> str:
     """Return two waves of phases."""
     parts = [f"---\nrelay: {{max_cost_usd: {CAP_USD:g}}}\n---\n# Fleet\n"]
     for n in range(1, PHASES + 1):
-        after = "1, 2" if n > PHASES // 2 else "none"
-        parts.append(f"\n## Phase {n} — P{n}\nAfter: {after}\nVerify: `test -s {n}.txt`\n- [ ] Write {n}.txt\n")
+        after = "1, 2, 3" if n > PHASES // 2 else "none"
+        # So slow that phases wait for their turn to land, and land along with another one.
+        gate = f"sleep 2; test -s {n}.txt"
+        parts.append(f"\n## Phase {n} — P{n}\nAfter: {after}\nVerify: `{gate}`\n- [ ] Write {n}.txt\n")
     return "".join(parts)
 
 
@@ -121,7 +124,7 @@ class Fleet:
             with contextlib.suppress(OSError, ValueError, IndexError):
                 os.kill(int((self.top / "db/postmaster.pid").read_text().split()[0]), signal.SIGQUIT)
             return
-        child = self.running[self.dice.choice(("ann", "bob"))]
+        child = self.running[self.dice.choice(_WORKERS)]
         below = Path(f"/proc/{child.pid}/task/{child.pid}/children")
         runs = [int(word) for word in below.read_text().split()] if child.poll() is None else []
         for pid in (child.pid, *(runs if self.dice.random() < 0.5 else ())):
@@ -196,7 +199,7 @@ def try_seed(seed: int, kills: int) -> list[str]:
         fleet = Fleet(Path(folder).resolve(), server, seed)
         try:
             while not fleet.is_done and time.monotonic() - begun < _LIMIT_S:
-                fleet.keep_up("up", "ann", "bob")
+                fleet.keep_up("up", *_WORKERS)
                 time.sleep(fleet.dice.uniform(0.5, 8))
                 if kills:
                     kills -= 1
@@ -206,7 +209,7 @@ def try_seed(seed: int, kills: int) -> list[str]:
                             time.sleep(fleet.dice.uniform(0.5, 4))
                 fleet.take_up()
             fleet.keep_up("up")
-            for name in ("ann", "bob"):
+            for name in _WORKERS:
                 fleet.running[name].send_signal(signal.SIGINT)
                 with contextlib.suppress(subprocess.TimeoutExpired):
                     fleet.running[name].wait(60)
@@ -219,7 +222,9 @@ def try_seed(seed: int, kills: int) -> list[str]:
                     child.wait(30)
                 child.kill()
         took, cost = time.monotonic() - begun, fleet.read_spent()
-        print(f"seed {seed}: {took:.0f} s, {len(server.requests)} requests, {cost:.4f} USD")  # noqa: T201  # a command
+        along = fleet.git(fleet.away, "log", "--format=%(trailers:key=Relay-Merge)", "main").count(" together")
+        said = f"{took:.0f} s, {len(server.requests)} requests, {cost:.4f} USD, {along} phases landed along"
+        print(f"seed {seed}: {said}", flush=True)  # noqa: T201  # a command
         if wrong:
             wrong += [(fleet.top / f"{name}.out").read_text() for name in fleet.running]
     return wrong

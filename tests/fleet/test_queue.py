@@ -22,7 +22,7 @@ from relay.base.errors import RelayError
 from relay.fleet.database import find_url, is_up, run_database
 from relay.fleet.heart import Heart
 from relay.fleet.queue import _POOL, BEAT_S, Queue
-from relay.fleet.takes import Bid, NotTaken, Standing, Take, TakeState, Ticket
+from relay.fleet.takes import Bid, NotTaken, Standing, Take, TakeState, Ticket, Turn
 from tests.fleet.conftest import open_place
 from tests.waiting import wait_until
 
@@ -179,19 +179,43 @@ def test_a_phase_that_lands_has_the_branch_for_itself_until_it_gives_it_back_or_
     first, second = take(queue, "a"), take(queue, "b", ticket=replace(TICKET, phase_id="2"))
     away = take(queue, "c", ticket=replace(TICKET, branch="other"))
 
-    def ask(own, plan=TICKET.plan):
-        return queue.take_turn(plan, own)
+    def ask(own, plan=TICKET.plan, **given):
+        return queue.take_turn(plan, own, **given)
 
-    assert (ask(first), ask(first), ask(second)) == (True, True, False)
-    assert ask(away, replace(TICKET, branch="other").plan)
-    queue.take_turn(TICKET.plan, first, give_back=True)
-    assert (ask(second), ask(first)) == (True, False)
+    assert (ask(first), ask(first), ask(second)) == (Turn.LANDS, Turn.LANDS, Turn.WAITS)
+    assert ask(away, replace(TICKET, branch="other").plan) is Turn.LANDS
+    queue.give_turn_back(first)
+    assert (ask(second), ask(first)) == (Turn.LANDS, Turn.WAITS)
     assert queue.end(second, TakeState.FREE)
-    assert ask(first)
+    assert ask(first) is Turn.LANDS
     third = take(queue, "d", ticket=replace(TICKET, phase_id="2"))
-    assert not ask(third)
+    assert ask(third) is Turn.WAITS
     run_sql(queue, "update relay_takes set lands_until = now() - interval '1 second'")
-    assert ask(third)
+    assert ask(third) is Turn.LANDS
+
+
+def test_who_has_the_turn_lands_along_who_waits_and_says_so(queue):
+    plan, names = TICKET.plan, "abcde"
+    takes = [take(queue, name, ticket=replace(TICKET, phase_id=name)) for name in names]
+    away = take(queue, "z", ticket=replace(TICKET, branch="other"))
+    first, *others = takes
+    assert queue.take_turn(plan, first) is Turn.LANDS
+    for own in others:
+        assert queue.take_turn(plan, own) is Turn.WAITS
+    assert queue.list_riders(plan, first) == {}  # not all that they have is on the remote
+    for own in (*others, away):
+        queue.take_turn(plan, own, rides=True)
+    assert queue.end(takes[4], TakeState.FREE)
+    assert list(queue.list_riders(plan, first)) == ["b", "c", "d"]
+    queue.note_riders([takes[1].token], landed=False)
+    queue.note_riders([takes[2].token, takes[4].token], landed=True)
+    assert queue.take_turn(plan, takes[1], rides=True) is Turn.WAITS
+    assert list(queue.list_riders(plan, first)) == ["d"]
+    assert queue.list_riders(plan, takes[1]) == {}  # who lands alone takes nobody along
+    assert queue.take_turn(plan, takes[2], rides=True) is Turn.LANDED
+    assert queue.end(first, TakeState.DONE)
+    assert queue.take_turn(plan, takes[3], rides=True) is Turn.LANDS
+    assert queue.list_riders(plan, takes[0]) == {}  # it lands itself by now
 
 
 def test_who_bids_as_a_worker_dies_reads_git_again(queue):

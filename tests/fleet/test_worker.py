@@ -14,9 +14,8 @@ import pytest
 from relay.fleet.exchange import find_cost, name_booked, read_told
 from relay.fleet.heart import Heart
 from relay.fleet.overview import describe_fleet
-from relay.fleet.phase import UnfitError
 from relay.fleet.queue import Queue
-from relay.fleet.takes import TakeState, find_wait_s
+from relay.fleet.takes import TakeState, UnfitError, find_wait_s
 from relay.fleet.worker import Worker
 from relay.fleet.workplace import Workplace
 from relay.git.remote import Remote
@@ -352,7 +351,7 @@ def test_what_somebody_took_off_the_remote_does_not_keep_a_phase_from_landing(fi
 
 @pytest.mark.nightly
 def test_a_phase_asks_the_remote_no_more_than_it_must(field):
-    """A listing and a fetch to take it, its fence, a fetch to land it, and that; merged with others not one more.
+    """A fetch to take it, its fence, a fetch to land it, and that; merged with others not one more.
 
     `benchmarks/fleet.py` reckons with that.
     """
@@ -385,9 +384,9 @@ def test_a_phase_asks_the_remote_no_more_than_it_must(field):
             asked.clear()
             told = field.go("ann", server, phase_id, worker=make_acting(field, server, remote))
             assert field.is_done(phase_id), told
-            at_work = len(asked) - 5  # pushed as its session ended, beside the run
+            at_work = len(asked) - 4  # pushed as its session ended, beside the run
             assert at_work <= 1
-            assert asked == ["list", "fetch", *["push"] * (1 + at_work), "fetch", "push"]
+            assert asked == ["fetch", *["push"] * (1 + at_work), "fetch", "push"]
     assert field.git("log", "-1", "--format=%P", "main").count(" ") == 1  # a merge
 
 

@@ -1,0 +1,194 @@
+"""Finished phases that land together: merged onto each other, checked once at their joint tip, pushed at once.
+
+The phase that has the turn to land takes those along that wait for it. Each gets its commit, below the phase's own
+landing, which then goes its usual way: a run in its work tree checks the whole with the gates of all, and one push
+takes the plan's branch there. A red check, or a push that comes too late, takes the phase back to its own commit, and
+each lands alone. Nothing has to be remembered: a commit says that it was made so.
+"""
+
+import re
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+
+from relay.base.errors import RelayError
+from relay.base.redaction import find_secret_values
+from relay.base.secrecy import is_covered
+from relay.config import Settings
+from relay.fleet.landing import Job, Landing, LandingCase, list_changes, merge
+from relay.fleet.takes import Take
+from relay.fleet.workplace import Workplace
+from relay.fleet.worktrees import name_job_branch
+from relay.git import objects
+from relay.git.config_guard import find_tree_files, guard
+from relay.git.hooks import has_hook
+from relay.git.identity import CommitDraft, get_identity, render_signoff, write_user_commit
+from relay.git.message import Message, read_text, render_message
+from relay.git.names import render_path
+from relay.git.objects import is_ancestor
+from relay.git.repository import Repo
+from relay.git.trees import FILE
+from relay.plan.text import find_protected
+from relay.run.commit.disclosures import describe_autoruns, find_disclosures
+from relay.run.commit.readiness import get_commands, render_merge
+from relay.setup.open import hold_worktree, new_id
+from relay.store import trailers
+from relay.store.attempts import keep_snapshot, read_attempt
+from relay.store.branches import move_branch
+from relay.store.checkpoints import plan_restoration, run_restoration
+from relay.store.refs import get_branch
+from relay.store.snapshot import write_snapshot_tree
+from relay.store.steering_files import find_persons
+
+_TOGETHER = "together"
+"""In a commit's ``Relay-Merge``, where a digest of its gate stands otherwise: its gate runs at the joint tip."""
+
+_PASSED = re.compile(r"pass [0-9a-f]{64}")
+
+
+class Train:
+    """The phases that land along with one. Mutable: they get on, and have landed or land alone."""
+
+    def __init__(self, place: Workplace, main: Repo, settings: Settings, take: Take) -> None:
+        self._place, self._main, self._settings, self._take = place, main, settings, take
+        self.waiting: Mapping[str, int] = {}
+        """Phases that waited for their turn when this one had it, and the tokens of their takes."""
+        self.riders: Mapping[int, Mapping[str, str]] = {}
+        """Those of them that are merged below this one: token → refs on the remote, which go when they land."""
+
+    def board(self, job: Job, landing: Landing, listed: Mapping[str, Mapping[str, str]]) -> str:
+        """Return the commit to land on: the tip, or phases that waited, on top of it.
+
+        Args:
+            listed: The refs of all jobs' branches, as they were fetched.
+        """
+        if not self.waiting:
+            return landing.tip
+        names = {phase_id: name_job_branch(self._main, phase_id) for phase_id in self.waiting}
+        refs = {phase_id: listed.get(name, {}) for phase_id, name in names.items()}
+        tips = {phase_id: refs[phase_id].get(f"refs/heads/{name}") for phase_id, name in names.items()}
+        found = {phase_id: commit for phase_id, commit in tips.items() if commit}
+        secrets = find_secret_values(self._place.environ)
+        tip, taken = take_along(job, landing.tip, found, self._settings, secrets)
+        self.riders = {self.waiting[phase_id]: refs[phase_id] for phase_id in taken}
+        self._note([token for phase_id, token in self.waiting.items() if phase_id not in taken])
+        self.waiting = {}
+        if taken:
+            self._place.say(f"phase {job.phase_id} lands together with {', '.join(taken)}")
+        return tip
+
+    def empty(self) -> None:
+        """Have this phase and those that were to land along with it land each alone."""
+        self._note([*self.riders, self._take.token])
+        self.riders = {}
+
+    def arrive(self) -> None:
+        """Say that all have landed."""
+        self._note(list(self.riders), landed=True)
+
+    def _note(self, tokens: Collection[int], *, landed: bool = False) -> None:
+        if tokens:
+            self._place.ask(lambda: self._place.queue.note_riders(tokens, landed=landed))
+
+
+def take_along(
+    job: Job, tip: str, riders: Mapping[str, str], settings: Settings, secrets: Sequence[str]
+) -> tuple[str, tuple[str, ...]]:
+    """Merge finished phases onto a tip; return the commit, and the ids of those that could be merged.
+
+    A phase that has to be looked at, by a session or by a person, is left out: it says so when it lands alone.
+
+    Args:
+        job: Lands with them; nothing is changed in its work tree.
+        riders: Phase → its commit, as anybody may have pushed it.
+        secrets: Values that no commit may hold.
+    """
+    at, taken = tip, []
+    config = guard(job.repo).config
+    if settings.review != "off" or any(has_hook(job.repo, config, name) for name in settings.hooks):
+        return tip, ()  # both look at one commit after the other
+    for phase_id, own in riders.items():
+        with suppress(RelayError):
+            at = _merge_rider(replace(job, phase_id=phase_id), at, own, settings, secrets)
+            taken.append(phase_id)
+    if taken:
+        objects.sync_objects(job.repo, at, tip)
+    return at, tuple(taken)
+
+
+def _merge_rider(job: Job, tip: str, own: str, settings: Settings, secrets: Sequence[str]) -> str:
+    """Return the commit of a phase on top of a tip.
+
+    Raises:
+        RelayError: It cannot be merged, or not unseen.
+    """
+    repo, text = job.repo, read_text(job.repo, own)
+    merged = merge(job, Landing(case=LandingCase.APART, tip=tip, own=own))
+    ticked = tuple(item.id for item in merged.phase.items if item.done and item.id not in merged.before.done_ids)
+    blobs = zip(merged.files, objects.store_blobs(repo, tuple(merged.files.values())), strict=True)
+    tree = objects.write_paths_tree(repo, [(path, FILE, blob) for path, blob in blobs], start=merged.merge.tree)
+    paths = [change.path for change in objects.diff_trees(repo, tip, tree)]
+    protected = (*find_protected(job.plan_path), *find_tree_files(repo))
+    # What the commit step asks of each file, since it looks at the files of the phase that lands alone.
+    if (
+        (merged.conflicts or merged.left or not merged.phase.done or not ticked)
+        or not (get_commands(settings, merged.phase) and _PASSED.fullmatch(text.get(trailers.GATE)))
+        or find_persons(paths)
+        or any(is_covered(path, protected) for path in paths if path not in merged.files)
+        or describe_autoruns(repo, tip, tree)
+        or find_disclosures(repo, tip, tree, paths, secrets)
+    ):
+        raise RelayError(f"phase {job.phase_id} lands alone")
+    message = Message(
+        subject=text.message.subject,
+        body=text.message.body,
+        trailers=(
+            (trailers.PLAN, render_path(job.plan_path)),
+            (trailers.PHASE, merged.phase.id),
+            (trailers.STATUS, "done"),
+            (trailers.ITEMS, " ".join(ticked)),
+            (trailers.SESSION, new_id()),
+            (trailers.GATE, text.get(trailers.GATE)),
+            *render_merge(text, _TOGETHER),
+            *render_signoff(repo, wanted=settings.signoff),
+        ),
+    )
+    identity = get_identity(repo).begin_commit()
+    draft = CommitDraft(tree=tree, parents=(tip, own), message=render_message(message), identity=identity)
+    return write_user_commit(repo, guard(repo), draft)
+
+
+def is_joint(main: Repo, job: Job, landing: Landing) -> bool:
+    """Return whether a job's phase stands, or is to be committed, on phases that have not landed."""
+    attempt, parents = read_attempt(job.repo), read_text(job.repo, landing.own).parents
+    if attempt and attempt.merges in {"", landing.own}:  # it works, or has not left its own commit yet
+        return False
+    below = attempt.base_head if attempt else parents[0] if parents[1:] else None
+    if not below or is_ancestor(main, below, landing.tip):
+        return False
+    return read_text(job.repo, below).get(trailers.MERGE).endswith(f" {_TOGETHER}")
+
+
+def leave(job: Job) -> None:
+    """Take a phase off the others: its branch and work tree go back to its own commit; may be repeated.
+
+    Raises:
+        RelayError: Somebody is at work in its work tree, or its branch moved.
+    """
+    repo = job.repo
+    with hold_worktree(repo):
+        attempt, head = read_attempt(repo), repo.head() or ""
+        own = attempt.merges if attempt else read_text(repo, head).parents[1]
+        if attempt and attempt.last_wip:
+            now = write_snapshot_tree(repo)
+            since = objects.diff_trees(repo, attempt.last_wip.tree, now.tree)
+            if any(change.path not in attempt.last_wip.replaced for change in since):
+                keep_snapshot(repo, now, f"relay: phase {job.phase_id} as its check with others left it")
+            undone = list_changes(repo, attempt.last_wip.tree, attempt.base_tree)
+            tree = objects.write_paths_tree(repo, undone, start=now.tree)
+            run_restoration(
+                repo,
+                plan_restoration(repo, found=now, wanted=replace(now, tree=tree), base=now.tree),
+                attempt.base_head,
+            )
+        move_branch(repo, get_branch(repo), head, own, reason=f"relay: phase {job.phase_id} lands alone")
