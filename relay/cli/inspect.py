@@ -124,7 +124,7 @@ def _render(found: Inspection) -> Mapping[str, Any]:
         "transcript": asdict(found.transcript),
         "figures": render_document(found.figures),
         "relayed": asdict(found.relayed),
-        "read": asdict(found.reading),
+        "read": {name: value for name, value in asdict(found.reading).items() if name != "hear"},
     }
 
 

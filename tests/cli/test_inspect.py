@@ -93,6 +93,8 @@ def test_the_same_for_machines(relay, marathon):
     assert found["relayed"]["least"]["resets"] == 1
     assert found["relayed"]["least"]["prompt_tokens"] < found["relayed"]["was"]["prompt_tokens"]
     assert found["read"]["torn"] == 1
+    assert found["read"]["cwd"] == CWD
+    assert "hear" not in found["read"]  # who listens is no fact about a transcript
 
 
 def test_the_same_as_a_page(relay, marathon, tmp_path):
