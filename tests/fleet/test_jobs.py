@@ -307,7 +307,6 @@ def test_another_branch_checked_out_meanwhile_ends_no_other_phase(wave):
     assert done == ["Write one", "Write two"], out
 
 
-@pytest.mark.nightly
 def test_another_branch_checked_out_between_two_looks_gets_nothing(wave, tmp_path):
     """A phase that begins in that moment is not the other branch's: its session would be paid for once more."""
     fake, switched = tmp_path / "bin/git", tmp_path / "switched"

@@ -302,33 +302,3 @@ def test_no_session_ticks_what_is_for_a_person_and_the_end_names_it(stage):
     stage.edit("[ ] User", "[x] User")
     stage.commit("I looked")
     assert stage.relay("run").stdout.splitlines()[-1].startswith("done: 1 of 1 phase (")
-
-
-@pytest.mark.nightly
-@pytest.mark.parametrize("put_away", [False, True])
-def test_claims_under_the_names_of_an_earlier_relay_are_the_boxes_that_were_ticked(stage, put_away):
-    """It counted 1.1 as the second item of phase 1 and called it 1.2; the snapshot's boxes say what was meant."""
-    stage.write("PLAN.md", NUMBERED)
-    stage.commit("plan")
-    stage.run(TICKS_TWO + BLOCKS)
-    attempt = read_attempt(open_repo(stage.root))
-    assert attempt is not None
-    message = stage.git("show", "-s", "--format=%B", attempt.wip_ref).replace(
-        "Relay-Items: 1.1 1.2", "Relay-Items: 1.2 1.3"
-    )
-    older = stage.git("commit-tree", f"{attempt.wip_ref}^{{tree}}", "-p", f"{attempt.wip_ref}^", "-m", message).strip()
-    stage.git("update-ref", attempt.wip_ref, older)
-    if put_away:
-        stage.git("stash", "-q", "-u")
-    else:
-        stage.git("commit", "-q", "--allow-empty", "-m", "something else")
-
-    stage.run("sessions:\n  - turns:\n" + BLOCKS)
-
-    attempt = read_attempt(open_repo(stage.root))
-    assert attempt is not None
-    assert attempt.items == (() if put_away else ("1.1", "1.2"))
-    kept = stage.git("show", f"{attempt.wip_ref}:PLAN.md")
-    assert kept.count("[x] 1.") == (0 if put_away else 2)
-    assert "[ ] 1. Set up" in kept
-    assert "[ ] 2. Finish" in kept

@@ -121,8 +121,7 @@ def test_an_operation_begun_while_a_session_works(forked, finish, name):
     finish(HELLO, files=("PLAN.md", "hello.txt"))
 
 
-@pytest.mark.nightly
-@pytest.mark.parametrize(("how", "now"), [(("-c", "other"), "other"), (("--detach",), "no branch")])
+@pytest.mark.parametrize(("how", "now"), take_each(2, [(("-c", "other"), "other"), (("--detach",), "no branch")]))
 def test_another_branch_checked_out_while_a_session_works(stage, finish, how, now):
     """Its files would be taken for the user's there: the run stops, and goes on where its branch is again."""
 
