@@ -35,6 +35,7 @@ _PROGRAMS = tuple(
     for programs, files in (
         (r"pytest|py\.test|unittest|ruff|mypy|pyright|flake8|tox|nox", (*_PYTHON, "noxfile.py")),
         (r"npx|pnpx|npm (?:ci|exec|audit)|tsc|eslint|vitest|jest|mocha|prettier|biome", ("package.json",)),
+        (r"g?make(?=(?:\s+-\S+)*\s*$)", MAKEFILES),
         ("cargo", ("Cargo.toml",)),
         ("go", ("go.mod",)),
         ("mix", ("mix.exs",)),
@@ -203,7 +204,7 @@ def _find_meant(root: Path, path: str, base: str, *, is_used: bool) -> str:
         is_used: Whether the phase's commands run in that directory, which decides about a path without any way.
     """
     below = posixpath.join(base, path)
-    if base == "." or f"{path}/".startswith(f"{base}/"):
+    if base == "." or f"{path}/".startswith(f"{base}/") or not (root / base).is_dir():
         return path
 
     def count(one: str) -> int:

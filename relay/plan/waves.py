@@ -99,8 +99,14 @@ class _Taken:
 
 
 def _list_parts(phase: Phase) -> list[_Parts]:
-    named = (tuple(part for part in path.split("/") if part not in {"", "."}) for path in phase.open_paths)
-    return [parts for parts in dict.fromkeys(named) if parts]
+    """Return the paths of a phase, from the directory that its `In:` names: two packages may have files of one name."""
+    base = _split(phase.find_wish("in")[0])
+    named = (_split(path) for path in phase.open_paths)
+    return [parts if parts[: len(base)] == base else base + parts for parts in dict.fromkeys(named) if parts]
+
+
+def _split(path: str) -> _Parts:
+    return tuple(part for part in path.split("/") if part not in {"", "."})
 
 
 def _list_folders(parts: _Parts) -> Iterator[_Parts]:

@@ -9,6 +9,7 @@ from relay.gate.model import CommandCheck, Outcome
 from relay.gate.needs import find_lack, find_test_command
 from relay.gate.places import (
     Ground,
+    check_folders,
     describe_moved,
     describe_places,
     find_place,
@@ -56,6 +57,7 @@ PLACES = [
     (API, "make test", API, f"{API}/Makefile"),
     (API, "make lint", "", "Makefile"),
     (API, "make nothing", "", ""),
+    (API, "make -s", API, f"{API}/Makefile"),
     (API, "python3 -m unittest tests.test_core", API, f"{API}/tests/test_core.py"),
     (API, "pytest tests/test_core.py::test_a -q", API, f"{API}/tests/test_core.py"),
     (API, "pytest tests/test_root.py", "", "tests/test_root.py"),
@@ -177,6 +179,17 @@ def test_paths_of_items_count_from_the_plans_directory_and_from_the_root(root):
     assert settle_phase(open_ground(root, None, "PLAN.md", None), settled.phases[0]) == settled.phases[0]
     [item] = settle(root, "# A\nVerify: `npm test`\n- [ ] a — src/x.py, new.py, lib/a.py\n", "docs/plans/PLAN.md").items
     assert item.paths == ("src/x.py", "new.py", "lib/a.py")
+
+
+def test_a_directory_that_is_not_there_is_one_that_an_item_makes_by_its_path_from_the_root_or_named(root):
+    for item, words in (
+        ("app/core.py", "packages/apis, where a verify command runs, is no directory, and no item makes it"),
+        ("packages/apis/app/core.py", ""),
+        ("packages/", ""),
+    ):
+        plan = settle(root, f"# A\n\nIn: packages/apis\nVerify: `npm test`\n- [ ] a — {item}\n")
+        found = [(one.line, one.message) for one in check_folders(plan, root)]
+        assert found == ([(3, f"{words} (did you mean packages/api?)")] if words else []), item
 
 
 def test_sessions_are_told_which_commands_run_elsewhere(root):

@@ -55,6 +55,17 @@ def test_phases_that_name_the_same_path_are_not_side_by_side(one, other, path):
     assert [p.id for p in find_ready(plan, {"1"})] == ([] if path else ["2"])
 
 
+def test_files_of_one_name_in_two_packages_are_two_files():
+    text = "# P\n\n" + "".join(
+        f"## Phase {n}\nAfter: none\nIn: {folder}\n- [ ] x — {path}\n"
+        for n, (folder, path) in enumerate([("api", "a.py"), ("./web/", "a.py"), ("web", "web/a.py"), (".", "a.py")], 1)
+    )
+    found = find_waves(parse_plan(text), {})
+    assert found.waves == (("1", "2", "4"), ("3",))
+    assert [(one.path, one.phase_ids) for one in found.shared] == [("web/a.py", ("2", "3"))]
+    assert [phase.id for phase in find_ready(parse_plan(text), ["2"])] == ["1", "4"]
+
+
 def test_what_waits_anyway_is_not_said_to_share():
     """1 and 3 share a path and are in order; 2 and 3 are not."""
     found = find_waves(make_plan(("", "a.py"), ("", "b.py"), ("1", "a.py", "b.py")), {"2": 2})
