@@ -12,6 +12,9 @@ from relay.fleet.landing import LandingCase, find_landing, prepare
 from relay.fleet.queue import Queue
 from relay.fleet.takes import TakeState
 from relay.fleet.train import is_joint, leave, take_along
+from relay.git.repository import open_repo
+from relay.session.usage import Spent
+from relay.store.spend import Whose, keep_spent
 from tests.endpoint.script import parse_script
 from tests.endpoint.server import serve
 from tests.fleet.field import ROUND_USD, Field, count_answers, read_billed
@@ -86,14 +89,20 @@ def trains(stage, tmp_path, url):
 
 def test_phases_that_wait_for_their_turn_land_together_with_one_check_and_one_push(trains):
     field = trains()
+    given_up = [f"refs/relay/spent/relay-jobs%2Fmain%2F{n}/000001" for n in range(1, len(PHASES) + 1)]
+    for ref in given_up:
+        repo, name = open_repo(field.stage.root), ref.rpartition("F")[2]
+        own = Whose(plan_path="PLAN.md", phase_id=name[0], session_id=f"5e55{name[0]}", base=repo.head())
+        keep_spent(repo, ref, own, Spent(cost_usd=0.5))
+        field.stage.git("push", "-q", str(field.away), f"{ref}:{ref}")
     with serve(parse_script(SCRIPT)) as server:
         with field.waiting(server):
             pass
         assert count_answers(server) == 3 * len(PHASES)
-        assert field.read_told() == pytest.approx(read_billed(server), abs=ROUND_USD)
+        assert field.read_told() == pytest.approx(0.5 * len(PHASES) + read_billed(server), abs=ROUND_USD)
     assert field.read_pushes() == [1, len(PHASES)]  # by hand, and the train
     assert {take.state for take in field.standing.takes} == {TakeState.DONE}
-    assert field.refs() == ["refs/heads/main"]
+    assert [ref.partition("/booked-")[0] for ref in field.refs()] == ["refs/heads/main", *["refs/relay/spent/main"] * 3]
     subjects = field.git("log", "--first-parent", "--format=%(trailers:key=Relay-Phase,valueonly)", "main").split()
     assert sorted(subjects) == ["1", "2", "3"]
 
