@@ -62,6 +62,7 @@ class Train:
         Args:
             listed: The refs of all jobs' branches, as they were fetched.
         """
+        self.riders = {}
         if not self.waiting:
             return landing.tip
         names = {phase_id: name_job_branch(self._main, phase_id) for phase_id in self.waiting}
