@@ -85,7 +85,7 @@ class PlanCheck:
 
 
 @click.command("check")
-@click.argument("plan", required=False, help="Plan file; default: that of the settings, else the nearest PLAN.md.")
+@click.argument("plan", required=False, help="Plan file; default: of the settings, or nearest PLAN.md.")
 @json_option
 def command(plan: str | None, *, as_json: bool) -> int:
     """Check a plan for mistakes, and estimate the size and cost of each phase.

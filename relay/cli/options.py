@@ -89,7 +89,7 @@ plan_option = click.option(
     "--plan",
     metavar="FILE",
     shell_complete=offer_plans,
-    help="Plan file; default: that of the settings, else the nearest PLAN.md.",
+    help="Plan file; default: of the settings, or nearest PLAN.md.",
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 events_option = click.option("--json", "as_json", is_flag=True, help="Print events as JSON, one per line.")
