@@ -246,7 +246,6 @@ def run_relay(root: Path, base_url: str, events: list[Event], strategy: str, res
         repo=open_repo(root),
         settings=settings,
         plan_path="PLAN.md",
-        allow_dirty=False,
         environ=environ,
     )
     interrupts = Interrupts()

@@ -108,7 +108,7 @@ def run_round(agent: Agent, path: str) -> Seen:
         kind = list_runners(settings)[agent.name]
         request = RunRequest(
             kind=SessionKind.RUN, repo=open_repo(root, environ), settings=settings, plan_path="PLAN.md",
-            allow_dirty=True, environ=environ,
+            environ=environ,
         )  # fmt: skip
         given = Surroundings(environ=environ, settings=settings, observe=seen.observe, interrupts=interrupts)
         with open_own_workspace(request) as workspace, kind.open(given) as runner:

@@ -285,6 +285,11 @@ class Stage:
     arranged: Path = Path()
     """What repositories were left like, by the name of what was done."""
 
+    @property
+    def tree(self) -> Path:
+        """The first work tree of relay's own."""
+        return self.root.with_name(f"{self.root.name}.relay") / "1"
+
     def relay(
         self, *args: str, answer: str = "", path: str = "", environ: Mapping[str, str] = MappingProxyType({})
     ) -> subprocess.CompletedProcess[str]:
@@ -321,17 +326,16 @@ class Stage:
         *,
         phase: str = "",
         all_: bool = True,
-        dirty: bool = False,
         unchecked: bool = False,
         **flags: object,
     ) -> RunEnded:
         """Play a script against `relay run`."""
-        with self._open(SessionKind.RUN, script, dirty=dirty, flags=flags) as ctx:
+        with self._open(SessionKind.RUN, script, flags=flags) as ctx:
             return make_end_event(run(ctx, Selection(phase_id=phase, all=all_, unchecked=unchecked)), AT_ROOT)
 
     def plan(self, script: str, task: PlanTask, **flags: object) -> RunEnded:
         """Play a script against `relay plan`."""
-        with self._open(SessionKind.PLAN, script, dirty=True, flags=flags) as ctx:
+        with self._open(SessionKind.PLAN, script, flags=flags) as ctx:
             return make_end_event(plan_feature(ctx, task), AT_ROOT)
 
     def play(
@@ -348,11 +352,11 @@ class Stage:
             return make_end_event(plan_feature(ctx, task), AT_ROOT)
 
     @contextmanager
-    def _open(self, kind: SessionKind, script: str, *, dirty: bool, flags: dict[str, object]) -> Iterator[RunContext]:
+    def _open(self, kind: SessionKind, script: str, *, flags: dict[str, object]) -> Iterator[RunContext]:
         with serve(parse_script(script)) as self.server:
             environ = {"ANTHROPIC_API_KEY": "k", "ANTHROPIC_BASE_URL": self.server.base_url}
             # Nobody looks at the history but its own tests, and all of it is searched for secrets.
-            with self.enter(kind, dirty=dirty, flags={"history": False, **flags}, environ=environ) as ctx:
+            with self.enter(kind, flags={"history": False, **flags}, environ=environ) as ctx:
                 yield ctx
 
     @contextmanager
@@ -361,7 +365,6 @@ class Stage:
         kind: SessionKind,
         *,
         flags: Mapping[str, object] = MappingProxyType({}),
-        dirty: bool = False,
         environ: Mapping[str, str] = MappingProxyType({}),
         runner: ScriptedRunner | None = None,
         more: Mapping[str, RunnerKind] = MappingProxyType({}),
@@ -386,7 +389,6 @@ class Stage:
             repo=open_repo(self.root),
             settings=settings,
             plan_path=self.plan_path,
-            allow_dirty=dirty,
             environ={"PATH": "/usr/bin:/bin", **environ},
             phases=tuple(phase for phase in phases if not phase.done),
         )

@@ -197,8 +197,8 @@ def open_ignored(root: Path, names: Sequence[str], *below: str) -> Iterator[int]
             yield folder
 
 
-def _split_path(root: Path, raw: str) -> list[str]:
-    """Split the model's path into components below the root; ``..`` stays.
+def _split_path(root: Path, raw: str, shown: Path | None) -> list[str]:
+    """Split the model's path into components below the root; ``..`` stays. Commands see the root at `shown`.
 
     Raises:
         WalkError: The path is absolute and outside, or no file can have it.
@@ -207,9 +207,10 @@ def _split_path(root: Path, raw: str) -> list[str]:
         raise WalkError("A path must not contain NUL.")
     if raw.startswith("/"):
         parts = Path(raw).parts
-        if parts[: len(root.parts)] != root.parts:
+        top = next((top.parts for top in (shown, root) if top and parts[: len(top.parts)] == top.parts), None)
+        if top is None:
             raise WalkError(f"{raw} is outside the repository. Paths are relative to its root.")
-        raw = "/".join(parts[len(root.parts) :])
+        raw = "/".join(parts[len(top) :])
     return [part for part in raw.split("/") if part not in {"", "."}]
 
 
@@ -220,13 +221,14 @@ class _Walk:
     root: Path
     raw: str
     stack: ExitStack
+    shown: Path | None
     fds: list[int] = field(default_factory=list)
     names: list[str] = field(default_factory=list)
     links: int = 0
 
     @classmethod
-    def start(cls, root: Path, raw: str, stack: ExitStack) -> Self:
-        walk = cls(root, raw, stack)
+    def start(cls, root: Path, raw: str, stack: ExitStack, shown: Path | None) -> Self:
+        walk = cls(root, raw, stack, shown)
         walk.push(os.open(root, DIRECTORY))
         return walk
 
@@ -259,7 +261,7 @@ class _Walk:
         if self.links > MAX_LINKS:
             raise WalkError(f"{self.raw}: too many symbolic links.")
         try:
-            parts = _split_path(self.root, target)
+            parts = _split_path(self.root, target, self.shown)
         except WalkError:
             raise WalkError(f"{here} is a symbolic link out of the repository.") from None
         if target.startswith("/"):
@@ -279,15 +281,18 @@ class _Walk:
 
 
 @contextmanager
-def locate(root: Path, raw: str, *, follow: bool) -> Iterator[Location]:
+def locate(root: Path, raw: str, *, follow: bool, shown: Path | None = None) -> Iterator[Location]:
     """Walk to a path; `follow` decides whether symbolic links are followed or refused.
+
+    Args:
+        shown: Another path by which a model, or an absolute link, may name the root; it is never opened.
 
     Raises:
         WalkError: The path leaves the root, goes through a file, or through a link that is not followed.
     """
-    pending = deque(_split_path(root, raw))
+    pending = deque(_split_path(root, raw, shown))
     with ExitStack() as stack:
-        walk = _Walk.start(root, raw, stack)
+        walk = _Walk.start(root, raw, stack, shown)
         while pending:
             name = pending.popleft()
             if name == "..":

@@ -10,7 +10,7 @@ import click
 from relay.base.errors import ExitCode, PlanError, within
 from relay.cli.options import events_option, network_option, plan_option, sandbox_option
 from relay.cli.screen import say
-from relay.cli.sessions import make_request
+from relay.cli.sessions import make_request, take_open_tree
 from relay.session.values import SessionKind
 
 if TYPE_CHECKING:
@@ -30,7 +30,9 @@ if TYPE_CHECKING:
 @network_option
 @sandbox_option
 def command(phase: str | None, *, hooks: bool, last: bool, as_json: bool, **options: Any) -> int:
-    """Run the verify commands of PHASE on your files, as a run does: same sandbox, variables and limits.
+    """Run the verify commands of PHASE as a run does: same sandbox, variables and limits.
+
+    They run on the work of the phase if it is open, else on your files.
 
     If a command fails because of the sandbox, relay names what was blocked and the setting that allows it. If the phase
     has no verify command, relay tries the repository's own test command. Exit status: 0 green, 4 red.
@@ -76,19 +78,22 @@ def run_now(request: "RunRequest", place: "Place", phase_id: str | None, *, hook
     from relay.setup.workspace import open_own_workspace
 
     phase, commands = choose_commands(request, place, phase_id, as_json=as_json)
+    typed_in, request = request, take_open_tree(request, phase.id)
     prepare_process()
     with lock_worktree(request.repo), open_own_workspace(request) as workspace:
         seen, (unshown, changed) = find_uncommitted(request), find_unshown(request)
         view = make_view(json=True, stream=sys.stdout) if as_json else None
         observe = view.observe if view else lambda _: None
         if not as_json:
+            if request is not typed_in:
+                say(f"phase {phase.id} is open in {request.repo.root}: there")
             say(f"gate of phase {phase.id}, {workspace.sandbox.mechanism}: {'; '.join(commands)}", style="bold")
         ended = [try_gate(request, workspace, phase.id, commands, observe)] if commands else []
         sample = make_sample(request.files, request.settings, phase, workspace.sandbox.mechanism)
         if hooks and (ran := try_hooks(request, workspace, sample, observe)):
             ended.append(ran)
         for gate in ended:
-            _show(request, gate, as_json=as_json)
+            _show(typed_in, gate, as_json=as_json)
     if not as_json:
         _tell_seen("the gate saw uncommitted files", seen)
         _tell_seen(

@@ -108,7 +108,6 @@ def _follow(place: Place, program: str | None) -> None:
         repo=place.repo,
         settings=find_settings({}, os.environ, place.root, plan=load_plan(place), plan_name=place.plan_name),
         plan_path=place.plan_name,
-        allow_dirty=True,
         environ=os.environ,
     )
     values = find_secret_values(os.environ)

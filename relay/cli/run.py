@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import click
 
-from relay.base.errors import ExitCode, FlagError, RelayError, within
+from relay.base.errors import ExitCode, FlagError, RelayError, RepoError, within
 from relay.base.hints import Command
 from relay.base.words import list_some, name_item, shorten
 from relay.cli.options import SectionedCommand, find_flags, offer_phases, session_options, setup_option
@@ -89,36 +89,6 @@ def describe_sizes(place: Place, settings: "Settings", plan: Plan, phases: Seque
 
     asked = {phase.id for phase in phases}
     return describe_fit(plan, [size for size in measure_plan(place.root, plan, settings) if size.phase_id in asked])
-
-
-def run_with_jobs(  # one caller
-    request: "RunRequest",
-    place: Place,
-    options: Mapping[str, Any],
-    hours: "Hours",
-    sizes: tuple[str, ...],
-    keep: "KeepRequest",
-) -> int:
-    """Work through the plan with several phases at once."""
-    from relay.cli.views.shapes import make_view
-    from relay.fleet.parent import Order, run_jobs
-    from relay.run.selection import work_within
-
-    view = make_view(json=options["as_json"], stream=sys.stdout)
-    order = Order(
-        jobs=request.settings.jobs,
-        words=make_job_words(request, options),
-        environ={**os.environ, "RELAY_NOTIFY": "off"},  # only the parent notifies
-        unchecked=options["unchecked"],
-    )
-
-    def act(ctx: "RunContext") -> "RunEnd":
-        _warn(ctx, (*sizes, *_find_unseen(ctx)))
-        with keep(ctx) as kept:
-            return work_within(hours, ctx.interrupts, ctx.observe, lambda: run_jobs(kept, order, view.tell))
-
-    request = replace(request, allow_dirty=True)
-    return run_sessions(request, place.caller, act, as_json=options["as_json"], view=view)
 
 
 def _find_unseen(ctx: "RunContext") -> tuple[str, ...]:
@@ -251,7 +221,7 @@ _SECTIONS = {
     "Times": ("not_before", "until"),
     "Sessions": ("reset_at", "max_sessions", "network", "sandbox"),
     "Gate": ("verify", "unchecked"),
-    "Permissions": ("allow_dirty", "approve_setup"),
+    "Permissions": ("approve_setup",),
 }
 """Options behind the everyday ones, which fit a screen of 24 lines in 80 columns with the usage above them."""
 
@@ -275,7 +245,6 @@ _SECTIONS = {
 @click.option("--not-before", metavar="TIME", help="Send nothing before TIME: 22:00 or 2026-11-23T22:00.")
 @click.option("--until", metavar="TIME", help="Hand over and stop at TIME: 07:00 or 2026-11-23T07:00.")
 @click.option("--max-sessions", metavar="N", help="Stop after N sessions of a phase; suggest a split.")
-@click.option("--allow-dirty", is_flag=True, help="Start with uncommitted changes; no commit contains them.")
 @click.option("--verify", metavar="COMMAND", multiple=True, help="A command that must pass at the end of each phase.")
 @click.option(
     "--unchecked",
@@ -319,10 +288,12 @@ def start(phase: str, options: Mapping[str, Any], tell_next: "Callable[[RunEnd],
     Raises:
         RelayError: The user must change something first.
     """
-    from relay.fleet.beginning import get_beginning, require_phases, tidy_jobs
+    from relay.fleet.beginning import require_phases, tidy_jobs
+    from relay.fleet.parent import Order, run_plan
     from relay.run.loop import end_without_session, run
     from relay.run.selection import describe_choice, work_within
     from relay.store.plan_state import ask
+    from relay.store.worktree_notes import find_home
 
     as_json = options["as_json"]
     hours = _parse_hours(options)
@@ -330,7 +301,6 @@ def start(phase: str, options: Mapping[str, Any], tell_next: "Callable[[RunEnd],
     selection = parse_selection(phase)
     selection = replace(selection, unchecked=options["unchecked"], lands_only=options["lands_only"])
     jobs, keep = get_job_count(options, phase, request.settings.jobs), _prepare_drafts(request, place, options)
-    request = replace(request, allow_dirty=request.allow_dirty or jobs > 1)  # nobody works in this tree then
     if options["dry_run"]:
         return show_dry_run(request, place, selection, jobs=jobs)
     plan_state = ask(find_source(place), request.repo)
@@ -343,28 +313,37 @@ def start(phase: str, options: Mapping[str, Any], tell_next: "Callable[[RunEnd],
     request = require_phases(request, plan_state.plan, selection)
     ask_for_setup(request, approved=options["approve_setup"], as_json=as_json)
     if options["branch"]:
+        from relay.git.status import check_state
         from relay.setup.preconditions import check_apart, check_plan_file, check_taken, require_all
         from relay.store.branches import begin_branch, name_branch
 
         # What a run refuses, it refuses before HEAD moves. A detached HEAD is no obstacle: the branch ends it.
         plan_file = check_plan_file(request.repo, request.plan_path)
         require_all(chain(check_apart(request), (plan_file,), check_taken(request)))
+        if state := check_state(place.repo):
+            raise RepoError(state)
         begin_branch(place.repo, name_branch(plan_state.plan.title, place.plan_name))
     plan = plan_state.plan
     known = describe_sizes(place, request.settings, plan, selection.list_phases(plan))
     sizes = (*place.tell_choice("run"), *known)
-    if get_beginning(request, plan_state, selection, jobs=jobs).side_by_side:
-        return run_with_jobs(request, place, options, hours, sizes, keep)
+    from relay.cli.views.shapes import make_view
+
+    view = make_view(json=as_json, stream=sys.stdout)
+    is_job = options["job_of"] is not None or find_home(request.repo) != request.repo.root
+    request, words = replace(request, is_apart=not is_job), make_job_words(request, options)
+    environ = {**os.environ, "RELAY_NOTIFY": "off"}  # only the parent notifies
+    order = Order(selection=selection, jobs=jobs, words=words, environ=environ)
 
     def act(ctx: "RunContext") -> "RunEnd":
         obey_parent(ctx.interrupts, options["job_of"])
-        if not options["job_of"]:
-            choice = describe_choice(plan, selection.text)
-            _warn(ctx, (*([choice] if choice else []), *sizes))
+        if is_job:
+            return work_within(hours, ctx.interrupts, ctx.observe, lambda: run(ctx, selection))
+        choice = describe_choice(plan, selection.text)
+        _warn(ctx, (*([choice] if choice else []), *sizes, *_find_unseen(ctx)))
         with keep(ctx) as kept:
-            return tell_next(work_within(hours, ctx.interrupts, ctx.observe, lambda: run(kept, selection)))
+            return tell_next(work_within(hours, ctx.interrupts, ctx.observe, lambda: run_plan(kept, order, view.tell)))
 
-    return run_sessions(request, place.caller, act, as_json=as_json)
+    return run_sessions(request, place.caller, act, as_json=as_json, view=view)
 
 
 def _ask_for_gate(request: "RunRequest", place: Place, phases: "Sequence[Phase]", options: Mapping[str, Any]) -> str:
@@ -431,20 +410,21 @@ def show_dry_run(request: "RunRequest", place: "Place", selection: "Selection", 
         RelayError: The run could not start.
     """
     from relay.cli.status import Near, show_summary
-    from relay.fleet.beginning import Beginning, get_beginning, require_phases
+    from relay.fleet.beginning import find_begun, require_phases
     from relay.gate.needs import check_folder
     from relay.run.commit.readiness import settle_in
     from relay.run.loop import needs_session
     from relay.run.resume import require_point
-    from relay.run.selection import describe_choice
+    from relay.run.selection import choose_phase, describe_choice
     from relay.setup.preconditions import check_all, require_all
     from relay.store.plan_state import summarize_plan
 
     summary = summarize_plan(find_source(place), request.repo)
-    plan_state, begins = summary.plan_state, Beginning()
+    plan_state, begun, phase = summary.plan_state, dict[str, str](), None
     if needs_session(plan_state, selection, request.plan_path):
         request = require_phases(request, plan_state.plan, selection)
-        begins = get_beginning(request, plan_state, selection, jobs=jobs)
+        begun = dict(find_begun(request.repo, request.plan_path, plan_state.plan))
+        phase = choose_phase(plan_state, selection, request.plan_path) if plan_state.point else None
         require_all(check_all(request))
         if not plan_state.running:
             require_point(plan_state, request.plan_path)
@@ -454,12 +434,12 @@ def show_dry_run(request: "RunRequest", place: "Place", selection: "Selection", 
     strange = (found.message for found in check_folder(plan, place.root, place.repo.git.list_files))
     for words in filter(None, (*place.tell_choice("run"), describe_choice(plan, selection.text), *said, *strange)):
         say(words, style="yellow")
-    phases = tuple(phase for phase in plan.phases if begins.phase and phase.id == begins.phase.id)
-    if begins.side_by_side and begins.open_jobs:
+    phases = tuple(one for one in plan.phases if phase and one.id == phase.id)
+    if begun:
         phases = ()
-        what = "phases" if len(begins.open_jobs) > 1 else "phase"
-        say(f"jobs   {what} {', '.join(begins.open_jobs)} first, in the work trees that have their work")
-    elif begins.side_by_side and not plan_state.running and not plan_state.goes_on:
+        which = f"phases {list_some(list(begun))}" if len(begun) > 1 else f"phase {next(iter(begun))}"
+        say(f"first  {which}, which has work that has not landed")
+    elif jobs > 1 and not plan_state.running:
         phases = show_waves(plan, jobs)
     show_next(phases, request.settings)
     return ExitCode.DONE

@@ -83,7 +83,6 @@ def make_request(
         repo=place.repo,
         settings=settings,
         plan_path=place.plan_name,
-        allow_dirty=bool(options.get("allow_dirty")),
         environ=os.environ,
     )
     return request, place
@@ -96,6 +95,22 @@ def _find_plan(place: Place, *, needs_plan: bool) -> "Plan | None":
         if needs_plan:
             raise
         return None
+
+
+def take_open_tree(request: "RunRequest", phase_id: str = "") -> "RunRequest":
+    """Return the request for the work tree of relay's own in which a phase is open; the same where it is not clear.
+
+    Args:
+        phase_id: That phase only; empty for any.
+    """
+    if not has_jobs(request.repo):
+        return request
+    from relay.fleet.worktrees import find_jobs
+    from relay.store.attempts import read_attempt
+
+    jobs = (job for job in find_jobs(request.repo, request.plan_path) if phase_id in {"", job.phase_id})
+    trees = [job.repo for job in jobs if read_attempt(job.repo) is not None]
+    return replace(request, repo=trees[0]) if len(trees) == 1 else request
 
 
 def make_end_event(end: "RunEnd", caller: Caller, questions: tuple[str, ...] = ()) -> RunEnded:

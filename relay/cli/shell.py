@@ -24,7 +24,7 @@ import click
 
 from relay.cli.options import network_option, plan_option, sandbox_option
 from relay.cli.screen import complain
-from relay.cli.sessions import make_request
+from relay.cli.sessions import make_request, take_open_tree
 from relay.session.values import SessionKind
 
 if TYPE_CHECKING:
@@ -112,13 +112,15 @@ _PROMPT = {"PS1": r"[relay sandbox] \w\$ "}
 def command(words: tuple[str, ...], *, read_only: bool, **options: Any) -> int:
     """Run a shell, or COMMAND, in the sandbox of a session: the same files, variables, network and limits.
 
-    It works on your real files, starts at the root of the repository and has no time limit. bash runs a COMMAND of one
-    word, as it runs a session's commands: relay shell -- 'make test | tail'. The exit status is the command's.
+    It works on the files of the phase that is open (`relay shell -- git diff`), else on your own, starts at the root of
+    the repository and has no time limit. bash runs a COMMAND of one word, as it runs a session's commands: relay shell
+    -- 'make test | tail'. The exit status is the command's.
     """
     from relay.sandbox.process import prepare_process
     from relay.setup.workspace import open_own_workspace
 
     request, _ = make_request(SessionKind.PLAN if read_only else SessionKind.RUN, options, needs_plan=False)
+    request = take_open_tree(request)
     prepare_process()
     with open_own_workspace(request) as workspace:
         return run_words(workspace, words)

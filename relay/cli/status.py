@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from relay.cli.views.job_lines import JobStanding
     from relay.cli.views.last_run import AtWork
     from relay.git.repository import Repo
+    from relay.setup.context import PlanFiles
     from relay.store.worktree_notes import FleetSight, LastRun
 
 _TITLE_CHARS = 56
@@ -85,9 +86,9 @@ def command(plan: str | None, *, why: bool, as_json: bool) -> None:
         from relay.setup.context import PlanFiles
 
         files = PlanFiles(repo=place.repo, plan_path=place.plan_name, ledger_path=find_ledger_path(place.plan_name))
-        summary = replace(summary, questions=find_left_questions(files))
+        summary = _look_into_jobs(replace(summary, questions=find_left_questions(files)), files)
     last, work = _find_last_run(place.repo, summary), None
-    if is_locked(place.repo) and not any(job.at_work or job.waits for job in jobs):  # else the newest log is a job's
+    if is_locked(place.repo) and not any(job.is_told for job in jobs):  # else the newest log is a job's
         from relay.cli.views.last_run import find_work
 
         work = find_work(place.root)
@@ -97,12 +98,12 @@ def command(plan: str | None, *, why: bool, as_json: bool) -> None:
     if as_json:
         say_document(render_json(summary, place.caller, near, place.root))
         return
-    show_summary(summary, place.caller, near, why=why)
+    lines: tuple[str, ...] = ()
     if fleet or jobs:
         from relay.cli.views.job_lines import tell_fleet, tell_jobs
 
-        for line in (*(tell_fleet(fleet) if fleet else ()), *tell_jobs(place.root, jobs)):
-            say(line)
+        lines = (*(tell_fleet(fleet) if fleet else ()), *tell_jobs(place.root, jobs))
+    show_summary(summary, place.caller, near, why=why, lines=lines)
 
 
 def _find_jobs(repo: "Repo", summary: PlanSummary) -> "tuple[tuple[JobStanding, ...], FleetSight | None]":
@@ -115,6 +116,23 @@ def _find_jobs(repo: "Repo", summary: PlanSummary) -> "tuple[tuple[JobStanding, 
     from relay.cli.views.job_lines import find_job_standings, find_told
 
     return find_job_standings(repo, summary.plan_name, summary.plan, find_told(repo)), fleet
+
+
+def _look_into_jobs(summary: PlanSummary, files: "PlanFiles") -> PlanSummary:
+    """Return the state with where a run goes on in the work tree of the one phase that is open; else the same."""
+    from relay.fleet.worktrees import find_jobs
+    from relay.run.commit.plan_commit import make_source
+    from relay.store.attempts import read_attempt
+    from relay.store.plan_state import ask
+
+    jobs = find_jobs(files.repo, files.plan_path)
+    begun = [job for job in jobs if read_attempt(job.repo) is not None]
+    if len(begun) != 1 or summary.plan_state.point is None:
+        return summary
+    (job,) = begun
+    own = ask(make_source(replace(files, repo=job.repo)), job.repo)
+    point = own.point or replace(summary.plan_state.point, phase_id=job.phase_id)
+    return replace(summary, plan_state=replace(summary.plan_state, point=point, kept=own.kept))
 
 
 def _render_jobs(root: Path, near: Near) -> "tuple[list[StatusJob], StatusFleet | None]":
@@ -143,8 +161,8 @@ def _find_last_run(repo: "Repo", summary: PlanSummary) -> "LastRun | None":
     return None if last.ended is None and is_locked(repo) else last
 
 
-def show_summary(summary: PlanSummary, caller: Caller, near: Near, *, why: bool) -> None:
-    """Print where the plan stands."""
+def show_summary(summary: PlanSummary, caller: Caller, near: Near, *, why: bool, lines: Sequence[str] = ()) -> None:
+    """Print where the plan stands; `lines` are about phases in work trees of their own."""
     where = f"{summary.plan_name} on {summary.branch}" if summary.branch else f"{summary.plan_name}, HEAD detached"
     states = [[find_state(item, known) for item in phase.items] for phase, known in _pair(summary)]
     say(f"{where}: {count_plan(states)}", style="bold")
@@ -164,11 +182,9 @@ def show_summary(summary: PlanSummary, caller: Caller, near: Near, *, why: bool)
         from relay.cli.views.last_run import say_lines, tell_last_run
 
         say_lines(tell_last_run(near.last, now=time.time(), why=why))
-    if any(job.at_work or job.waits for job in near.jobs):
-        at_work = sum(job.at_work for job in near.jobs)
-        who = count(at_work, "phase") if at_work else "a run is"
-        say(f"now    {who} at work; relay watch shows it live", style="bold")
-    elif near.work is not None:
+    for line in lines:
+        say(line)
+    if near.work is not None:
         from relay.cli.views.last_run import tell_work
 
         first, *rest = tell_work(near.work, now=time.time())
@@ -176,6 +192,10 @@ def show_summary(summary: PlanSummary, caller: Caller, near: Near, *, why: bool)
         for line in rest:
             say(f"       {line}")
         say("next   relay watch shows it live", style="bold")
+    elif any(job.at_work or job.waits for job in near.jobs):
+        at_work = sum(job.at_work for job in near.jobs)
+        who = count(at_work, "phase") if at_work else "a run is"
+        say(f"now    {who} at work; relay watch shows it live", style="bold")
     else:
         said = find_other_way(summary, caller, near)
         _show_next(summary, caller, why=why, left=[job.phase_id for job in near.jobs if job.is_open], said=said)
@@ -202,9 +222,10 @@ def find_other_way(summary: PlanSummary, caller: Caller, near: Near) -> str:
 
 
 def _show_next(summary: PlanSummary, caller: Caller, *, why: bool, left: Sequence[str], said: str) -> None:
-    if left and summary.plan_state.point is not None:
+    point = summary.plan_state.point
+    if point is not None and (left[1:] or (left and point.case is ResumeCase.NOTHING_OPEN)):
         phases = f"phase{'s' if left[1:] else ''} {', '.join(left)}"
-        say(f"next   {caller.write(RUN)} goes on with {phases}, in work trees of their own", style="bold")
+        say(f"next   {caller.write(RUN)} goes on with {phases}", style="bold")
         return
     if summary.obstacle:
         say(f"now    {caller.write(summary.obstacle)}", style="bold")

@@ -137,7 +137,6 @@ _SPECIAL: Mapping[str, Key] = {
     ),
     "paths": Key(widens=lambda paths: bool(paths.write or paths.read), join=_add_paths),
     "env_file": _OWN,
-    "writable_links": _OWN,
     "env": Key(split=_BLANK, widens=bool),
     "notify": _OWN,
     "rules_fallback_names": Key(split=_COMMA, widens=lambda names: not all(map(RULES.fullmatch, names))),

@@ -216,13 +216,14 @@ class Settings:
     """Commands with network access that install dependencies, before the first session and after a lock file changed.
     relay runs a repository's commands only after you have approved them."""
     jobs: Annotated[int, Meta(ge=1, le=MOST_JOBS)] = 1
-    """Number of phases that run side by side, each in its own work tree beside the repository; `relay check` shows
-    which phases can."""
+    """Number of phases that run side by side, each in a work tree of its own beside the repository; `relay check`
+    shows which phases can."""
     pr: bool = False
     """Whether `relay run` pushes the branch, forward only, after each phase's commit and keeps the branch's draft
     request up to date, by your own `gh` or `glab`. Yours alone."""
     copy: Annotated[tuple[_Inside, ...], told("a list of paths relative to the repository, without .. and .git")] = ()
-    """Ignored files and folders that a build needs; relay copies them into each new work tree of a job."""
+    """Ignored files and folders that relay copies into each work tree of its own besides what it copies anyway: secrets
+    that a check needs, and whatever `relay lab compare` needs in its clones."""
     command_timeout_s: _Seconds = 120
     """Seconds for one command of the model, and for an agent to end its step after you asked the run to stop."""
     gate_timeout_s: _Seconds = 1_200
@@ -252,9 +253,6 @@ class Settings:
     its values from the output of gates. It also removes values that are secrets by their name or login from all text
     for a model, in JSON, addresses, HTML, base64 and hex too. A test that a session wrote can still print them in
     another form: put test credentials there, not your own."""
-    writable_links: bool = False
-    """Whether commands may write files that are hard links out of the repository, such as a package manager's shared
-    cache."""
     env: Annotated[tuple[Variable, ...], told("a list of variable names")] = ()
     """Names of environment variables that commands may see, in addition to relay's own list."""
     notify: Channels = ()

@@ -240,6 +240,7 @@ NO_SETTING = {
     "prices": 'models."ID".price says it of a model',
     "context": "`relay lab compare --arms reset,none` compares ways to go on with a full context",
     "ablate": "`relay lab compare --arms reset,ablate=rules` tells what a part of relay is worth",
+    "writable_links": "sessions write copies of their own; what is a hard link in your work tree stays as it is",
     "trial": "`relay lab compare --arms 60k,100k,none` compares reset lines",
     "done_dir": "a plan that is done stays where it is; git mv moves it",
     "otel_endpoint": "the variable OTEL_EXPORTER_OTLP_ENDPOINT says it",

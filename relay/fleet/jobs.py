@@ -15,7 +15,7 @@ import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import field
 from pathlib import Path
-from typing import IO
+from typing import IO, Protocol
 
 from relay.base.errors import ExitCode
 from relay.base.interrupts import Interrupts
@@ -34,6 +34,7 @@ from relay.session.events import (
 )
 from relay.session.records import LoggedEvent, parse_record
 from relay.session.usage import Spent, Usage
+from relay.setup.context import RunEnd
 from relay.store.history import find_text, read_relay_commits
 from relay.store.plan_versions import parse_at
 from relay.store.refs import get_branch
@@ -67,6 +68,30 @@ class JobEnd:
     """As in `relay.setup.context.RunEnd`: it would have gone on with this much more."""
     began: bool = True
     """Whether the run began: its preconditions held."""
+    own: RunEnd | None = None
+    """The end of a phase at work in this process, which says it all; None for a child's."""
+
+
+class PhaseRun(Protocol):
+    """A run of one phase: `JobRun`, or `relay.fleet.here.PhaseHere`."""
+
+    @property
+    def descriptors(self) -> tuple[int, ...]: ...
+    @property
+    def has_spoken(self) -> bool: ...
+    @property
+    def has_asked(self) -> bool: ...
+    @property
+    def has_ended(self) -> bool: ...
+
+    def hear(self) -> Iterator[LoggedEvent]:
+        """Yield its events since the last call."""
+
+    def interrupt(self, *, now: bool) -> None:
+        """Ask it to hand over, or to stop at once."""
+
+    def close(self) -> JobEnd:
+        """Return how it ended."""
 
 
 class JobRun:
@@ -359,10 +384,10 @@ def find_job_cost(account: JobAccount) -> tuple[float | None, float]:
 
 @dataclass(slots=True, kw_only=True)
 class Working:
-    """A child process that works on a phase. Mutable: the parent reads its events."""
+    """A phase at work, in a child process or here. Mutable: the parent reads its events."""
 
     job: Job
-    child: JobRun
+    child: PhaseRun
     account: JobAccount
     has_all: bool
     """Whether it has all that was left of the cap."""
@@ -399,6 +424,8 @@ class JobTable:
     """Whether anything has happened since the parent read git's state."""
     told_of: dict[str, tuple[str, str]] = field(default_factory=dict)
     """The last words about each phase: state and detail."""
+    last: RunEnd | None = None
+    """How the last phase ended that was at work in this process."""
     told: int = 0
     """How urgently the children were asked to stop: 0, 1 or 2."""
 

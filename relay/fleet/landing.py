@@ -18,7 +18,8 @@ from relay.git.identity import get_identity
 from relay.git.message import CommitText, read_text, read_texts
 from relay.git.names import JOB_BRANCHES, list_paths, render_ref_part
 from relay.git.objects import Merge, find_base, is_ancestor, merge_commits, read_patch
-from relay.git.repository import Repo
+from relay.git.refs import move_ref
+from relay.git.repository import Repo, is_checked_out
 from relay.git.trees import ABSENT, FILE
 from relay.ledger.model import merge_entries, parse_ledger
 from relay.plan.lineage import find_lineage
@@ -191,6 +192,9 @@ def land(main: Repo, job: Job, landing: Landing) -> tuple[str, ...] | None:
     """
     branch, identity = get_branch(main), get_identity(main).environment
     reason = f"relay: phase {job.phase_id} lands"
+    if not is_checked_out(main):  # no files follow
+        ref = f"refs/heads/{branch}"
+        return () if move_ref(main, ref, landing.own, landing.tip, identity=identity, reason=reason) else None
     return move_branch(main, branch, landing.tip, landing.own, reason=reason, identity=identity)
 
 

@@ -1,20 +1,27 @@
-"""Run several phases side by side: start a child for each ready phase and land their commits, one after the other.
+"""Work through a plan: each phase in a work tree of relay's own, and its commits landed one after the other.
 
-The parent reads the state from git before each step, as `relay.run.loop` does. It remembers only which phases are at
-work, the shares of the cap, and which phases have stopped.
+One phase at a time is worked on in this process; several side by side, each in a child. The parent reads the state from
+git before each step, as `relay.run.loop` does. It remembers only which phases are at work, the shares of the cap, and
+which phases have stopped.
 """
 
+import shlex
+import time
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
+from contextlib import contextmanager
+from dataclasses import field, replace
 from typing import Protocol
 
-from relay.base.errors import ExitCode, RelayError, RepoError
+from relay.base.errors import ExitCode, LockedError, PlanError, RelayError, RepoError
 from relay.base.hints import RUN, Command, Hint
 from relay.base.values import dataclass
+from relay.fleet.beginning import find_begun
+from relay.fleet.here import PhaseHere, leave_out_phase
 from relay.fleet.jobs import (
     JobEnd,
     JobRun,
     JobTable,
+    PhaseRun,
     ReadyPhase,
     SharedCap,
     Working,
@@ -33,6 +40,7 @@ from relay.fleet.landing import (
     find_landing,
     find_obstacles,
     find_phase_id,
+    get_tip,
     land,
     prepare,
     require_unmoved,
@@ -41,18 +49,26 @@ from relay.fleet.worktrees import ensure_job, find_jobs, find_lost, remove_free
 from relay.git.command import GitError
 from relay.git.names import list_paths
 from relay.git.notes import is_locked
+from relay.git.repository import BranchError, Repo, is_checked_out, leave_work_tree, open_repo
 from relay.git.status import check_state
+from relay.git.worktrees import list_worktrees
 from relay.plan.model import Plan
 from relay.run.attempt.start import render_plan
-from relay.run.loop import end_done, raise_cap, require_branch, run
+from relay.run.commit.plan_commit import take_edit
+from relay.run.loop import add_doubts, end_done, raise_cap
 from relay.run.resume import settle
-from relay.run.selection import Selection
+from relay.run.selection import Selection, choose_phase
 from relay.session.events import JobMoved, Noticed
 from relay.session.records import LoggedEvent
+from relay.session.usage import Spent
 from relay.setup.context import RunContext, RunEnd
+from relay.setup.open import hold_worktree
 from relay.setup.session import make_meter
+from relay.store.history import find_text
 from relay.store.obstacles import describe_in_the_way
 from relay.store.plan_state import read_plan_cost
+from relay.store.plan_versions import parse_at
+from relay.store.refs import get_branch
 from relay.store.worktree_notes import drop_words, leave_words, read_words, take_cap
 
 
@@ -66,37 +82,39 @@ class Tell(Protocol):
 _LOOK_S = 1.0
 """How often the parent looks at locks and at a second Ctrl-C, of which it gets no event."""
 _SOON_S = 0.2
+_SAVING_S = 60.0
+"""How long a run waits for a plan that cannot be used."""
 _TOKENS = "RELAY_MAX_TOKENS_TOTAL"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Order:
-    """The options of a run with ``--jobs``."""
+    """What a run works on, and how."""
 
-    jobs: int
-    """How many phases may be at work at once."""
-    words: tuple[str, ...]
+    selection: Selection = Selection()
+    jobs: int = 1
+    """How many phases may be at work at once; one is worked on in this process."""
+    words: tuple[str, ...] = ()
     """The children's command line, without the caps."""
-    environ: Mapping[str, str]
-    unchecked: bool = False
+    environ: Mapping[str, str] = field(default_factory=dict)
 
 
-def run_jobs(ctx: RunContext, order: Order, tell: Tell) -> RunEnd:
-    """Work through the plan with several phases at once; the caller holds the lock.
+def run_plan(ctx: RunContext, order: Order, tell: Tell) -> RunEnd:
+    """Work through the phases of a request; the caller holds the lock.
 
     Raises:
         RelayError: Something that the user has to change first.
     """
-    plan_state = settle(ctx)
-    if plan_state.kept.attempt is not None:  # begun here by a run without jobs: it ends here
-        selection = Selection(phase_id=plan_state.get_point().phase_id, all=False, unchecked=order.unchecked)
-        end = run(ctx, selection)
-        if end.exit_code is not ExitCode.DONE:
-            return end
+    plan_state, selection = settle(ctx), order.selection
+    if not (selection.all or selection.phase_id):
+        phase_id = next(iter(find_begun(ctx.repo, ctx.plan_path, plan_state.plan)), "")
+        if not phase_id and (phase := choose_phase(plan_state, selection, ctx.plan_path)):
+            phase_id = phase.id
+        order = replace(order, selection=replace(selection, phase_id=phase_id))
+    elif selection.phase_id:
+        choose_phase(plan_state, selection, ctx.plan_path)
     ctx.observe(render_plan(ctx.files, plan_state.plan, committed=plan_state.plan))
-    # Somebody may check out another branch meanwhile: nothing must begin or land there.
-    files = replace(ctx.files, repo=replace(ctx.repo, on=ctx.repo.branch or ""))
-    parent = _Parent(replace(ctx, files=files), order, tell)
+    parent = _Parent(ctx, order, tell)
     try:
         return parent.run()
     finally:
@@ -105,11 +123,18 @@ def run_jobs(ctx: RunContext, order: Order, tell: Tell) -> RunEnd:
 
 class _Parent:
     def __init__(self, ctx: RunContext, order: Order, tell: Tell) -> None:
+        self._here = ctx.repo
+        """The work tree where the user typed the command; its branch was the plan's then."""
+        self._branch = get_branch(ctx.repo)
+        self._begun = get_tip(ctx.repo)
+        self._held = ctx.repo.root
+        """The work tree whose lock is held for the landings."""
+        self._unusable_since = 0.0
         self._ctx = ctx
+        """Its repository is the work tree that has the plan's branch now, or one without files."""
         self._order = order
         self._tell = tell
         self._state = JobTable()
-        self._branch = ctx.repo.branch
         total, settings = ctx.meter.total, ctx.settings
         self._money = SharedCap(settings.max_cost_usd, total.cost_usd or 0.0)
         self._tokens = SharedCap(settings.max_tokens_total, total.tokens)
@@ -117,7 +142,8 @@ class _Parent:
     def run(self) -> RunEnd:
         state, interrupts = self._state, self._ctx.interrupts
         while True:
-            if moved := take_cap(self._ctx.repo):
+            if moved := take_cap(self._here):
+                self._ctx.meter.move_cap(moved.cap_usd)
                 self._money.cap, state.is_stale = moved.cap_usd, True  # a phase that waits for money may have it now
                 self._ctx.observe(moved)
             if state.is_stale and not interrupts.stop_now:
@@ -141,8 +167,12 @@ class _Parent:
     def _listen(self) -> None:
         state = self._state
         descriptors = [fd for working in state.working.values() for fd in working.child.descriptors]
+        for working in state.working.values():
+            if isinstance(working.child, PhaseHere):
+                working.child.work()
         looks_soon = self._ctx.interrupts.finish_turn or not state.is_warm
-        self._ctx.interrupts.wait_for(descriptors, _SOON_S if looks_soon else _LOOK_S)
+        if descriptors or not state.working:
+            self._ctx.interrupts.wait_for(descriptors, _SOON_S if looks_soon else _LOOK_S)
         state.is_stale = state.is_stale or bool(state.foreign or state.held)
         for phase_id, working in list(state.working.items()):
             has_ended = working.child.has_ended  # asked first: what it said before is heard
@@ -159,6 +189,7 @@ class _Parent:
                 usd, tokens = (end.spent.cost_usd, end.spent.tokens) if end.spent else find_job_cost(working.account)
                 self._money.give_back(phase_id, usd)
                 self._tokens.give_back(phase_id, tokens)
+                state.last = end.own
                 if not self._ctx.interrupts.finish_turn:
                     self._judge_end(phase_id, working, end)
 
@@ -167,8 +198,9 @@ class _Parent:
         state, job = self._state, working.job
         is_gone = not job.is_there  # somebody removed its work tree: it is made again
         if end.exit_code == ExitCode.DONE and not is_gone:
-            main = replace(self._ctx.repo, on="")  # another may be checked out: this ends here, and others go on
-            if find_landing(main, job).case in {LandingCase.WORKING, LandingCase.MERGING}:
+            # Its commits say it, also in the midst of a rebase of the user's.
+            landing = find_landing(leave_work_tree(self._here, self._branch), job)
+            if landing.case in {LandingCase.WORKING, LandingCase.MERGING}:
                 self._stop(phase_id, end)  # asked again, it would say the same
         elif is_locked(job.repo):
             pass  # a run of a killed parent's began there in the same moment: it is waited for
@@ -190,33 +222,93 @@ class _Parent:
 
     def _say(self, phase_id: str, state: str, detail: str) -> None:
         self._state.told_of[phase_id] = state, detail
-        self._ctx.observe(JobMoved(phase_id=phase_id, state=state, detail=detail))
+        if self._order.jobs > 1:
+            self._ctx.observe(JobMoved(phase_id=phase_id, state=state, detail=detail))
+        elif state == "waiting":  # all else of it the view has seen
+            self._ctx.observe(Noticed(text=f"phase {phase_id}: {detail}", warning=True))
 
     def _advance(self) -> None:
         """Land what can land and start what can start; after a request to stop, only land phases that need no merge."""
         self._state.is_stale, self._state.held = False, ""
         try:
-            require_branch(self._ctx.repo, self._branch)
-            plan = settle(self._ctx).plan
-            self._restore_lost(plan)
-            found = tuple(self._find_landings(plan))
-            while self._land_forward(found):
-                plan = settle(self._ctx).plan
+            with self._holding():
+                plan = self._settle()
+                self._restore_lost(plan)
                 found = tuple(self._find_landings(plan))
-            if not self._ctx.interrupts.finish_turn:
-                found = tuple(self._find_to_merge(found))
-                self._start_ready(plan, landings=min(1, len(found)))  # first, since it takes longest
-                self._start_merging(plan, found)
-                self._say_waits(plan)
+                while self._land_forward(found):
+                    plan = self._settle()
+                    found = tuple(self._find_landings(plan))
+                if not self._ctx.interrupts.finish_turn:
+                    found = tuple(self._find_to_merge(plan, found))
+                    self._start_ready(plan, landings=min(1, len(found)))  # first, since it takes longest
+                    self._start_merging(plan, found)
+                    self._say_waits(plan)
+        except BranchError:
+            self._state.is_stale = True  # the user has just switched: it is looked at again
         except RelayError as error:
             # The user's edit of the plan is refused: others go on, and relay looks again when one of them ends. While
             # the user rebases, merges or bisects, relay waits.
-            self._state.held = check_state(self._ctx.repo) or ""
+            is_busy = isinstance(error, LockedError)
+            self._state.held = check_state(self._here) or (str(error) if is_busy else self._wait_for_save(error))
             if not (self._state.working or self._state.held):
                 raise
             if self._say_once(str(error)):
                 then = "nothing lands until then" if self._state.held else "others go on"
                 self._ctx.observe(Noticed(text=f"{error}; {then}", warning=True))
+
+    def _wait_for_save(self, error: RelayError) -> str:
+        """Return what a run waits for where the plan cannot be used in this moment: somebody may be saving it."""
+        if self._state.working or not isinstance(error, PlanError):
+            return ""
+        self._unusable_since = self._unusable_since or time.monotonic()
+        return str(error) if time.monotonic() < self._unusable_since + _SAVING_S else ""
+
+    def _settle_branch(self) -> Repo:
+        """Find where the plan's branch is checked out now, and return that work tree; one without files if nowhere."""
+        if (words := check_state(self._here)) and self._here.branch != self._branch:
+            raise RepoError(words)  # it may be the branch that is rebased
+        if self._here.branch == self._branch:
+            main = replace(self._here, on=self._branch)
+        else:
+            others = (tree for tree in list_worktrees(self._here) if tree.branch == self._branch)
+            other = next((tree for tree in others if not tree.unusable.startswith("prunable")), None)
+            if other and other.unusable:  # git would show all that lands as undone there
+                raise RepoError(
+                    f"{self._branch} is checked out in {other.root}, which is {other.unusable}",
+                    hint=f"git worktree unlock {shlex.quote(str(other.root))}",
+                )
+            main = (
+                replace(open_repo(other.root), hidden=self._here.hidden, on=self._branch)
+                if other
+                else leave_work_tree(self._here, self._branch)
+            )
+        self._ctx = replace(self._ctx, files=replace(self._ctx.files, repo=main))
+        return main
+
+    @contextmanager
+    def _holding(self) -> Iterator[None]:
+        """Hold another work tree that has the plan's branch: what lands changes files there."""
+        main = self._settle_branch()
+        if main.root == self._here.root:
+            yield
+            return
+        with hold_worktree(main) as left:
+            for words in left:
+                self._ctx.observe(Noticed(text=words, warning=True))
+            self._held = main.root
+            try:
+                yield
+            finally:
+                self._held = self._here.root
+
+    def _settle(self) -> Plan:
+        """Return the plan of its branch, with the user's edits committed where that is checked out and held."""
+        main = self._settle_branch()
+        if not is_checked_out(main) or main.root not in {self._here.root, self._held}:
+            return parse_at(find_text(main, "HEAD", self._ctx.plan_path) or "", self._ctx.plan_path)
+        take_edit(self._ctx, self._begun)
+        plan, self._unusable_since = settle(self._ctx).plan, 0.0
+        return plan
 
     def _restore_lost(self, plan: Plan) -> None:
         """Make removed work trees again where their phases have work that has not landed."""
@@ -245,8 +337,9 @@ class _Parent:
                 for words in left:
                     self._ctx.observe(Noticed(text=words, warning=True))
                 self._say(job.phase_id, "landed", landing.own)
-                plan = settle(self._ctx).plan
-                self._ctx.observe(render_plan(self._ctx.files, plan, committed=plan))
+                plan = self._settle()
+                if self._order.jobs > 1:
+                    self._ctx.observe(render_plan(self._ctx.files, plan, committed=plan))
                 self._ctx.after_phase()
                 return True
         return False
@@ -254,9 +347,11 @@ class _Parent:
     def _is_merging(self) -> bool:
         return any(working.merges for working in self._state.working.values())
 
-    def _find_to_merge(self, found: Iterable[tuple[Job, Landing]]) -> Iterator[tuple[Job, Landing]]:
+    def _find_to_merge(self, plan: Plan, found: Iterable[tuple[Job, Landing]]) -> Iterator[tuple[Job, Landing]]:
         """Yield the phases to be merged onto what others landed; none while one is being merged."""
         for job, landing in () if self._is_merging() else found:
+            if not self._is_wanted(plan, job.phase_id):
+                continue
             if landing.case is LandingCase.MERGING or (
                 landing.case is LandingCase.APART and self._is_way_clear(job, landing)
             ):
@@ -311,10 +406,11 @@ class _Parent:
         state.foreign, state.pending = frozenset(foreign), pending
 
     def _is_way_clear(self, job: Job, landing: Landing) -> bool:
-        files = find_obstacles(self._ctx.repo, landing)
+        main = self._ctx.repo
+        files = find_obstacles(main, landing) if is_checked_out(main) else ()
         self._state.in_the_way.pop(job.phase_id, None)
         if files:
-            self._state.in_the_way[job.phase_id] = words = describe_in_the_way(self._ctx.repo, files)
+            self._state.in_the_way[job.phase_id] = words = describe_in_the_way(main, files)
             if self._say_once(f"phase {job.phase_id}: {words}"):
                 self._say(job.phase_id, "waiting", words)
         return not files
@@ -367,12 +463,16 @@ class _Parent:
         done = {phase_id: commit for phase_id, commit in state.pending.items() if phase_id not in state.stopped}
         landing = state.working.items()
         done |= {phase_id: one.merges for phase_id, one in landing if one.merges and not one.child.has_asked}
-        return find_ready_phases(self._ctx.repo, self._ctx.plan_path, plan, self._list_held(), done)
+        ready = find_ready_phases(self._ctx.repo, self._ctx.plan_path, plan, self._list_held(), done)
+        return tuple(begin for begin in ready if self._is_wanted(plan, begin.phase_id))
+
+    def _is_wanted(self, plan: Plan, phase_id: str) -> bool:
+        selection = self._order.selection
+        return selection.all or phase_id in {phase.id for phase in selection.get_named(plan)}
 
     def _ensure_job(self, begin: ReadyPhase) -> Job | None:
         ctx, held = self._ctx, self._list_held()
-        copied = ctx.settings.copy
-        return ensure_job(ctx.repo, begin.phase_id, ctx.plan_path, copied=copied, busy=held, start=begin.commit)
+        return ensure_job(ctx.repo, begin.phase_id, ctx.plan_path, settings=ctx.settings, busy=held, start=begin.commit)
 
     def _list_held(self) -> set[str]:
         state = self._state
@@ -396,12 +496,16 @@ class _Parent:
             words += ["--max-cost", f"{(seen.cost_usd or 0.0) + money.amount:.6f}"]
         if tokens is not None:
             environ[_TOKENS] = str(int(seen.tokens + tokens.amount))
-        said = read_words(ctx.repo, phase_id)
+        said = read_words(self._here, phase_id)
         for heard in said:  # the session that begins in the job's work tree gets them
             leave_words(job.repo, heard.text, phase_id=heard.phase_id)
-        drop_words(ctx.repo, tuple(heard.name for heard in said))
-        account = open_account(ctx.repo, job, merges)
-        child = JobRun(job.repo.root, ("run", "--phase", find_phase_id(job), *words), environ)
+        drop_words(self._here, tuple(heard.name for heard in said))
+        account, here = open_account(ctx.repo, job, merges), find_phase_id(job)
+        child: PhaseRun
+        if self._order.jobs > 1:
+            child = JobRun(job.repo.root, ("run", "--phase", here, *words), environ)
+        else:
+            child = PhaseHere(ctx, job, replace(self._order.selection, phase_id=here, last_id="", all=False))
         has_all = all(share is None or share.is_all for share in (money, tokens))
         self._state.working[phase_id] = Working(job=job, child=child, account=account, has_all=has_all)
         self._state.out_of_share.pop(phase_id, None)
@@ -414,8 +518,11 @@ class _Parent:
             spent = read_plan_cost(ctx.repo, ctx.plan_path).spent
             words = f"interrupted while relay waited; everything is kept: {state.held}"
             return RunEnd(exit_code=ExitCode.INTERRUPTED, reason=words, next_command=self._again, spent=spent)
-        plan, spent = settle(ctx).plan, read_plan_cost(ctx.repo, ctx.plan_path).spent
+        plan, selection = self._settle(), self._order.selection
+        ctx, spent = self._ctx, read_plan_cost(self._ctx.repo, self._ctx.plan_path).spent
         if ctx.interrupts.finish_turn and not plan.done:
+            if state.last and state.last.exit_code is ExitCode.INTERRUPTED:
+                return self._make_own(state.last, plan, spent)
             words = "interrupted; everything is kept"
             return RunEnd(exit_code=ExitCode.INTERRUPTED, reason=words, next_command=self._again, spent=spent)
         for kept in remove_free(ctx.repo, ctx.plan_path):
@@ -424,6 +531,13 @@ class _Parent:
             ctx.observe(Noticed(text=words))
         if plan.done:
             return end_done(ctx.files, plan, spent)
+        if not selection.all and all(phase.done for phase in selection.get_named(plan)):
+            words = f"phases {selection.text} are done" if selection.last_id else f"phase {selection.text} is done"
+            return RunEnd(exit_code=ExitCode.DONE, reason=add_doubts(ctx.files, words), next_command=RUN, spent=spent)
+        if len(state.stopped) == 1 and not state.pending:
+            (end,) = state.stopped.values()
+            if end.own:
+                return self._make_own(end.own, plan, spent)
         reason = tell_rest(plan, state, jobs=self._order.jobs)
         again: Hint | None = self._again
         if advised := [(phase_id, end.hint) for phase_id, end in state.stopped.items() if end.hint]:
@@ -435,6 +549,15 @@ class _Parent:
             again = raise_cap(self._again, ctx.settings, self._money.cap, spent, dearest)
         return RunEnd(exit_code=find_code(state.stopped), reason=reason, next_command=again, spent=spent)
 
+    def _make_own(self, end: RunEnd, plan: Plan, spent: Spent) -> RunEnd:
+        """Return the end of a phase's run as the end of this one, which may be for all phases."""
+        then = end.next_command
+        for phase in plan.phases if self._order.selection.all else ():
+            then = leave_out_phase(then, phase.id) if then else None
+        return replace(end, next_command=then, spent=spent)
+
     @property
     def _again(self) -> Command:
-        return Command(words=(*RUN.words, "--jobs", str(self._order.jobs)))
+        jobs, selection = self._order.jobs, self._order.selection
+        phases = () if selection.all else ("--phase", selection.text)
+        return Command(words=(*RUN.words, *phases, *(("--jobs", str(jobs)) if jobs > 1 else ())))

@@ -341,7 +341,7 @@ class PhaseWork:
     def _make_job(self) -> Job:
         with lock_worktree(self._main, wait_s=_LOCK_S):
             phase_id, plan_path = self._ticket.phase_id, self._ticket.plan_path
-            job = ensure_job(self._main, phase_id, plan_path, copied=self._settings.copy, busy=())
+            job = ensure_job(self._main, phase_id, plan_path, settings=self._settings, busy=())
         if job is None:
             raise BusyError(f"a run of this machine is still at work on phase {phase_id}")
         return job

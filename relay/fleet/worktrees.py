@@ -7,35 +7,38 @@ this from git each time, so the next run finds the work trees of a killed one.
 import contextlib
 import os
 import shlex
-import shutil
-import stat
 from collections.abc import Collection, Iterator
 from dataclasses import replace
 from pathlib import Path
 from urllib.parse import quote, unquote
 
 from relay.base.errors import LockedError, RelayError, RepoError
+from relay.base.tree import find_stat, replace_file
 from relay.base.values import dataclass
-from relay.base.walk import open_folder, open_ignored, open_parent, open_regular
+from relay.base.walk import open_folder, open_ignored
+from relay.config import Settings
+from relay.fleet.ignored import bring_ignored, drop_packages, find_brought_packages
 from relay.fleet.landing import Job, LandingCase, find_landing, get_tip
-from relay.git import refs, worktrees
+from relay.git import objects, refs, worktrees
 from relay.git.names import name_jobs
 from relay.git.notes import is_locked, lock_worktree
 from relay.git.objects import is_ancestor
 from relay.git.repository import Repo, open_repo
 from relay.git.status import read_status
 from relay.plan.model import Plan
-from relay.plan.text import STATE_DIR
+from relay.plan.text import STATE_DIR, find_ledger_path
+from relay.sandbox.places import GENERATED
 from relay.setup.open import hold_worktree
+from relay.setup.workspace import get_mechanism
 from relay.store.attempts import displace_attempt, read_attempt
 from relay.store.branches import move_branch
-from relay.store.environment import find_changed, watch_sessions
+from relay.store.history import read_relay_commits
 from relay.store.refs import ATTEMPTS, find_attempt_ref, get_branch
-from relay.store.worktree_notes import find_home, get_jobs_place, note_checked, note_home
+from relay.store.snapshot import write_snapshot_tree
+from relay.store.worktree_notes import find_home, get_jobs_place, note_checked, note_home, read_brought
 
 _KEPT = ("outputs", "outputs/evidence", "sessions", "history", "reports")
 """Folders below ``.relay`` whose files move to the main work tree before a work tree is removed."""
-_CHUNK_BYTES = 1 << 20
 _MOST_PLACES = 1_000
 
 
@@ -86,11 +89,11 @@ def is_free(main: Repo, job: Job) -> bool:
     if is_locked(job.repo) or find_landing(main, job).case is not LandingCase.LANDED:
         return False
     status = read_status(job.repo)
-    return not status.entries and not status.nested
+    return not (status.nested or status.changed or set(status.untracked) - set(find_brought_packages(job.repo, status)))
 
 
 def ensure_job(
-    main: Repo, phase_id: str, plan_path: str, *, copied: Collection[str], busy: Collection[str], start: str = ""
+    main: Repo, phase_id: str, plan_path: str, *, settings: Settings, busy: Collection[str], start: str = ""
 ) -> Job | None:
     """Return a phase's work tree, moved to `start` where nothing has been done in it yet; None: another relay has it.
 
@@ -98,7 +101,7 @@ def ensure_job(
 
     Args:
         main: The work tree whose branch is the plan's.
-        copied: Ignored files and folders that a new work tree gets.
+        settings: Say which ignored files each work tree gets, whatever they are, and whether setup installs packages.
         busy: Ids of phases whose work trees are not free, whatever git says.
         start: The commit that the phase begins at; empty for the plan's tip.
 
@@ -114,13 +117,15 @@ def ensure_job(
         job = _hand_on(main, next(free, None), phase_id, plan_path, start)
     if job is None:
         return None
-    if find_home(job.repo) != main.root:  # it is new, or its maker was killed
-        for path in copied:
-            copy_ignored(main, job.repo, path)
+    if find_home(job.repo) != main.root:
         note_home(job.repo, main.root)
     try:
         with hold_worktree(job.repo):
-            _bring_up(main, job, start)
+            _catch_up(main, job)
+            if _bring_up(main, job, start) or not read_brought(job.repo):
+                named = (*settings.copy, *([settings.env_file] if settings.env_file else []))
+                has_packages = not settings.setup and get_mechanism(settings).confines
+                bring_ignored(main, job.repo, named=named, has_packages=has_packages)
     except LockedError:
         return None
     return job
@@ -137,11 +142,15 @@ def _hand_on(main: Repo, free: Job | None, phase_id: str, plan_path: str, start:
     ref = f"refs/heads/{branch}"
     kept = refs.find_ref(main, ref)
     if free is None or kept is not None:  # a branch without its work tree may have anything
+        folder = get_jobs_place(main.root)
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            hint = "move that away, or set XDG_DATA_HOME to a directory that you can write to"
+            raise RepoError(f"relay cannot make its work trees in {folder}: {error.strerror}", hint=hint) from error
         if kept is None and not refs.move_ref(main, ref, start, None):
             raise RepoError(f"there is a branch {branch} since a moment ago", hint="run this again")
         displace_attempt(main, branch)
-        folder = get_jobs_place(main.root)
-        folder.mkdir(exist_ok=True)
         place = next((folder / str(n) for n in range(1, _MOST_PLACES) if not os.path.lexists(folder / str(n))), None)
         if place is None:
             raise RepoError(f"{folder} is full of work trees", hint="git worktree list")
@@ -157,49 +166,38 @@ def _hand_on(main: Repo, free: Job | None, phase_id: str, plan_path: str, start:
     return replace(free, phase_id=phase_id)
 
 
-def _bring_up(main: Repo, job: Job, start: str) -> None:
-    """Move an untouched work tree to the commit at which its phase begins."""
+def _catch_up(main: Repo, job: Job) -> None:
+    """Put an open phase without commits of its own on the plan's tip: the user may have committed, amended or rebased.
+
+    What its sessions did stays, merged with what was done to the same files; `relay.run.resume.carry_over` does the
+    rest. Files come before the branch: after a kill in between, the same is found and done again.
+    """
+    repo, attempt, own, tip = job.repo, read_attempt(job.repo), get_tip(job.repo), get_tip(main)
+    if attempt is None or attempt.merges or own == tip or attempt.base_head != own:
+        return
+    if read_relay_commits(repo, job.plan_path, rev=own, newer_than=tip):
+        return  # handed over with a commit: it is merged when it lands
+    now = write_snapshot_tree(repo).tree
+    mine, theirs = ({change.path for change in objects.diff_trees(repo, own, other)} for other in (now, tip))
+    if both := sorted((mine & theirs) - {job.plan_path, find_ledger_path(job.plan_path)}):
+        work = objects.write_commit(repo, now, (own,), b"relay: what an open phase has done")
+        merged = objects.merge_commits(repo, tip, work, base=own)
+        for path, (mode, blob) in objects.read_entries(repo, merged.tree, both).items():
+            replace_file(repo.root, path, objects.load_blob(repo, blob), mode)
+    move_branch(repo, get_branch(repo), own, tip, reason="relay run: an open phase goes on with what is new")
+    note_checked(repo, tip)
+
+
+def _bring_up(main: Repo, job: Job, start: str) -> bool:
+    """Move a work tree to the commit at which its phase begins; False where the phase has begun already."""
     own, tip = get_tip(job.repo), get_tip(main)
     if read_attempt(job.repo) is not None or not (own == start or is_ancestor(main, own, tip)):
-        return
+        return False
     if own != start:
         move_branch(job.repo, get_branch(job.repo), own, start, reason=f"relay run: phase {job.phase_id} begins")
     if start == tip:
         note_checked(job.repo, start)
-
-
-def copy_ignored(main: Repo, job: Repo, path: str) -> None:
-    """Copy ignored files at or below `path` that the job lacks; links out of the work tree are left out."""
-    names = [name for name in worktrees.list_ignored(main, path) if name.partition("/")[0] not in {STATE_DIR, ".git"}]
-    by_sessions = find_changed(main, names)
-    _copy_all(main, job, frozenset(names) - frozenset(by_sessions))
-    if by_sessions:
-        with watch_sessions(job, ()):  # a copy has a date of its own
-            _copy_all(main, job, by_sessions)
-
-
-def _copy_all(main: Repo, job: Repo, names: Collection[str]) -> None:
-    for name in names:
-        with contextlib.suppress(OSError):  # it is there already, or went meanwhile
-            _copy(main.root, job.root, name)
-
-
-def _copy(source: Path, target: Path, path: str) -> None:
-    with open_parent(source, path) as (here, name), open_parent(target, path, create=True) as (there, _):
-        if stat.S_ISLNK(os.stat(name, dir_fd=here, follow_symlinks=False).st_mode):
-            leads = os.readlink(name, dir_fd=here)
-            inside = os.path.normpath((source / path).parent / leads)
-            if not leads.startswith("/") and Path(inside).is_relative_to(source):
-                os.symlink(leads, name, dir_fd=there)
-            return
-        fd = open_regular(name, here)
-        with os.fdopen(fd, "rb") as file:
-            mode = os.fstat(fd).st_mode & 0o777
-            made = os.open(
-                name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, mode, dir_fd=there
-            )
-            with os.fdopen(made, "wb") as copy:
-                shutil.copyfileobj(file, copy, _CHUNK_BYTES)
+    return True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -222,7 +220,9 @@ def remove_free(main: Repo, plan_path: str) -> Iterator[KeptTree]:
         with lock_worktree(job.repo):
             _bring_home(job.repo.root, main.root)
             branch, own = get_branch(job.repo), get_tip(job.repo)
-            ignored = tuple(path for path in worktrees.list_ignored(job.repo) if path.partition("/")[0] != STATE_DIR)
+            ignored = tuple(path for path in worktrees.list_ignored(job.repo) if _is_only_there(main, job, path))
+            if not ignored:
+                drop_packages(job.repo)
             if ignored or not _take_away(main, job.repo.root):
                 yield KeptTree(place=job.repo.root, ignored=ignored)
                 continue
@@ -230,6 +230,15 @@ def remove_free(main: Repo, plan_path: str) -> Iterator[KeptTree]:
     _drop_landed(main)
     with contextlib.suppress(OSError):  # something is left in it, or it never was
         get_jobs_place(main.root).rmdir()
+
+
+def _is_only_there(main: Repo, job: Job, path: str) -> bool:
+    """Return whether an ignored file is a session's: no cache, no package, and not as the user has it."""
+    parts = path.split("/")
+    if parts[0] == STATE_DIR or not GENERATED.isdisjoint(parts):
+        return False
+    his, own = find_stat(main.root, path), find_stat(job.repo.root, path)
+    return his is None or own is None or (his.st_size, his.st_mtime_ns) != (own.st_size, own.st_mtime_ns)
 
 
 def _finish_half(main: Repo) -> None:

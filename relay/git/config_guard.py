@@ -148,7 +148,9 @@ def find_tree_files(repo: Repo) -> tuple[str, ...]:
         if origin.startswith("file:"):
             file = os.path.join(repo.root, origin.removeprefix("file:"))  # noqa: PTH118  # as git does
             files += [file, *_get_included(repo, file, os.fsdecode(entry), any_condition=True)]
-    own = (os.path.relpath(os.path.abspath(file), repo.root) for file in files)  # noqa: PTH100
+    # A linked work tree has the same files, and what is committed there comes to the main one.
+    roots = dict.fromkeys((repo.root, *([repo.common_dir.parent] if repo.common_dir.name == ".git" else [])))
+    own = (os.path.relpath(os.path.abspath(file), root) for file in files for root in roots)  # noqa: PTH100
     return tuple(dict.fromkeys(name for name in own if name.split("/")[0] not in {"..", ".git"}))
 
 

@@ -128,7 +128,7 @@ def read_note(repo: Repo, name: str) -> str:
         if error.errno in {*MISSING, errno.ENXIO}:  # a socket is there
             return ""
         raise
-    return data.decode("utf-8", "replace") if len(data) <= MAX_BYTES else ""
+    return os.fsdecode(data) if len(data) <= MAX_BYTES else ""
 
 
 def write_note(repo: Repo, name: str, text: str, *, executable: bool = False, synced: bool = True) -> None:
@@ -139,9 +139,9 @@ def write_note(repo: Repo, name: str, text: str, *, executable: bool = False, sy
     repo.make_relay_dir()
     with _refusing_folders(repo, name), open_folder(repo.git_dir, (repo.relay_dir.name,)) as here:
         if synced:
-            replace_with_file(here, name, text.encode(), executable=executable or None)
+            replace_with_file(here, name, os.fsencode(text), executable=executable or None)
         else:
-            replace_unsynced(here, name, text.encode())
+            replace_unsynced(here, name, os.fsencode(text))
 
 
 def drop_note(repo: Repo, name: str) -> None:

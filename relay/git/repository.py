@@ -342,6 +342,28 @@ def _require_own(root: Path, git_dir: Path, common_dir: Path) -> None:
         )
 
 
+_AWAY = "away"
+
+
+def leave_work_tree(repo: Repo, branch: str) -> Repo:
+    """Return a repository whose HEAD names a branch that no work tree has: it has refs and objects, and no files.
+
+    Its git directory is one of relay's own, of which git knows nothing: a linked work tree would keep the user from
+    switching to the branch.
+    """
+    place = repo.make_relay_dir() / _AWAY
+    place.mkdir(exist_ok=True)
+    (place / "commondir").write_bytes(os.fsencode(f"{repo.common_dir}\n"))
+    (place / "HEAD").write_bytes(os.fsencode(f"ref: refs/heads/{branch}\n"))
+    git = replace(repo.git, place=(f"--git-dir={place}", f"--work-tree={repo.root}"))
+    return replace(repo, git_dir=place, git=git, on=branch)
+
+
+def is_checked_out(repo: Repo) -> bool:
+    """Return whether a repository has a work tree: not one from `leave_work_tree`."""
+    return repo.git_dir.name != _AWAY
+
+
 def list_linked(common_dir: Path) -> tuple[Path, ...]:
     """Return the git directory of each linked work tree; links and unreadable places are left out."""
     with contextlib.suppress(OSError), os.scandir(common_dir / "worktrees") as entries:

@@ -218,6 +218,11 @@ def list_ignored(repo: Repo, *paths: str) -> tuple[str, ...]:
     return tuple(guard(repo).git.list_files("--others", "--ignored", "--exclude-standard", "--", *paths))
 
 
+def list_ignored_entries(repo: Repo) -> tuple[str, ...]:
+    """Return the ignored files of a work tree; of a directory of which all is ignored its name alone, with a ``/``."""
+    return tuple(guard(repo).git.list_files("--others", "--ignored", "--exclude-standard", "--directory"))
+
+
 def put_on_branch(repo: Repo, branch: str) -> None:
     """Make HEAD name a branch that is at HEAD's commit; no file is touched.
 

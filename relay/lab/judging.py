@@ -127,7 +127,6 @@ def check_hidden(bench: Bench, repo: Repo) -> HeldOutResult:
         repo=repo,
         settings=settings,
         plan_path=experiment.plan_path,
-        allow_dirty=True,
         environ=environ,
     )
     with open_own_workspace(request) as workspace:

@@ -18,8 +18,8 @@ from relay.base.errors import ExitCode, RelayError
 from relay.base.interrupts import Interrupts
 from relay.base.values import dataclass
 from relay.config import Settings
+from relay.fleet.ignored import copy_named
 from relay.fleet.jobs import JobEnd, JobRun
-from relay.fleet.worktrees import copy_ignored
 from relay.git.clones import CloneSource, ensure_work_tree
 from relay.git.identity import get_identity
 from relay.git.names import STORE
@@ -85,8 +85,7 @@ def open_trial(bench: Bench, trial: Trial) -> Repo | None:
 def open_clone(bench: Bench, place: Path, source: Path, ref: str) -> Repo:
     """Return a clone on the experiment's branch, with the ignored files that a build needs."""
     repo = ensure_work_tree(place, CloneSource(remote=str(source), ref=ref), bench.experiment.branch, bench.environ)
-    for path in bench.settings.copy:
-        copy_ignored(bench.main, repo, path)
+    copy_named(bench.main, repo, bench.settings.copy)
     return repo
 
 

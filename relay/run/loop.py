@@ -205,7 +205,7 @@ def _work_on(ctx: RunContext, selection: Selection, phase: Phase, plan_state: Pl
         return None
     ctx = choose_model(ctx, phase, handover.attempt)
     ctx.meter.open_phase(read_phase_spent(ctx.files, plan, phase.id))
-    with watch_sessions(ctx.repo, ctx.workspace.sandbox.guarded):
+    with watch_sessions(ctx.repo):
         result = Attempt(handover, make_parts(ctx, handover, served), ctx.sessions, ctx.interrupts).run()
     take_edit(ctx, handover.attempt.base_head)
     return _decide(ctx, selection, result, handover)

@@ -30,6 +30,7 @@ from relay.run.commit.plan_commit import (
     commit_ledger_edit,
     ensure_plan_committed,
     make_source,
+    put_back,
     read_ledger,
 )
 from relay.run.commit.readiness import is_untouched, list_commands
@@ -50,6 +51,7 @@ from relay.store.snapshot import TreeSnapshot, write_snapshot_tree
 from relay.store.spend import give_up_attempt
 from relay.store.steering_files import find_strange, require_known
 from relay.store.trailers import DISCARDED, ENDED, ERROR, LEFT, PROPOSED, WAIT_UNTIL
+from relay.store.worktree_notes import is_own_tree
 
 _MOST_TYPED = 10
 """Most files that a command in a hint names; beyond them it names all."""
@@ -205,6 +207,10 @@ def settle(ctx: RunContext) -> PlanState:
     Raises:
         RelayError: The user has to change something first.
     """
+    is_own = is_own_tree(ctx.repo)
+    if is_own:
+        for words in put_back(ctx.files):
+            ctx.observe(Noticed(text=words, warning=True))
     plan_state = ask(make_source(ctx.files), ctx.repo, is_locked=True)
     kept, point = plan_state.kept, require_point(plan_state, ctx.plan_path)
     # First: until that commit is finished, outdated files and index look like the user's changes.
@@ -214,11 +220,12 @@ def settle(ctx: RunContext) -> PlanState:
     if kept.foreign is not None:
         give_up_attempt(ctx.repo, kept.foreign)
         return settle(ctx)
-    require_known(find_strange(ctx.repo, frozenset({ctx.plan_path, ctx.ledger_path})))
-    if ensure_plan_committed(ctx).text != plan_state.plan.text:
-        return settle(ctx)  # the user edited the plan a moment ago
-    if commit_ledger_edit(ctx):
-        return settle(ctx)
+    if not is_own:
+        require_known(find_strange(ctx.repo, frozenset({ctx.plan_path, ctx.ledger_path})))
+        if ensure_plan_committed(ctx).text != plan_state.plan.text:
+            return settle(ctx)  # the user edited the plan a moment ago
+        if commit_ledger_edit(ctx):
+            return settle(ctx)
     if kept.attempt is None or plan_state.facts is None:
         return plan_state
     if point.case is ResumeCase.MOVED_ON and not plan_state.goes_on:
@@ -332,7 +339,7 @@ def commit_proposed(ctx: RunContext, plan: Plan, attempt: OpenAttempt) -> PhaseC
         handoff_note="",
         in_session=False,
     )
-    with watch_sessions(ctx.repo, ctx.workspace.sandbox.guarded):
+    with watch_sessions(ctx.repo):
         made = _commit_twice(ctx, candidate)
     if isinstance(made, PhaseCommit):
         ctx.observe(render_plan(ctx.files, pending.plan, committed=pending.plan))

@@ -24,7 +24,7 @@ from relay.base.errors import SandboxError
 from relay.base.hints import Command
 from relay.base.values import dataclass
 from relay.sandbox.inside import LEAST_ABI, find_abi
-from relay.sandbox.places import Found, find_kept, find_real, render_links, scan_repository
+from relay.sandbox.places import Found, find_real, scan_repository
 from relay.sandbox.policy import Level, Opening, Policy, StagedTree, WritableCopy
 from relay.sandbox.private_folder import PrivateDir
 from relay.sandbox.process import Launch
@@ -35,6 +35,7 @@ from relay.sandbox.view import (
     MountView,
     lay_over,
     look_around,
+    move_root,
     plan_view,
     render_view,
     takes_size,
@@ -342,16 +343,10 @@ class Bwrap:
         return self.view.own / INSIDE_NAME
 
     @property
-    def guarded(self) -> tuple[str, ...]:
-        """Directories filled with hard links: commands only read them, or write to a layer."""
-        return tuple(tree.relative_to(self.policy.root).as_posix() for tree in self.found.links.trees)
-
-    @property
     def gaps(self) -> tuple[str, ...]:
         """Sentences about protections that the view lacks here, and about unexpected ones that it has."""
         closed = (CLOSED_UNIX,) if self.policy.network and not knows_abstract() else ()
-        layered = self.view.layers.caches
-        return (*self.view.gaps, *closed, *render_links(self.found.links, self.policy.root, layered))
+        return (*self.view.gaps, *closed)
 
     def start_anew(self, private: PrivateDir) -> "Bwrap":
         """Return the same sandbox with another private directory, and in it writable copies of the protected files.
@@ -359,7 +354,7 @@ class Bwrap:
         Formatters and the hooks of most repositories open each file for writing, even a well-formed one.
         """
         around = self.view.around if self.view.around.is_there() else look_around(self.policy)
-        view = plan_view(self.policy, self.level, private, self.program, self.found.links.trees, around)
+        view = plan_view(self.policy, self.level, private, self.program, around)
         copies = copy_files((*self.policy.protected, *self.found.protected), private.path / "copies")
         return replace(self, view=view, copies=copies)
 
@@ -370,7 +365,7 @@ class Bwrap:
 
     def look_again(self) -> "Bwrap":
         """Return the same sandbox with the repository's files to hide and to protect as they are now."""
-        return replace(self, found=replace(find_kept(self.policy), links=self.found.links))
+        return replace(self, found=scan_repository(self.policy))
 
     def list_mounts(self) -> tuple[Mount, ...]:
         """Return the mounts of a command that begins now, each path checked.
@@ -379,7 +374,14 @@ class Bwrap:
             SandboxError: The git directory cannot be protected.
         """
         mounts = render_view(self.view, self.policy, self.level, self.found, self.stage)
-        return functools.reduce(lay_over, self.copies, mounts)
+        return move_root(functools.reduce(lay_over, self.copies, mounts), self.view, self.policy)
+
+    def show(self, text: str) -> str:
+        """Return a text with each path of the work tree, and of git's directory, as commands see it."""
+        policy = self.policy
+        if policy.seen_at is None:
+            return text
+        return text.replace(str(policy.git_dirs[-1]), str(self.view.git)).replace(str(policy.root), str(policy.seen_at))
 
     def build_launch(self, command: tuple[str, ...], *, cwd: Path, extra_env: Mapping[str, str]) -> Launch:
         """Check every path again and return the launch.
@@ -398,7 +400,7 @@ class Bwrap:
         seccomp_fd = write_memfd(assemble(Filter(metadata=metadata, unix_sockets=closes_unix)))
         status_fd, status_write_fd = os.pipe()
         fds = (seccomp_fd, status_write_fd)
-        argv = render_argv(self.program, mounts, network=policy.network, cwd=cwd, fds=fds)
+        argv = render_argv(self.program, mounts, network=policy.network, cwd=Path(self.show(str(cwd))), fds=fds)
         env = build_env(policy, home=self.view.home, tmp=self.view.tmp, stores=self.view.stores)
         layers = self.view.layers.keep({mount.source for mount in mounts})
         env |= {**dict(pair for opening in find_open(policy) for pair in opening.env), **extra_env}
@@ -446,9 +448,8 @@ def open_bwrap(policy: Policy, level: Level, private: PrivateDir) -> Bwrap | Non
     program = find_bwrap()
     if program is None:
         return None
-    found = scan_repository(policy, level)
-    view = plan_view(policy, level, private, program, found.links.trees, look_around(policy))
-    return Bwrap(policy=policy, level=level, program=program, view=view, found=found)
+    view = plan_view(policy, level, private, program, look_around(policy))
+    return Bwrap(policy=policy, level=level, program=program, view=view, found=scan_repository(policy))
 
 
 def write_memfd(data: bytes) -> int:

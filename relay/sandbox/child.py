@@ -38,7 +38,6 @@ class Child:
     Args:
         started: The program; its descendants belong to it.
         errors: File with its standard error.
-        look: See `Policy.look`.
         leave: Called at its end.
     """
 
@@ -46,7 +45,6 @@ class Child:
         self,
         started: Started,
         errors: Path,
-        look: Callable[[int], object],
         leave: Callable[[], object],
     ) -> None:
         process = started.process
@@ -57,7 +55,7 @@ class Child:
         self._speak = started.speak
         self._launch = started.launch
         self._errors = errors
-        self._look, self._leave = look, leave
+        self._leave = leave
         self._ended = False
         self.is_deaf = False
         """relay ended it because it did not read its input."""
@@ -102,15 +100,10 @@ class Child:
         """Stop it and its descendants, so that none of them writes until `thaw`; what does not stop is ended."""
         if not stop(self._process.pid):
             self.end()
-        self.look()
 
     def thaw(self) -> None:
         """Let it and its descendants go on."""
         resume(self._process.pid)
-
-    def look(self) -> None:
-        """Compare the protected files: it can write those that somebody replaces while it runs."""
-        self._look(0)
 
     def end(self) -> None:
         """Kill it and its descendants, and wait for its end."""
@@ -152,11 +145,10 @@ def start_child(
     words = ""
     for _ in range(ATTEMPTS):
         with contextlib.ExitStack() as stack:
-            look = stack.enter_context(sandbox.watching())
             launch = sandbox.build_launch(command, cwd=cwd, extra_env=extra_env)
             try:
                 with errors.open("wb") as stderr:
-                    child = Child(spawn(launch, stderr=stderr), errors, look, stack.pop_all().close)
+                    child = Child(spawn(launch, stderr=stderr), errors, stack.pop_all().close)
             except (OSError, ValueError) as error:
                 raise SandboxError(f"cannot run this: {error}") from error
         if child.let_go():

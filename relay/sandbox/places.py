@@ -2,27 +2,19 @@
 
 It hides the user's secrets. It protects nested git directories, rules files and files with secrets in the repository.
 It shows virtual environments that are not on PATH.
-
-Files with a hard link elsewhere are protected too: who writes one writes the other. uv and pnpm fill `.venv` and
-`node_modules` with hard links into a cache that all projects share, and an archive may hold a second name of the plan
-or of git's configuration.
 """
 
 import os
 import re
-import shutil
 import stat
-import tempfile
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import field, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice
 from pathlib import Path, PurePosixPath
 
 from relay.base.errors import SandboxError
 from relay.base.secrecy import is_secret_name
 from relay.base.values import dataclass
-from relay.base.words import count, list_some
-from relay.sandbox.policy import Level, Policy
+from relay.sandbox.policy import Policy
 from relay.sandbox.toolchains import find_stores, list_kept
 
 INSTALLED = frozenset({"node_modules", ".pnpm-store", ".venv", "venv", ".tox", ".nox"})
@@ -33,27 +25,9 @@ GENERATED = INSTALLED | TOOL_CACHES
 MOST = 400
 """Each protected path is a mount; bwrap takes 9,000 arguments and reads the mount table for each mount."""
 
-MOST_FILES = 20_000
-"""Files examined outside of generated trees: one system call each, 0.03 to 0.2 s together. The first files of a tree
-that was copied by hard links are enough to find it."""
-MOST_GENERATED = 2_000
-"""Files examined in each generated tree: a tool that links from a cache does so with nearly every file."""
-_BUILDS = frozenset({"target"})
-"""Cargo gives its products a second name beside the first, and has to replace both."""
 CACHES = (".cache", ".tmp", ".vite", ".vite-temp", ".vitest")
 """Directories of node_modules that tests and builds write; they hold no package."""
 _IN_PACKAGES = tuple(f"/node_modules/{name}" for name in CACHES)
-
-_File = tuple[int, int]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Links:
-    """Paths that commands may only read because their files have other names elsewhere (hard links)."""
-
-    trees: tuple[Path, ...] = ()
-    """Generated directories filled from a cache."""
-    files: tuple[Path, ...] = ()
 
 
 def list_entries(folder: str) -> list[os.DirEntry[str]]:
@@ -65,133 +39,9 @@ def list_entries(folder: str) -> list[os.DirEntry[str]]:
         return []  # commands cannot list it either
 
 
-def find_links(root: Path, protected: Iterable[Path]) -> Links:
-    """Walk the repository; second names of protected files are found, the protected files themselves left out."""
-    kept = {place: found for place in protected if (found := _find_linked(place)) is not None}
-    left = MOST_FILES if not kept else None
-    names: dict[_File, list[Path]] = {}
-    counts = dict(kept.values())
-    trees: list[Path] = []
-    pending = [os.fspath(root)]
-    while pending and (left is None or left > 0):
-        for entry in list_entries(pending.pop()):
-            if entry.is_dir(follow_symlinks=False):
-                if entry.name in GENERATED:
-                    trees += [Path(entry.path)] if _holds_linked(entry.path, None if kept else MOST_GENERATED) else []
-                elif entry.name != ".git" and (kept or entry.name not in _BUILDS):
-                    pending.append(entry.path)
-            elif entry.is_file(follow_symlinks=False):
-                left = left - 1 if left is not None else None
-                found = _find_linked(entry)
-                if found is not None:
-                    counts[found[0]] = found[1]
-                    names.setdefault(found[0], []).append(Path(entry.path))
-    guarded = {file for file, _ in kept.values()}
-    elsewhere = (file for file in names if file in guarded or len(names[file]) < counts[file])
-    return Links(
-        trees=tuple(sorted(trees)),
-        files=tuple(sorted(place for file in elsewhere for place in names[file] if place not in kept)),
-    )
-
-
-def _find_linked(place: "os.DirEntry[str] | Path") -> tuple[_File, int] | None:
-    """Return device and inode of a regular file, and how many names it has; None for one name."""
-    try:
-        found = place.stat(follow_symlinks=False)
-    except OSError:
-        return None
-    is_file = place.is_file() if isinstance(place, Path) else True
-    return ((found.st_dev, found.st_ino), found.st_nlink) if found.st_nlink > 1 and is_file else None
-
-
-def _holds_linked(top: str, most: int | None) -> bool:
-    """Return whether one of the first files of a tree has another name."""
-    pending = [top]
-    while pending and (most is None or most > 0):
-        for entry in list_entries(pending.pop()):
-            if entry.is_dir(follow_symlinks=False):
-                pending.append(entry.path)
-            elif entry.is_file(follow_symlinks=False):
-                most = most - 1 if most is not None else None
-                if _find_linked(entry) is not None:
-                    return True
-    return False
-
-
-def require_few(links: Links) -> Links:
-    """Return the links.
-
-    Raises:
-        SandboxError: A sandbox cannot hold so many.
-    """
-    if len(links.trees) + len(links.files) > MOST:
-        raise SandboxError(
-            f"{len(links.files)} files of the repository have another name outside of it (hard links), as "
-            f"{links.files[0] if links.files else links.trees[0]}: commands would change them there, too",
-            hint="a copy has files of its own (cp -a, git clone); writable_links = true in your own settings lets "
-            "commands write them",
-        )
-    return links
-
-
 def is_cache_of_packages(path: str) -> bool:
     """Return whether a directory is a tool's cache in node_modules."""
     return f"/{path}".endswith(_IN_PACKAGES)
-
-
-def find_caches(tree: Path) -> tuple[Path, ...]:
-    """Return the existing directories of a generated tree that tests and builds write."""
-    places = (tree / name for name in CACHES)
-    return tuple(place for place in places if place.is_dir() and not place.is_symlink())
-
-
-def render_links(links: Links, root: Path, layered: Collection[Path] = ()) -> tuple[str, ...]:
-    """Return sentences about hard links that commands cannot write, except trees with a layer over them."""
-    said, way = [], "writable_links = true in your own settings lets commands write them"
-    if trees := [place.relative_to(root).as_posix() for place in links.trees if place not in layered]:
-        said.append(
-            f"commands can only read {list_some(trees, 3)}: pnpm's and uv's hard links share the files with other "
-            "projects, and this machine makes no layer over them; what writes there fails (vite, vitest, babel: "
-            "EROFS). pnpm install --package-import-method copy and uv sync --link-mode copy install files of your own; "
-            f"{way}"
-        )
-    if links.files:
-        said.append(
-            f"commands can only read {count(len(links.files), 'file')} of the repository: the same files have names "
-            f"elsewhere (hard links), and would change there too; {way}"
-        )
-    return tuple(said)
-
-
-def _separate_file(place: Path) -> None:
-    """Replace one of a file's names by a copy with the same content and times.
-
-    Raises:
-        OSError: The disk is full, or the file cannot be read.
-    """
-    number, copy = tempfile.mkstemp(dir=place.parent)
-    os.close(number)
-    Path(shutil.copy2(place, copy)).rename(place)
-
-
-def separate_tree(tree: Path) -> None:
-    """Replace each hard link in a tree by a copy with the same content and times.
-
-    Raises:
-        SandboxError: The disk is full, or something cannot be read.
-    """
-    pending = [os.fspath(tree)]
-    while pending:
-        folder = pending.pop()
-        for entry in list_entries(folder):
-            if entry.is_dir(follow_symlinks=False):
-                pending.append(entry.path)
-            elif entry.is_file(follow_symlinks=False) and _find_linked(entry) is not None:
-                try:
-                    _separate_file(Path(entry.path))
-                except OSError as error:
-                    words = f"{entry.path} is shared with other projects, and cannot be copied: {error.strerror}"
-                    raise SandboxError(words, hint=f"remove {tree}, and setup makes it anew") from error
 
 
 SHARED_HIDDEN = ("/run", "/tmp", "/var/tmp", "/home", "/root")  # noqa: S108  # hidden, not used
@@ -462,35 +312,13 @@ class Found:
     secrets: tuple[Path, ...]
     sockets: tuple[Path, ...] = ()
     """Unix sockets that no session made: none was running yet."""
-    links: Links = field(default_factory=Links)
-    """Hard links to other places; empty if commands write nothing."""
 
 
-def scan_repository(policy: Policy, level: Level) -> Found:
+def scan_repository(policy: Policy) -> Found:
     """Walk the repository.
 
     Raises:
         SandboxError: More paths need protection than a sandbox can hold.
-    """
-    found = find_kept(policy)
-    if level is not Level.WORKSPACE_WRITE or policy.writable_links:
-        return found
-    return replace(found, links=require_few(find_links(policy.root, _list_protected(policy, found))))
-
-
-def _list_protected(policy: Policy, found: Found) -> tuple[Path, ...]:
-    """Return the files that commands must not write by any other name either."""
-    names = ("config", "config.worktree", "HEAD", "index", "packed-refs")
-    git_files = [place / name for place in policy.git_dirs for name in names]
-    git_files += [file for place in policy.git_dirs for file in (*place.glob("hooks/*"), *place.glob("info/*"))]
-    return (*policy.protected, *found.protected, *git_files)
-
-
-def find_kept(policy: Policy) -> Found:
-    """Walk the repository for what `scan_repository` finds, but hard links.
-
-    Raises:
-        SandboxError: As there.
     """
     protected: list[Path] = []
     secrets: list[Path] = []

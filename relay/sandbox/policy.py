@@ -1,6 +1,6 @@
 """The rules for commands as values: files, network, limits; and words for the user about what is open."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import field
 from enum import StrEnum
 from pathlib import Path
@@ -75,6 +75,10 @@ class Policy:
 
     root: Path
     """Top of the work tree, resolved."""
+    seen_at: Path | None = None
+    """Where commands see the work tree: at the path of the user's own. None: at its own path."""
+    lent: tuple[Path, ...] = ()
+    """Directories of the user's own work tree that commands see in this one, each with a layer over it."""
     env: Mapping[str, str] = field(hash=False)
     """relay's own environment. Commands get allow-listed names only, see `toolchains.build_env`."""
     git_dirs: tuple[Path, ...] = ()
@@ -94,8 +98,6 @@ class Policy:
     repository's other work trees. None of them lies in this one."""
     pass_env: tuple[str, ...] = ()
     """Further names of `env` that commands get. Names that can inject code are never passed."""
-    writable_links: bool = False
-    """True lets commands write files with a hard link outside of the repository, see `relay.sandbox.places`."""
     network: bool = False
     """True keeps the host's network; Unix sockets of the host stay closed either way."""
     openings: tuple[Opening, ...] = ()
@@ -104,9 +106,11 @@ class Policy:
     """Whether a whole agent runs in the sandbox, and not the commands of a session."""
     sockets: tuple[Path, ...] = ()
     """Unix sockets of the host that the user opened, resolved; a missing one may appear later."""
-    look: Callable[[int], object] = field(default=lambda _: None, compare=False)
-    """Called on any thread with 1 before a program begins, with -1 after the end of it and of all that it started, and
-    with 0 in between: the protected files may be compared. If it raises with 1, the program does not begin."""
+
+    @property
+    def shown_root(self) -> Path:
+        """Top of the work tree as commands see it."""
+        return self.seen_at or self.root
 
     @property
     def reaches_hosts(self) -> bool:

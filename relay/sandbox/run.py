@@ -49,10 +49,6 @@ def never() -> bool:
     return False
 
 
-def _look_at_nothing(_: int) -> None:
-    """Compare nothing: the program cannot write, or is not confined."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sandbox:
     """Runs commands at one level. Close it, or use it in a `with` statement: it owns a private directory.
@@ -89,10 +85,9 @@ class Sandbox:
         """Whether the kernel counts the user's other processes against a command's limit."""
         return self.bwrap is None or self.bwrap.shares_user
 
-    @property
-    def guarded(self) -> tuple[str, ...]:
-        """Directories of the repository that no command changes, as paths relative to its root."""
-        return self.bwrap.guarded if self.bwrap else ()
+    def show(self, text: str) -> str:
+        """Return a text with each path of the work tree, and of git's directory, as commands see it."""
+        return self.bwrap.show(text) if self.bwrap else text
 
     @property
     def gaps(self) -> tuple[str, ...]:
@@ -148,32 +143,20 @@ class Sandbox:
         if not argv:
             return make_not_started("there is no command")
         words = ""
-        with self.watching():
-            for _ in range(ATTEMPTS):
-                try:
-                    started = self._spawn(argv, streams or (), limits=limits, cwd=cwd, extra_env=extra_env)
-                except (OSError, ValueError) as error:  # too long, a NUL byte, not encodable: the command line's fault
-                    return make_not_started(f"cannot run this: {error}")
-                ending = run_started(
-                    started, limits=limits, should_stop=should_stop, spool=spool, hear=self.hear, prepare=self.prepare
-                )
-                if started.process.returncode < 0:  # killed, maybe alone
-                    end_orphans(self.private.tmp)
-                if ending.started:
-                    return replace(ending.result, notes=(*ending.result.notes, *self.inquiries.take_refusals()))
-                words = next(iter(ending.last.decode(errors="replace").strip().splitlines()[-1:]), "no message")
+        for _ in range(ATTEMPTS):
+            try:
+                started = self._spawn(argv, streams or (), limits=limits, cwd=cwd, extra_env=extra_env)
+            except (OSError, ValueError) as error:  # too long, a NUL byte, not encodable: the command line's fault
+                return make_not_started(f"cannot run this: {error}")
+            ending = run_started(
+                started, limits=limits, should_stop=should_stop, spool=spool, hear=self.hear, prepare=self.prepare
+            )
+            if started.process.returncode < 0:  # killed, maybe alone
+                end_orphans(self.private.tmp)
+            if ending.started:
+                return replace(ending.result, notes=(*ending.result.notes, *self.inquiries.take_refusals()))
+            words = next(iter(ending.last.decode(errors="replace").strip().splitlines()[-1:]), "no message")
         raise SandboxError(f"the sandbox could not be set up: {words}", hint="relay doctor tries each part of it")
-
-    @contextmanager
-    def watching(self) -> Iterator[Callable[[int], object]]:
-        """Have the protected files compared around a program that may write; yield the policy's `look`."""
-        writes = self.bwrap is not None and self.level is Level.WORKSPACE_WRITE
-        look = self.policy.look if writes else _look_at_nothing
-        look(1)
-        try:
-            yield look
-        finally:
-            look(-1)
 
     def _spawn(
         self,
@@ -281,7 +264,8 @@ _PROVEN: set[tuple[object, ...]] = set()
 def _is_proven(sandbox: Sandbox) -> bool:
     """Return whether a sandbox like this one holds here; the acts are tried once per process and kind."""
     policy, root = sandbox.policy, sandbox.policy.root
-    kind = (sandbox.level, find_bwrap(), policy.network, root.stat().st_dev, os.access(root, os.W_OK))
+    is_moved, device = policy.seen_at is not None, root.stat().st_dev
+    kind = (sandbox.level, find_bwrap(), policy.network, device, os.access(root, os.W_OK), is_moved)
     if kind not in _PROVEN and holds(prove(policy, sandbox.level)):
         _PROVEN.add(kind)
     return kind in _PROVEN
@@ -471,7 +455,8 @@ def _try_acts(sandbox: Sandbox) -> tuple[ProbeAct, ...]:
     level = sandbox.level
     with _make_case(sandbox.policy) as case:
         try:
-            output = sandbox.run((sys.executable, "-I", "-S", "-c", ACTS, json.dumps(case)), limits=_LIMITS).output
+            shown = case | {"repository": sandbox.show(case["repository"])}
+            output = sandbox.run((sys.executable, "-I", "-S", "-c", ACTS, json.dumps(shown)), limits=_LIMITS).output
         except SandboxError as error:
             return (_judge(level, "run a command", wanted=True, said=str(error)),)
         try:

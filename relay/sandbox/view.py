@@ -29,7 +29,6 @@ from relay.sandbox import inside
 from relay.sandbox.places import (
     SHARED_HIDDEN,
     Found,
-    find_caches,
     find_credentials,
     find_emptied,
     find_home_directory,
@@ -179,6 +178,7 @@ def _works(bwrap: Path) -> bool:
 TMPFS_BYTES = 1024 * 1024 * 1024
 """Most bytes in each directory that lives in memory; the kernel's default is half of the memory."""
 INSIDE_NAME = "inside.py"
+_GIT_FILE = "gitfile"
 DEV_NULL = Path(os.devnull)
 TMP, VAR_TMP = Path("/tmp"), Path("/var/tmp")  # noqa: S108  # emptied in the sandbox; relay's own files use tempfile
 PROC, RUN, NSSWITCH = Path("/proc"), Path("/run"), Path("/etc/nsswitch.conf")
@@ -242,12 +242,19 @@ class MountView:
     tmp: Path
     own: Path
     """Directory of relay's own, which commands cannot write: `inside.py` and the sockets of openings."""
+    git_file: Path
+    """The file in the place of the tree's ``.git``, where commands see the tree at another path."""
     gaps: tuple[str, ...]
     """A sentence about each path that this machine cannot protect."""
     layers: Layers
     """Layers over the caches that tools write."""
     stores: Mapping[str, str]
     """The user's caches that tools may use, by the variable that names each."""
+
+    @property
+    def git(self) -> Path:
+        """Where commands see git's directory, where they see the tree at another path."""
+        return self.own / "git"
 
 
 KERNEL_FILES = (
@@ -274,9 +281,9 @@ def look_around(policy: Policy) -> HostView:
 
 
 def plan_view(  # what a view is made for
-    policy: Policy, level: Level, private: PrivateDir, program: Path, trees: tuple[Path, ...], around: HostView
+    policy: Policy, level: Level, private: PrivateDir, program: Path, around: HostView
 ) -> MountView:
-    """Lay out the mounts that do not depend on the repository's content, except its `trees`, which get layers."""
+    """Lay out the mounts that do not depend on the repository's content."""
     home, hidden, stores = around.home, around.hidden, around.stores
     temp = TMP.resolve()
     inner_home = home if home and not home.is_relative_to(policy.root) else temp / "relay-home"
@@ -286,11 +293,16 @@ def plan_view(  # what a view is made for
     own = (RUN if RUN in hidden else inner_home) / "relay"
     tmp = temp / "relay" if shared else temp
     devices, gaps = _make_devices(private)
-    caches = (*stores, *(trees if level is Level.WORKSPACE_WRITE else ()))
+    lent = (place for place in policy.lent if find_real(place) == place and is_dir(place))
+    caches = (*stores, *(lent if level is Level.WORKSPACE_WRITE else ()))
     layers = open_layers(program, caches, private.path / "layers")
+    if policy.seen_at is not None:
+        inside_git = policy.git_dirs[0].relative_to(policy.git_dirs[-1])
+        (private.path / _GIT_FILE).write_text(f"gitdir: {own}/git/{inside_git}\n")
     writable = [place.resolve() for place in policy.writable if is_dir(place) and level is Level.WORKSPACE_WRITE]
     return MountView(
         fixed=(
+            Mount(op=Op.EMPTY, dest=Path("/dev/shm")),  # noqa: S108  # bwrap's own has no bound
             *(Mount(op=Op.EMPTY, dest=place) for place in dict.fromkeys((*hidden, inner_home))),
             *(mount for mount in around.shown if mount.dest not in layers.caches),
             Mount(op=Op.WRITE, source=private.tmp, dest=tmp),
@@ -300,7 +312,6 @@ def plan_view(  # what a view is made for
             *KERNEL_FILES,
             *devices,
             *_close_lookups(policy, private),
-            Mount(op=Op.EMPTY, dest=Path("/dev/shm")),  # noqa: S108  # bwrap's own has no bound
             Mount(op=Op.FREEZE, dest=Path("/dev")),  # it lives in memory too; devices still work
             *(_lay(layers, place) for place in layers.caches if place in stores),
             *(Mount(op=Op.WRITE, source=place, dest=place) for place in writable),
@@ -314,6 +325,7 @@ def plan_view(  # what a view is made for
         home=inner_home,
         tmp=tmp,
         own=own,
+        git_file=private.path / _GIT_FILE,
         gaps=(*gaps, *_find_links(policy)),
         layers=layers,
         stores=list_usable(home, policy.env, writable=(*layers.caches, *writable)),
@@ -405,22 +417,18 @@ def render_view(
     mounts += [Mount(op=how, source=place, dest=place) for place in shown if place != root]
     # Only paths in the repository: a link to ~/.ssh in the place of a protected file must not show the hidden ~/.ssh.
     inside = [place for place in map(find_real, policy.protected) if place != root and place.is_relative_to(root)]
-    guarded = _real(
-        (root / ".git", *policy.git_dirs, *inside, *found.protected, *found.links.trees, *found.links.files)
-    )
+    guarded = _real((root / ".git", *policy.git_dirs, *inside, *found.protected))
     covers = _list_covers(mounts)
     closed = [place for place in (*found.secrets, *found.sockets, *view.around.secrets) if _is_shown(place, covers)]
     closed += _list_sockets(policy, covers)
     visible = _real(place for place in closed if place not in policy.sockets)
     # A stage has no secrets, and writes to it vanish with it: only the paths that it shows need protection.
-    caches = _real(place for tree in found.links.trees for place in find_caches(tree))
-    guarded, visible, caches = (_leave_out_staged(p, root, shown, empty) for p in (guarded, visible, caches))
+    guarded, visible = (_leave_out_staged(p, root, shown, empty) for p in (guarded, visible))
     if write:
         tops = (root, *(place.resolve() for place in policy.writable if is_dir(place)))
         pins = [mount.dest for top in tops for mount in _pin(top, (*guarded, *visible))]
         mounts += [Mount(op=how, source=place, dest=place) for place in _leave_out_staged(pins, root, shown, empty)]
-    mounts += _guard(view, found, guarded)
-    mounts += [*(Mount(op=Op.WRITE, source=place, dest=place) for place in caches if write), *empty]
+    mounts += [*(Mount(op=Op.READ, source=place, dest=place) for place in guarded), *empty]
     for place in visible:
         if place.is_dir():
             mounts += [Mount(op=Op.EMPTY, dest=place), Mount(op=Op.FREEZE, dest=place)]
@@ -429,11 +437,37 @@ def render_view(
     return (*mounts, *(mount for mount in view.frozen if mount.dest not in gone))
 
 
-def _guard(view: MountView, found: Found, places: list[Path]) -> list[Mount]:
-    """Mount places read-only, and layers over the directories of hard links among them."""
-    trees = [place for place in places if place in found.links.trees and place in view.layers.caches]
-    layers = [_lay(view.layers, place) for place in trees]
-    return [*(Mount(op=Op.READ, source=place, dest=place) for place in places), *layers]
+def move_root(mounts: tuple[Mount, ...], view: MountView, policy: Policy) -> tuple[Mount, ...]:
+    """Mount what is in the work tree at the path of the user's own, and git's directory beside relay's sockets.
+
+    No directory can be mounted over the ``.git`` of a linked work tree, which is a file: a file of relay's own covers
+    it, and names the git directory there. Nobody replaces that file, so the mount stays.
+    """
+    root, seen = policy.root, policy.seen_at
+    if seen is None:
+        return mounts
+    common = policy.git_dirs[-1]
+    moved: list[Mount] = []
+    for mount in mounts:
+        if mount.dest == root / ".git" or (mount.dest == seen and mount.op is Op.FREEZE):
+            continue
+        if mount.dest.is_relative_to(root):
+            moved.append(replace(mount, dest=seen / mount.dest.relative_to(root)))
+        elif mount.dest.is_relative_to(common):
+            moved.append(replace(mount, dest=view.git / mount.dest.relative_to(common)))
+        else:
+            moved.append(mount)
+        if mount.dest == root:
+            moved += [
+                Mount(op=Op.READ, source=common, dest=view.git),
+                Mount(op=Op.READ, source=view.git_file, dest=seen / ".git"),
+            ]
+    for place in policy.lent:
+        point = root / place.relative_to(seen)
+        if is_dir(place) and find_real(point) == point and is_dir(point):
+            is_layered = place in view.layers.caches
+            moved.append(_lay(view.layers, place) if is_layered else Mount(op=Op.READ, source=place, dest=place))
+    return tuple(moved)
 
 
 def _lay(layers: Layers, cache: Path) -> Mount:

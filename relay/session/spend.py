@@ -94,6 +94,11 @@ class Meter:
         """Count what an earlier process used for the open phase without having committed it."""
         self._charge(spent)
 
+    def take_up(self, spent: Spent) -> None:
+        """Take what an open phase has used for unrecorded; the total has it already."""
+        self._unrecorded = spent
+        self.models.clear()
+
     @property
     def cap_usd(self) -> float | None:
         """The cap of the plan; None: no cap."""

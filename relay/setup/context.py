@@ -41,8 +41,9 @@ class RunRequest:
     repo: Repo
     settings: Settings
     plan_path: str
-    allow_dirty: bool
     environ: Mapping[str, str]
+    is_apart: bool = False
+    """Whether sessions work in trees of relay's own, and none in this one."""
     phases: tuple[Phase, ...] = ()
     """The phases to work on, as far as is known; each may name its runner."""
     is_criticized: bool = False
@@ -52,10 +53,6 @@ class RunRequest:
     def is_reviewed(self) -> bool:
         """Whether a reviewer's sessions look at each phase, or at the plan."""
         return self.is_criticized or (self.kind.commits_phases and self.settings.review != "off")
-
-    @property
-    def needs_clean(self) -> bool:
-        return self.kind.commits_phases and not self.allow_dirty
 
     @property
     def runners(self) -> tuple[str, ...]:
@@ -123,6 +120,10 @@ class RunContext:
     """Secrets of the environment; relay keeps none of them anywhere."""
     open_reading: Callable[[SessionKind], AbstractContextManager[Workspace]]
     """Opens the same work tree for sessions of a kind that writes nothing."""
+    open_tree: "Callable[[RunContext, Repo], AbstractContextManager[RunContext]]"
+    """Opens a work tree of relay's own for the run's sessions; everything but the tree is shared."""
+    home: Repo | None = None
+    """The user's work tree, in a run that works in one of relay's own."""
     environ: Mapping[str, str] = field(default_factory=dict, repr=False)
     """The user's environment; its secrets go only to receivers that the settings name."""
     ask: Ask | None = None
@@ -148,7 +149,7 @@ class RunContext:
 
     def hear_cap(self) -> None:
         """Obey a cap that a person set meanwhile, from the next request on."""
-        if moved := take_cap(self.repo):
+        if moved := take_cap(self.home or self.repo):
             self.meter.move_cap(moved.cap_usd)
             self.observe(moved)
 

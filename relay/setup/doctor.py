@@ -139,7 +139,6 @@ def _make_request(
         repo=place.repo if place else repo,
         settings=settings,
         plan_path=place.plan_name if place else settings.plan,
-        allow_dirty=False,
         environ=environ,
         phases=tuple(phase for phase in plan.phases if not phase.done) if plan else (),
     )

@@ -213,8 +213,6 @@ class Observers:
     """None if nobody wants notifications."""
     is_job: bool = False
     """Whether this run is a job: one of several phases side by side."""
-    take_news: Callable[[], str] = lambda: ""
-    """`Workspace.take_news`; told before the next event."""
     inquiries: list[Inquiries] = field(default_factory=list)
     """Filled by threads; emitted before the next event."""
 
@@ -222,8 +220,6 @@ class Observers:
         """Pass an event to all observers; the view gets a notice if the log cannot keep it."""
         for asked in (asked for inquiries in self.inquiries for asked in inquiries.take()):
             self._tell(HostAsked(host=asked.host, refused=asked.refused))
-        if words := self.take_news():
-            self._tell(Noticed(text=words, warning=True))
         self._tell(event)
         self._call(event)
         if self.news:

@@ -7,27 +7,29 @@ are known to work.
 import secrets
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import replace
 from functools import cache, partial
+from typing import TypeAlias
 
 from relay.base.errors import RepoError
 from relay.base.interrupts import Interrupts
 from relay.config.model import OWN_LOOP
-from relay.git.lock_journal import clear_git_directory, clear_stale_locks, clear_temporaries, hold_collections
+from relay.git.lock_journal import clear_stale_locks, hold_collections
 from relay.git.notes import lock_worktree
 from relay.git.repository import Repo
-from relay.git.status import read_status
 from relay.insight.telemetry.log import OUTPUT_AGE_S, OUTPUTS, sweep
 from relay.insight.telemetry.tape import FOLDER, TAPE_AGE_S, open_tape
 from relay.runners.base import Runner, RunnerKind, Surroundings
 from relay.runners.registry import get_kind, list_runners
 from relay.sandbox.private_folder import find_folder, remove_left_overs
-from relay.session.events import Observe
+from relay.session.events import Noticed, Observe
 from relay.session.spend import Meter, Pace
+from relay.session.values import SessionKind
 from relay.setup.context import RunContext, RunRequest
 from relay.setup.observers import Observers, Progress, announce, describe_settings
 from relay.setup.preconditions import check_apart, check_enclosed, check_taken, check_untaken, require_all
+from relay.setup.rules import Rules
 from relay.setup.session import Book, Sessions, find_price_now, make_meter
 from relay.setup.workspace import (
     find_all_secrets,
@@ -39,9 +41,12 @@ from relay.setup.workspace import (
 from relay.store.branches import take_along
 from relay.store.checkpoints import repair_refs
 from relay.store.completion import finish_pending
+from relay.store.plan_state import read_plan_cost
 from relay.store.steering_files import begin_watch, end_watch
 from relay.store.worktree_notes import find_home
 from relay.tools.workspace import Workspace
+
+_OpenHeard: TypeAlias = Callable[[RunRequest, Rules], AbstractContextManager[Workspace]]
 
 
 @contextmanager
@@ -78,12 +83,11 @@ def open_run(
         rules = load_run_rules(request)
         # Before the sandbox opens: the log makes .relay before a command could.
         stack.enter_context(observers.logging(request, run_id))
-        opened = stack.enter_context(open_workspace(request, rules, interrupts))
         progress = Progress(observers.observe)
-        observers.inquiries.append(opened.sandbox.inquiries)
         observers.counters.append(progress.note)
-        observers.take_news = opened.take_news
-        workspace = replace(opened, sandbox=replace(opened.sandbox, hear=progress.hear))
+
+        open_heard = partial(_open_heard, observers, progress, interrupts)
+        workspace = stack.enter_context(open_heard(request, rules))
         require_all(check_enclosed(request, workspace.sandbox))
         sessions, book = _make_sessions(request, get_runner, observe, workspace, meter)
         observers.meter = meter
@@ -101,12 +105,69 @@ def open_run(
             new_id=new_id,
             secret_values=find_all_secrets(request),
             environ=request.environ,
-            open_reading=lambda kind: open_workspace(replace(request, kind=kind), rules, interrupts),
+            open_reading=partial(_open_reading, request, rules, interrupts),
+            open_tree=partial(_open_tree, request, open_heard, interrupts),
         )
         announce(ctx, request.kind, run_id, (*left, *describe_settings(settings, request.environ)))
         for folder, age_s in ((OUTPUTS, OUTPUT_AGE_S), (FOLDER, TAPE_AGE_S)):
             sweep(ctx.repo.root, folder, now_s=time.time(), max_age_s=age_s)
         yield ctx
+
+
+@contextmanager
+def _open_heard(
+    observers: Observers, progress: Progress, interrupts: Interrupts, request: RunRequest, rules: Rules
+) -> Iterator[Workspace]:
+    """Open a workspace whose commands the run's observers hear of."""
+    with open_workspace(request, rules, interrupts) as opened:
+        observers.inquiries.append(opened.sandbox.inquiries)
+        try:
+            yield replace(opened, sandbox=replace(opened.sandbox, hear=progress.hear))
+        finally:
+            observers.inquiries.remove(opened.sandbox.inquiries)
+
+
+@contextmanager
+def _open_tree(
+    request: RunRequest, open_heard: _OpenHeard, interrupts: Interrupts, ctx: RunContext, repo: Repo
+) -> Iterator[RunContext]:
+    """Yield the collaborators of a run for sessions in another work tree; see `RunContext.open_tree`."""
+    own = hide_places(replace(request, repo=repo))
+    with hold_worktree(repo) as left, _watching(own):
+        rules = load_run_rules(own)
+        with open_heard(own, rules) as workspace:
+            for words in left:
+                ctx.observe(Noticed(text=words, warning=True))
+            ctx.meter.take_up(read_plan_cost(repo, request.plan_path).open)
+            yield replace(
+                ctx,
+                files=own.files,
+                home=ctx.repo,
+                workspace=workspace,
+                sessions=replace(ctx.sessions, sandbox=workspace.sandbox, limits=workspace.limits),
+                rules=rules,
+                secret_values=find_all_secrets(own),
+                open_reading=partial(_open_reading, own, rules, interrupts),
+                after_phase=lambda: None,
+            )
+
+
+def _open_reading(
+    request: RunRequest, rules: Rules, interrupts: Interrupts, kind: SessionKind
+) -> AbstractContextManager[Workspace]:
+    return open_workspace(replace(request, kind=kind), rules, interrupts)
+
+
+@contextmanager
+def _watching(request: RunRequest) -> Iterator[None]:
+    """Compare the files that steer agents from now on: no session may have written one."""
+    begin_watch(request.repo, request.plan_path)
+    try:
+        yield
+    finally:
+        # If the disk is full, the next run asks the user about steering files instead.
+        with suppress(OSError, RepoError):
+            end_watch(request.repo, request.plan_path)
 
 
 def _make_sessions(
@@ -152,13 +213,8 @@ def new_id() -> str:
 
 
 @contextmanager
-def hold_worktree(
-    repo: Repo, clear: Callable[[Repo], tuple[str, ...]] = clear_stale_locks
-) -> Iterator[tuple[str, ...]]:
+def hold_worktree(repo: Repo) -> Iterator[tuple[str, ...]]:
     """Hold the lock of a work tree, and repair what a killed relay left there.
-
-    Args:
-        clear: Removes stale locks of git; returns messages about locks of others.
 
     Yields:
         A message for each file, or the index, that still lacks a part of an earlier commit.
@@ -169,7 +225,7 @@ def hold_worktree(
     with lock_worktree(repo):
         # First: processes that a killed relay had started may still write.
         remove_left_overs(find_folder(), now=time.time())
-        if locks := clear(repo):
+        if locks := clear_stale_locks(repo):
             raise RepoError("; ".join(locks))
         yield (*repair_refs(repo), *take_along(repo), *finish_pending(repo))
 
@@ -186,18 +242,8 @@ def take_repository(request: RunRequest) -> Iterator[tuple[Meter, tuple[str, ...
     """
     repo, settings = request.repo, request.settings
     require_all(check_untaken(request))
-    # A run that needs a clean tree reads git's status anyway, which also shows leftover temporary files.
-    clear = clear_git_directory if request.needs_clean else clear_stale_locks
-    with hold_worktree(repo, clear) as left, hold_collections(repo):
-        status = read_status(repo) if request.needs_clean else None
-        if status is not None:
-            clear_temporaries(repo, status.untracked)
+    with hold_worktree(repo) as left, hold_collections(repo):
         meter = make_meter(repo, request.plan_path, settings, find_price_now(settings, settings.model))
-        require_all(check_taken(request, status, meter))
-        begin_watch(repo, request.plan_path)
-        try:
+        require_all(check_taken(request, meter))
+        with _watching(request) if request.kind.writes and not request.is_apart else nullcontext():
             yield meter, left
-        finally:
-            # If the disk is full, the next run asks the user about steering files instead.
-            with suppress(OSError, RepoError):
-                end_watch(repo, request.plan_path)

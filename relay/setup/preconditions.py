@@ -27,10 +27,8 @@ from relay.git.command import get_version
 from relay.git.config_guard import read_config
 from relay.git.hooks import HEAD_BYTES, get_hooks_dir, has_hook, parse_programs
 from relay.git.identity import check_signing, get_identity
-from relay.git.names import list_paths
 from relay.git.repository import Repo
-from relay.git.status import Status, check_state, find_ignored, read_status
-from relay.plan.text import find_ledger_path
+from relay.git.status import check_state, find_ignored
 from relay.runners.agents.profiles import Profile, find_family, find_login, get_installed
 from relay.runners.base import RunnerKind
 from relay.runners.registry import check_runners, get_kind, list_profiles, list_runners
@@ -43,9 +41,6 @@ from relay.setup.context import RunRequest
 from relay.setup.program import LOADED_FROM, find_exposed
 from relay.setup.rules import Rules
 from relay.setup.session import find_price_now, make_meter
-from relay.store.attempts import read_attempt
-from relay.store.branches import find_along
-from relay.store.completion import find_pending_move
 from relay.store.refs import get_branch
 from relay.store.worktree_notes import find_home
 
@@ -374,35 +369,6 @@ def _make_hook_error(place: Path, programs: tuple[str, ...], hidden: str) -> Rep
     return RepoError(words, hint=f"install it, or correct the first line of {typed}; {_WITHOUT_HOOKS}")
 
 
-def check_clean(repo: Repo, plan_path: str, status: Status | None = None) -> Finding:
-    """Check for the user's uncommitted changes of tracked files.
-
-    Changes of an open attempt are fine: the run goes on with them.
-
-    Args:
-        plan_path: The plan; changes of it are checked elsewhere.
-        status: The state of the work tree; None to ask git.
-    """
-
-    def get() -> str:
-        if read_attempt(repo) is not None or (status is None and find_along(repo)):
-            return "a phase is open"
-        if status is None and find_pending_move(repo) is not None:
-            return "a run first finishes an interrupted update of the files"
-        own = {plan_path, find_ledger_path(plan_path)}
-        found = read_status(repo) if status is None else status
-        dirty = [path for path in found.changed if path not in own]
-        if dirty:
-            named = [f"{path} (which git status was told to hide)" if path in found.hidden else path for path in dirty]
-            raise RepoError(
-                f"tracked files have uncommitted changes: {list_paths(named)}",
-                hint="commit them, or use --allow-dirty: relay then keeps these files out of every commit",
-            )
-        return "no tracked file has uncommitted changes"
-
-    return find_out(get, name="changes")
-
-
 def check_caps(request: RunRequest, meter: Meter | None = None) -> Finding:
     """Check that the caps can be enforced: without a price no cap in money can.
 
@@ -500,18 +466,15 @@ def check_untaken(request: RunRequest) -> Iterator[Finding]:
     yield check_plan_file(request.repo, request.plan_path)
 
 
-def check_taken(request: RunRequest, status: Status | None = None, meter: Meter | None = None) -> Iterator[Finding]:
+def check_taken(request: RunRequest, meter: Meter | None = None) -> Iterator[Finding]:
     """Run the checks for a repository that the run has taken.
 
     Args:
-        status: The state of the work tree; None to ask git.
         meter: The plan's; None to make one.
     """
     repo = request.repo
     yield check_identity(repo)
     yield check_signature(repo)
-    if request.needs_clean:
-        yield check_clean(repo, request.plan_path, status)
     yield check_caps(request, meter)
 
 

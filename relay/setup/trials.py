@@ -390,7 +390,6 @@ def _hold_session(
             repo=open_repo(root, environ),
             settings=settings,
             plan_path="PLAN.md",
-            allow_dirty=True,
             environ=own,
         )
         with open_own_workspace(request) as workspace:

@@ -32,15 +32,14 @@ from relay.git.repository import Repo
 from relay.git.status import list_known, read_status
 from relay.plan.text import MAX_PLAN_BYTES, STATE_DIR, find_protected
 from relay.sandbox.openings import serve_openings
-from relay.sandbox.places import GENERATED, find_environments, find_real, is_socket, is_there, separate_tree
+from relay.sandbox.places import GENERATED, find_environments, find_real, is_socket, is_there
 from relay.sandbox.policy import MIB, Level, Limits, Mechanism, Policy
 from relay.sandbox.run import Sandbox, open_sandbox
 from relay.session.events import HostAsked, Observe, SetupFinished, SetupStarted
 from relay.setup.context import RunRequest
 from relay.setup.preconditions import check_program, require
 from relay.setup.rules import Rules, load_repository_rules
-from relay.store.steering_files import SteeringWatch
-from relay.store.worktree_notes import find_made_places, find_other_trees
+from relay.store.worktree_notes import find_home, find_made_places, find_other_trees, read_brought
 from relay.tools.workspace import Workspace
 
 
@@ -61,10 +60,13 @@ def make_policy(
         ConfigError: See `get_unreadable`.
         RepoError: See `get_hooks_dir` and `find_other_trees`.
     """
-    others = find_other_trees(repo)
+    others, home = find_other_trees(repo), find_home(repo)
+    is_moved, brought = home != repo.root and get_mechanism(settings).confines, read_brought(repo)
     apart = (place for place in (*others, *find_made_places(repo, others)) if not place.is_relative_to(repo.root))
     return Policy(
         root=repo.root,
+        seen_at=home if is_moved else None,
+        lent=tuple(home / path for path in brought.lent) if is_moved and brought else (),
         env=environ,
         git_dirs=tuple(dict.fromkeys((repo.git_dir, repo.common_dir))),
         protected=tuple(repo.root / path for path in (*protected, *find_tree_files(repo))),
@@ -72,12 +74,13 @@ def make_policy(
         readable=(
             get_hooks_dir(repo, read_config(repo)),
             *_expand(settings, "read", environ).values(),
-            *find_environments("\n".join((plan_text, *settings.verify)), repo.root, environ, others),
+            *find_environments(
+                "\n".join((plan_text, *settings.verify)), repo.root, environ, () if is_moved else others
+            ),
         ),
         unreadable=(*get_unreadable(repo.root, settings, environ), *_find_inside(repo.root, others)),
         apart=tuple(apart),
         pass_env=settings.env,
-        writable_links=settings.writable_links,
         network=settings.network.whole,
         sockets=get_sockets(settings, environ),
     )
@@ -223,14 +226,13 @@ def open_workspace(request: RunRequest, rules: Rules, interrupts: Interrupts) ->
     protected = tuple(dict.fromkeys((*find_protected(request.plan_path), *named)))
     configuration = find_tree_files(request.repo)
     policy = make_policy(request.repo, settings, protected, request.environ, _read_plan(root / request.plan_path))
-    steering = SteeringWatch(request.repo, (*protected, *configuration))
     mechanism = get_mechanism(settings)
     level = Level.WORKSPACE_WRITE if request.kind.writes else Level.READ_ONLY
     closed = not mechanism.confines or settings.network.whole  # no proxy is needed then
     with (
         serve_openings(() if closed else settings.network.names, () if closed else settings.network.localhost) as held,
         open_sandbox(
-            replace(policy, openings=held.openings, look=steering.look),
+            replace(policy, openings=held.openings),
             level,
             mechanism=mechanism,
             inquiries=held.inquiries,
@@ -245,7 +247,6 @@ def open_workspace(request: RunRequest, rules: Rules, interrupts: Interrupts) ->
             should_stop=lambda: interrupts.stop_now,
             limits=Limits(timeout_s=settings.command_timeout_s),
             hidden=request.repo.hidden,
-            take_news=steering.take_news,
             spills="spill" not in settings.ablate,
         )
 
@@ -288,12 +289,10 @@ def ensure_set_up(repo: Repo, settings: Settings, workspace: Workspace, observe:
     Raises:
         ConfigError: A command failed.
         RepoError: A command changed files that git knows.
-        SandboxError: The sandbox could not be set up, or packages cannot be separated from those of other projects.
+        SandboxError: The sandbox could not be set up.
     """
     if not settings.setup or is_set_up(repo, digest_setup(repo, settings.setup)):
         return
-    for tree in workspace.sandbox.guarded:
-        separate_tree(repo.root / tree)  # otherwise nothing installed there would be kept
     before = _look(repo)
     mechanism = workspace.sandbox.mechanism
     whole = settings.network.whole or not mechanism.confines

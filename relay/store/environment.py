@@ -199,24 +199,14 @@ class SessionSpan:
     start: int
     end: int | None = None
     """None while it lasts."""
-    guarded: tuple[str, ...] = ()
-    """Directories that the sandbox kept as they were.
-
-    Their files' dates prove nothing: if somebody installs the same package elsewhere, files that are shared by hard
-    links get another name, and so a new change date.
-    """
 
 
 @contextlib.contextmanager
-def watch_sessions(repo: Repo, guarded: Sequence[str]) -> Iterator[None]:
-    """Note that changes made during the block are a session's.
-
-    Args:
-        guarded: Directories that the sandbox keeps as they are.
-    """
+def watch_sessions(repo: Repo) -> Iterator[None]:
+    """Note that changes made during the block are a session's."""
     end_span(repo)
     _, start = _read_clock(repo)
-    _save_spans(repo, (*read_spans(repo), SessionSpan(start=start, guarded=tuple(guarded))))
+    _save_spans(repo, (*read_spans(repo), SessionSpan(start=start)))
     try:
         yield
     finally:
@@ -248,25 +238,16 @@ def _read_clock(repo: Repo) -> tuple[int, int]:
 def read_spans(repo: Repo) -> tuple[SessionSpan, ...]:
     """Return the spans in which sessions ran in this work tree; empty if the note is gone or not relay's."""
     try:
-        rows = convert(json.loads(read_note(repo, _NOTE) or "[]"), tuple[tuple[int, int | None, tuple[str, ...]], ...])
+        rows = convert(json.loads(read_note(repo, _NOTE) or "[]"), tuple[tuple[int, int | None], ...])
     except (ValueError, RecursionError):
         return ()
-    return tuple(SessionSpan(start=start, end=end, guarded=guarded) for start, end, guarded in rows)
+    return tuple(SessionSpan(start=start, end=end) for start, end in rows)
 
 
 def _save_spans(repo: Repo, spans: tuple[SessionSpan, ...]) -> None:
     if len(spans) > _MOST_SPANS:
         spans = (SessionSpan(start=spans[0].start, end=spans[1].end), *spans[2:])
-    write_note(repo, _NOTE, json.dumps([[span.start, span.end, span.guarded] for span in spans]))
-
-
-def find_changed(repo: Repo, paths: Sequence[str]) -> tuple[str, ...]:
-    """Return those of some files that sessions changed."""
-    is_changed, changed = _make_test(read_spans(repo)), []
-    for path in paths:
-        with contextlib.suppress(OSError):  # it was removed meanwhile
-            changed += [path] if is_changed(os.lstat(repo.root / path).st_ctime_ns) else []
-    return tuple(changed)
+    write_note(repo, _NOTE, json.dumps([[span.start, span.end] for span in spans]))
 
 
 def _make_test(spans: Sequence[SessionSpan]) -> _Test:
@@ -371,8 +352,7 @@ class SessionChanges:
 
     def _look_at_packages(self, top: str) -> None:
         """Note the changes in a directory that a gate is shown; hide changed caches of packages."""
-        spans = [span for span in self.spans if top not in span.guarded]
-        is_changed, changed, pending = _make_test(spans), list[str](), [(top, False)]
+        is_changed, changed, pending = _make_test(self.spans), list[str](), [(top, False)]
         while pending:
             folder, is_dated = pending.pop()
             below = self._list(folder, top)
@@ -380,8 +360,8 @@ class SessionChanges:
                 if not _is_folder(found):
                     changed += [path] if is_changed(found.st_ctime_ns) else []
                 elif is_cache_of_packages(path):
-                    self._look_at_cache(path, found, _make_test(self.spans))
-                elif spans:
+                    self._look_at_cache(path, found, is_changed)
+                else:
                     pending.append((path, is_changed(found.st_ctime_ns)))
             if is_dated and not any(is_changed(found.st_ctime_ns) for _, found in below):
                 changed.append(folder)  # a file was removed from it, or it was renamed

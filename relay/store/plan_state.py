@@ -3,7 +3,7 @@
 `ask` changes nothing: no ref, no file of the work tree, nothing in the user's index.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from shlex import quote
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from relay.base.errors import LockedError, PlanError, RelayError, RepoError
 from relay.base.hints import Command, Hint, TypedPath
 from relay.base.values import dataclass
-from relay.git.names import SWITCH, parse_ref_part, render_ref_part
+from relay.git.names import SWITCH, name_jobs, parse_ref_part, render_ref_part
 from relay.git.repository import Repo
 from relay.plan.model import Phase, Plan, Violation
 from relay.prompts.package_data import EXAMPLE, INSTEAD, is_example
@@ -399,7 +399,7 @@ def summarize_plan(source: PlanSource, repo: Repo) -> PlanSummary:
         plan_name=source.plan_name,
         branch=branch,
         plan_state=plan_state,
-        phases=tuple(_summarize_phases(source, repo, plan_state, cost.commits, attempt)),
+        phases=tuple(_summarize_phases(source, repo, plan_state, cost.commits, _list_open(repo, attempt))),
         spent=cost.spent,
         rewound=cost.rewound,
         questions=find_questions(repo, attempt, source.plan_name, plan_state.plan),
@@ -417,27 +417,39 @@ def read_questions(source: PlanSource, repo: Repo) -> tuple[str, ...]:
         return ()
 
 
+def _list_open(repo: Repo, attempt: "OpenAttempt | None") -> "list[OpenAttempt]":
+    """Return the open attempts of the plan's branch: that of HEAD, and those in work trees of relay's own."""
+    prefix = name_jobs(repo.branch or "")
+    branches = [parse_ref_part(ref.removeprefix(ATTEMPTS)) for ref in repo.list_refs(ATTEMPTS)]
+    begun = [branch for branch in branches if repo.branch and branch.startswith(prefix)]
+    if not begun:
+        return [attempt] if attempt else []
+    from relay.store.attempts import read_attempt
+
+    return [one for one in (attempt, *(read_attempt(repo, branch) for branch in begun)) if one is not None]
+
+
 def _summarize_phases(
     source: PlanSource,
     repo: Repo,
     plan_state: PlanState,
     commits: tuple[RelayCommit, ...],
-    attempt: "OpenAttempt | None",
+    attempts: "Sequence[OpenAttempt]",
 ) -> Iterator[PhaseSummary]:
     """Yield the state of each phase, whatever its number was when the work was done."""
     plan, plan_path = plan_state.plan, source.plan_name
     phases = find_phases(repo, plan_path, plan, commits, before=plan_state.edit.before)
     gone = read_undone(repo, commits)
-    open_id = find_attempt_phase(repo, attempt, plan) if attempt else ""
+    begun = {find_attempt_phase(repo, attempt, plan): attempt for attempt in attempts}
     for phase in plan.phases:
         own = [commit for commit in commits if phases.get(commit.commit) == phase.id]
-        spent, is_open = add_spent(own), phase.id == open_id
+        spent, attempt = add_spent(own), begun.get(phase.id)
         yield PhaseSummary(
             phase_id=phase.id,
-            spent=spent + attempt.spend if attempt is not None and is_open else spent,
+            spent=spent + attempt.spend if attempt else spent,
             commits=tuple(commit.commit for commit in reversed(own) if commit.commit not in gone),
-            claimed=find_claims(repo, attempt, plan_path, plan) if attempt is not None and is_open else (),
-            is_open=is_open,
+            claimed=find_claims(repo, attempt, plan_path, plan) if attempt else (),
+            is_open=attempt is not None,
             doubts=_find_open_doubts(repo, plan_path, own, gone),
         )
 

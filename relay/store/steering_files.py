@@ -5,47 +5,31 @@ protect files that did not exist: a session, a gate or a hook may have made a fi
 run. relay does not obey such a file, and commits nothing beside it, until a person has staged or committed it: git's
 index is out of reach of every command. relay notes which files exist before anything runs and looks again when all is
 over; no clock decides, and neither does ``.gitignore``, which a session may write.
-
-An existing file is protected by a mount over it, which the kernel drops when somebody replaces the file by a rename, as
-most editors do: for the rest of that command the new file is bare. So relay compares the content of these files before
-and after each command. What changed while a command could write counts as nobody's word, whoever changed it: no link,
-date or number of a file proves who did.
 """
 
 import hashlib
 import json
 import os
-import stat
 from collections.abc import Iterable, Iterator
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
 from relay.base.documents import parse_toml
 from relay.base.errors import RepoError
 from relay.base.hints import Hint, TypedPath
-from relay.base.tree import find_stat, make_look, read_start
+from relay.base.tree import find_stat, read_start
 from relay.base.values import dataclass
 from relay.git.config_guard import guard, is_armed, is_git_layout
-from relay.git.names import list_paths, render_path
-from relay.git.notes import STEERING, drop_note, read_note, write_note
+from relay.git.names import list_paths
+from relay.git.notes import STEERING, read_note, write_note
 from relay.git.repository import Repo
-from relay.plan.text import LEDGER_SUFFIX, STATE_DIR
+from relay.plan.text import LEDGER_SUFFIX
 from relay.sandbox.places import list_folders
 from relay.sandbox.policy import PROTECTED_NAMES, Policy
 
 _SETTINGS = "relay.toml"
 _SHARED = "pyproject.toml"
 _MOST_BYTES = 1 << 20
-_MOST_COMPARED = 1_000
-"""Files of one directory whose content is compared; of further ones, the status."""
-_MOST_COMPARED_BYTES = 16 << 20
-_TREES = "worktrees"
-"""Below an agent's directory, other work trees: they steer nothing."""
-_COMPARED = "compared"
-"""The note with the files' digests from before the command that runs; there is none while no command runs."""
-_GIT_PARTS = ("", "commondir", "config", "config.worktree", "hooks")
-"""The parts of a git directory that make git run something; the first is a ``.git`` file itself."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,92 +86,6 @@ def _read_table(file: Path) -> str:
         return ""  # the settings' own reader reports what is wrong
 
 
-def _digest(root: Path, entry: str) -> str:
-    """Return a digest of the content of a file, of a directory's files, or of the parts that arm a git directory."""
-    place, digest = root / entry, hashlib.sha256()
-    parts = [place / name for name in _GIT_PARTS] if entry.endswith("/") else [place]
-    for number, file in enumerate(found for part in parts for found in _list_files(part)):
-        with suppress(OSError):  # somebody has just removed it, or nobody can read it
-            status = file.lstat()
-            link = os.readlink(file) if stat.S_ISLNK(status.st_mode) else ""  # noqa: PTH115
-            digest.update(repr((os.path.relpath(file, place), status.st_mode & 0o111, link)).encode())
-            is_read = number < _MOST_COMPARED
-            data = read_start(file, _MOST_COMPARED_BYTES) or b"" if is_read else repr(make_look(status)).encode()
-            digest.update(data)
-    return digest.hexdigest()
-
-
-def _list_files(place: Path) -> Iterator[Path]:
-    """Yield a file, or the files and links below a directory in the order of their names; no link is followed there."""
-    if not place.is_dir():
-        yield from [place] if os.path.lexists(place) else []
-        return
-    for folder, folders, names in os.walk(place):
-        here = sorted((*names, *(name for name in folders if os.path.islink(f"{folder}/{name}"))))  # noqa: PTH114
-        folders[:] = sorted(name for name in folders if name != _TREES)
-        yield from (Path(folder, name) for name in here)
-
-
-class SteeringWatch:
-    """Compares protected files before and after the commands of sessions, gates and hooks. Mutable: it counts commands.
-
-    Args:
-        paths: The protected files and directories, besides those that `find_steering` finds.
-    """
-
-    def __init__(self, repo: Repo, paths: Iterable[str]) -> None:
-        self._repo = repo
-        self._paths = frozenset(paths) - {STATE_DIR}
-        self._entries: tuple[str, ...] = ()
-        """Found before the first command begins: until then nobody but the user writes."""
-        self._running = 0
-        self._before: dict[str, str] = {}
-        self._news: set[str] = set()
-
-    def look(self, begun: int) -> None:
-        """Note the files that changed since the last look while a command could write; a `Policy.look`.
-
-        Args:
-            begun: 1 before a command begins, -1 after its end, 0 in between.
-
-        Raises:
-            OSError: A note cannot be written.
-            RepoError: A directory is in its place.
-        """
-        if not self._entries:
-            steering = {entry for entry in find_steering(self._repo.root) if not entry.startswith(f"{_SHARED}#")}
-            self._entries = tuple(sorted(steering | self._paths))
-        now, running = {entry: _digest(self._repo.root, entry) for entry in self._entries}, self._running + begun
-        changed = {entry for entry in self._entries if self._running and now[entry] != self._before[entry]}
-        # What equals the index the user staged, or relay wrote.
-        doubted = {*_find_unstaged(self._repo, changed)} if changed else changed
-        self._doubt(doubted, is_new=begun > 0)
-        # Behind the doubts: if relay is killed in between, the next run compares with what was before.
-        if running and (changed or not self._running):
-            write_note(self._repo, _COMPARED, json.dumps(now), synced=False)
-        elif not running:
-            drop_note(self._repo, _COMPARED)
-        self._news |= doubted  # behind all that may fail: then the next look compares again
-        self._before, self._running = now, running
-
-    def _doubt(self, changed: set[str], *, is_new: bool) -> None:
-        record = _read(self._repo) or _Record(strange=frozenset(), known=None)
-        strange = record.strange
-        if strange and is_new:  # what the user has staged by now is his
-            strange = frozenset(_find_unstaged(self._repo, strange))
-        if strange | changed != record.strange:
-            _save(self._repo, replace(record, strange=strange | changed))
-
-    def take_news(self) -> str:
-        """Return a sentence about the files that changed since the last call; empty if the user staged all of them."""
-        news, self._news = frozenset(self._news), set()
-        if not news or not (strange := find_strange(self._repo, news)):
-            return ""
-        paths = [_find_path(entry).rstrip("/") for entry in strange]
-        words = f"{list_paths(paths)} changed while a command ran that could write it, so it does not count as yours"
-        return f"{words}: look at it; if it is yours, say so: git add -f {' '.join(map(render_path, paths))}"
-
-
 def begin_watch(repo: Repo, plan_path: str) -> None:
     """Note the steering files before anything of a run starts; the caller holds the work tree's lock.
 
@@ -196,7 +94,6 @@ def begin_watch(repo: Repo, plan_path: str) -> None:
     """
     require_known(find_all_strange(repo, plan_path))
     _save(repo, _Record(strange=frozenset(), known=find_steering(repo.root) | {plan_path}))
-    drop_note(repo, _COMPARED)
 
 
 def note_own(repo: Repo, path: str) -> None:
@@ -208,7 +105,6 @@ def note_own(repo: Repo, path: str) -> None:
 def end_watch(repo: Repo, plan_path: str) -> None:
     """Note the files that appeared during a run; files that appear from now on are a person's."""
     _save(repo, _Record(strange=frozenset(find_all_strange(repo, plan_path)), known=None))
-    drop_note(repo, _COMPARED)
 
 
 def require_known(strange: tuple[str, ...]) -> None:
@@ -225,10 +121,7 @@ def require_known(strange: tuple[str, ...]) -> None:
 def describe_strange(strange: tuple[str, ...]) -> tuple[str, Hint]:
     """Return what is wrong with files of an unknown maker, and what the user can do."""
     paths = [_find_path(entry) for entry in strange]
-    words = (
-        f"{list_paths(paths)} appeared or changed while a session, a check or a hook could write it; "
-        "only you write such a file"
-    )
+    words = f"{list_paths(paths)} appeared while a session, a check or a hook could make it; only you write such a file"
     files = tuple((" ", TypedPath(path=path)) for path in paths if not path.endswith("/"))[:3]
     own: Hint = ("git add -f", files) if len(files) == len(strange) else f"rm .git/relay/{STEERING}"
     return words, ("look at it, and remove what is not yours; if it is yours, say so: ", own)
@@ -240,8 +133,7 @@ def find_strange(repo: Repo, present: frozenset[str]) -> tuple[str, ...]:
     if record is None:
         return ()
     new = present - record.known if record.known is not None else frozenset[str]()
-    doubted = record.strange | _find_changed(repo)
-    return tuple(sorted(_find_unstaged(repo, new | (doubted & present))))
+    return tuple(sorted(_find_unstaged(repo, new | (record.strange & present))))
 
 
 def find_all_strange(repo: Repo, plan_path: str) -> tuple[str, ...]:
@@ -250,16 +142,7 @@ def find_all_strange(repo: Repo, plan_path: str) -> tuple[str, ...]:
     if record is None:  # no run yet, or the user removed it, as `describe_strange` says
         return ()
     new = (find_steering(repo.root) | {plan_path}) - record.known if record.known is not None else frozenset[str]()
-    return tuple(sorted(_find_unstaged(repo, new | record.strange | _find_changed(repo))))
-
-
-def _find_changed(repo: Repo) -> frozenset[str]:
-    """Return the files that differ from what they were before the command that runs now, or ran when relay died."""
-    try:
-        before = json.loads(read_note(repo, _COMPARED) or "{}")
-        return frozenset(entry for entry, digest in before.items() if _digest(repo.root, entry) != digest)
-    except (ValueError, AttributeError, RecursionError):
-        return frozenset()
+    return tuple(sorted(_find_unstaged(repo, new | record.strange)))
 
 
 def _find_unstaged(repo: Repo, candidates: Iterable[str]) -> Iterator[str]:

@@ -26,6 +26,7 @@ from relay.plan.text import STATE_DIR
 from relay.sandbox.places import GENERATED, find_real, is_below
 from relay.store.environment import OWN, Environment, SessionChanges, SessionSpan, read_spans
 from relay.store.snapshot import TreeSnapshot
+from relay.store.worktree_notes import find_home
 
 _Folders = dict[str, dict[str, str]]
 """For each directory that holds files, ``name: mode``; the root's name is empty."""
@@ -239,14 +240,17 @@ class _Look:
     def _leads_away(self, path: str) -> bool:
         """Return whether a link leads to git's or relay's data, or one of the commit to what git ignores.
 
-        ``/proc/self/cwd`` leads elsewhere for relay than for a command, so the names in the link count too.
+        Commands see the tree at the user's path, and in ``/proc`` and relay's own directory what no commit has.
         """
-        place = f"{self.repo.root}/{path}"
+        place, home = f"{self.repo.root}/{path}", f"{find_home(self.repo)}/"
         try:
-            names = os.readlink(place).split("/")  # noqa: PTH115  # text
+            target = os.readlink(place)  # noqa: PTH115  # text
         except OSError:
             return True  # it was removed meanwhile
-        real = find_real(Path(place))
+        if target.startswith(("/proc/", "/run/relay/")):
+            return True
+        names = target.split("/")
+        real = find_real(self.repo.root / target.removeprefix(home) if target.startswith(home) else Path(place))
         if not OWN.isdisjoint(names) or is_below(real, self.own_dirs):
             return True
         inside = path in self.own and real.is_relative_to(self.repo.root)

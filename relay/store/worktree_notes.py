@@ -13,8 +13,10 @@ No run depends on them. They outlive `.relay/`, and no clone has them.
 """
 
 import contextlib
+import hashlib
 import os
 import re
+import stat
 import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -38,8 +40,20 @@ _CLONE = re.compile(r"[0-9a-f]{16}")
 
 
 def get_jobs_place(root: Path) -> Path:
-    """Return the directory of the work trees of a work tree's jobs: beside it."""
-    return root.parent / f"{root.name}{_JOBS}"
+    """Return the directory of relay's own work trees for one of the user's: beside it.
+
+    Where nobody can write there, or where that is in a repository, which would show it: in the user's data directory.
+    """
+    beside = root.parent / f"{root.name}{_JOBS}"
+    is_in_repo = any(os.path.lexists(place / ".git") for place in (root.parent, *root.parent.parents))
+    with contextlib.suppress(OSError):
+        found = os.lstat(beside)  # in a shared directory another user may have made it
+        if stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid() and os.access(beside, os.W_OK):
+            return beside
+    if os.access(root.parent, os.W_OK) and not is_in_repo and not os.path.lexists(beside):
+        return beside
+    data = Path(os.environ.get("XDG_DATA_HOME") or Path(os.environ.get("HOME", "/"), ".local/share"))
+    return data / "relay/trees" / f"{root.name}-{hashlib.sha256(os.fsencode(root)).hexdigest()[:12]}"
 
 
 def find_other_trees(repo: Repo) -> tuple[Path, ...]:
@@ -78,6 +92,11 @@ def find_home(repo: Repo) -> Path:
     return noted if noted.is_absolute() and os.path.lexists(noted / ".git") else repo.root
 
 
+def is_own_tree(repo: Repo) -> bool:
+    """Return whether a work tree is one of relay's own."""
+    return find_home(repo) != repo.root
+
+
 def note_checked(repo: Repo, *commits: str) -> None:
     """Note where a job's branch may land: the plan's branch has these commits, or relay checked and made them here.
 
@@ -94,6 +113,36 @@ def is_checked(repo: Repo, commit: str) -> bool:
     Commits that somebody else made there, or that a fetch brought, were not checked.
     """
     return commit in read_note(repo, _CHECKED).split()
+
+
+_BROUGHT = "brought"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Brought:
+    """What git ignores in the user's work tree and relay has brought into this one."""
+
+    copies: dict[str, tuple[str, str]]
+    """Path of a copied file or directory → marks of the original and of the copy, as they were then."""
+    lent: tuple[str, ...]
+    """Directories that commands see as the user has them."""
+
+
+def save_brought(repo: Repo, brought: Brought) -> None:
+    """Note it."""
+    import json
+
+    write_note(repo, _BROUGHT, json.dumps({"copies": brought.copies, "lent": brought.lent}), synced=False)
+
+
+def read_brought(repo: Repo) -> Brought | None:
+    """Return it; None without the note."""
+    body = _load(repo, _BROUGHT)
+    try:
+        copies = {str(path): (str(his), str(own)) for path, (his, own) in body["copies"].items()}
+        return Brought(copies=copies, lent=tuple(map(str, body["lent"])))
+    except (KeyError, TypeError, ValueError, AttributeError):
+        return None
 
 
 _WORKER, _FLEET = "worker", "fleet"

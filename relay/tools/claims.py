@@ -199,7 +199,7 @@ def _require_source(workspace: Workspace, source: str) -> Source:
     first, last = parse_lines(asked.lines or "1")
     if last < first:
         raise RefusedError(f"{source}: the last line is before the first.")
-    with locate(workspace.root, asked.path, follow=True) as place:
+    with locate(workspace, asked.path, follow=True) as place:
         if place.status is None:
             raise RefusedError(f"{source}: no such file. A source is {_FORMS}.")
         require_readable(workspace, place.path)  # its hash goes into the ledger, where its content could be guessed
@@ -332,7 +332,7 @@ def read_question(workspace: Workspace, given: Mapping[str, Any]) -> tuple[str, 
     """Return a question to an explorer, and the paths where it should begin."""
     paths = tuple(path.strip() for path in given.get("paths", ()))
     for path in paths:
-        with locate(workspace.root, path, follow=True) as place:
+        with locate(workspace, path, follow=True) as place:
             if place.status is None:
                 raise RefusedError(f"paths: {path}: no such file or folder.")
             require_readable(workspace, place.path)

@@ -101,7 +101,7 @@ def run_edit(workspace: Workspace, notes: AttemptNotes, keep: KeepReplaced, give
     old, new = _to_lf(given["old"]), _to_lf(given["new"])
     if not old or old == new:
         raise RefusedError("old is empty; use write to make a file." if not old else "old and new are the same.")
-    with locate(workspace.root, given["path"], follow=False) as place:
+    with locate(workspace, given["path"], follow=False) as place:
         require_writable(workspace, place.path)
         if place.status is not None:
             require_target(place)
@@ -131,7 +131,7 @@ def run_write(workspace: Workspace, notes: AttemptNotes, keep: KeepReplaced, giv
         raise RefusedError(f"{len(data):,} bytes are more than the {MAX_WRITE_BYTES:,} that one call can write.")
     if given["path"].endswith("/"):
         raise RefusedError(f"{given['path']} names a directory; directories are made with the files in them.")
-    with locate(workspace.root, given["path"], follow=False) as place:
+    with locate(workspace, given["path"], follow=False) as place:
         require_writable(workspace, place.path)
         require_target(place)
         before = _load(place) if place.status is not None and place.status.st_size <= MAX_EDIT_BYTES else None

@@ -62,7 +62,7 @@ class _Window:
 
 def run_read(workspace: Workspace, notes: AttemptNotes | None, given: Mapping[str, Any]) -> ToolResult:
     """Show a file from line `offset` on."""
-    with locate(workspace.root, given["path"], follow=True) as place:
+    with locate(workspace, given["path"], follow=True) as place:
         require_readable(workspace, place.path)
         stream = os.fdopen(open_regular(place), "rb")
     with stream:
@@ -108,7 +108,7 @@ def read_whole(workspace: Workspace, path: str, most_bytes: int) -> WholeFile | 
     Also None for a file with another name, which may be that of a secret.
     """
     try:
-        with locate(workspace.root, path, follow=True) as place:
+        with locate(workspace, path, follow=True) as place:
             if place.status is None or not stat.S_ISREG(place.status.st_mode):
                 return None
             require_readable(workspace, place.path)

@@ -108,7 +108,7 @@ def run_search(workspace: Workspace, given: Mapping[str, Any]) -> ToolResult:
 
 def _find_place(workspace: Workspace, given: Mapping[str, Any]) -> tuple[str, bool]:
     """Return the path that the model names, without links, and whether it is a directory."""
-    with locate(workspace.root, given.get("path", ""), follow=True) as place:
+    with locate(workspace, given.get("path", ""), follow=True) as place:
         require_readable(workspace, place.path)
         if place.status is None:
             raise RefusedError(f"No such file or directory: {place.path}.")

@@ -249,7 +249,8 @@ def make_opener(
         ServerError: There is no such program, or it is in the repository.
         KeyError: A variable that it needs is not set.
     """
-    root, policy = workspace.root, workspace.sandbox.policy
+    policy = workspace.sandbox.policy
+    root = policy.shown_root
     given = {key: environ[key] for key in settings.env}
     words = [_fill(word, root) for word in settings.command]
     path = clean_path(environ.get("PATH", os.defpath), root)

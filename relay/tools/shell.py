@@ -72,7 +72,7 @@ def _name_kept(workspace: Workspace, command: str, output: str, *, failed: bool)
     words = dict.fromkeys(_WORD.findall(f"{command} {told}"))
     if failed and _WANTS_VARIABLE.search(told):
         words[_USUAL] = None
-    named = [word.removeprefix(f"{workspace.root}/").removeprefix("./") for word in words]
+    named = [word.removeprefix(f"{workspace.sandbox.policy.shown_root}/").removeprefix("./") for word in words]
     there = sorted({name for name in named if os.path.isfile(workspace.root / name)})  # noqa: PTH113  # any may be named
     notes = []
     if hidden := [name for name in there if workspace.hidden.covers(name)]:

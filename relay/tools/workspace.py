@@ -57,8 +57,6 @@ class Workspace:
     """Files of the work tree that git's configuration includes, existing or not; protected too."""
     hidden: Hidden = NOTHING_NAMED
     """Files that no tool shows or replaces; the sandbox masks the same files for commands."""
-    take_news: Callable[[], str] = lambda: ""
-    """Returns a sentence about protected files that changed since the last call while a command could write them."""
 
     def render_handle(self, path: Path) -> str:
         """Return the path by which the model reads a file of `outputs_dir`."""
@@ -66,15 +64,16 @@ class Workspace:
 
 
 @contextmanager
-def locate(root: Path, raw: str, *, follow: bool) -> Iterator[Location]:
+def locate(workspace: Workspace, raw: str, *, follow: bool) -> Iterator[Location]:
     """Find a path that the model gave, as `walk.locate` does.
 
     Raises:
         RefusedError: The path leaves the repository, goes through a file, or through a link that is not followed.
     """
+    shown = workspace.sandbox.policy.seen_at
     with ExitStack() as stack:
         try:
-            place = stack.enter_context(walk.locate(root, raw, follow=follow))
+            place = stack.enter_context(walk.locate(workspace.root, raw, follow=follow, shown=shown))
         except WalkError as error:
             raise RefusedError(str(error)) from error
         yield place
@@ -124,8 +123,6 @@ def require_writable(workspace: Workspace, path: str) -> None:
             f"{path} is not a session's to write. Use tick for a finished item, amend for a change to an open phase, "
             "record for a finding, such as what a person should write there."
         )
-    if is_covered(path, workspace.sandbox.guarded):
-        raise RefusedError(f"{path} is not kept: other projects share what is installed there (hard links).")
     _refuse_secret(workspace, path)
 
 

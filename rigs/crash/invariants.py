@@ -46,17 +46,24 @@ def hash_blob(data: bytes) -> str:
 
 
 def find_versions(root: Path, environ: dict[str, str]) -> dict[str, str]:
-    """Return object id → where it was seen, for every file of the work tree and every entry of the index."""
+    """Return object id → where it was seen, for every file of the work trees and every entry of their indexes."""
     found = {}
-    for folder, names, files in os.walk(root):
-        names[:] = [name for name in names if Path(folder, name) not in {root / ".git", root / ".relay"}]
-        for name in filter(lambda name: not is_temporary(name), files):  # relay's own, of which git has the bytes
-            path = Path(folder, name)
-            found[hash_blob(path.read_bytes())] = str(path.relative_to(root))
-    for line in git(root, "ls-files", "-s", environ=environ, check=False).splitlines():
-        head, _, shown = line.partition("\t")
-        found.setdefault(head.split()[1], f"index:{shown}")
+    for tree in (root, *list_own_trees(root)):
+        for folder, names, files in os.walk(tree):
+            names[:] = [name for name in names if Path(folder, name) not in {tree / ".git", tree / ".relay"}]
+            # relay's own temporary files hold what git has; a linked tree's .git is a file
+            for name in filter(lambda name: name != ".git" and not is_temporary(name), files):
+                path = Path(folder, name)
+                found[hash_blob(path.read_bytes())] = str(path.relative_to(root.parent))
+        for line in git(tree, "ls-files", "-s", environ=environ, check=False).splitlines():
+            head, _, shown = line.partition("\t")
+            found.setdefault(head.split()[1], f"index:{shown}")
     return found
+
+
+def list_own_trees(root: Path) -> list[Path]:
+    """Return relay's own work trees beside the user's."""
+    return [place for place in root.with_name(f"{root.name}.relay").glob("*") if (place / ".git").exists()]
 
 
 def read_kept(root: Path, environ: dict[str, str]) -> Kept:

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from relay.base.errors import ExitCode
 from relay.git.repository import open_repo
-from relay.store.worktree_notes import note_checked
+from relay.store.worktree_notes import note_checked, note_home
 from rigs.crash.invariants import find_lost, find_ticked, find_versions
 from rigs.crash.scenario import git, make_environ
 from rigs.crash.tracer import Ended, Fault, Start, Starter, open_starter
@@ -119,9 +119,11 @@ class LandingRig:
         for phase_id in PHASES:
             self.git(top, "worktree", "add", "-q", "-b", f"relay-jobs/main/{phase_id}", str(find_place(top, phase_id)))
             head = self.git(top, "rev-parse", "HEAD").strip()
-            note_checked(open_repo(find_place(top, phase_id)), head)  # as `run --jobs` begins one
+            repo = open_repo(find_place(top, phase_id))
+            note_checked(repo, head)  # as `run --jobs` begins one
+            note_home(repo, main)
             output = self.home / f"{top.name}.out"
-            args = ("run", "--allow-dirty", "--phase", phase_id)
+            args = ("run", "--phase", phase_id)
             start = Start(root=find_place(top, phase_id), output=output, environ=self.environ, args=args)
             ended = self.starter.run(start)
             assert ended.code == ExitCode.DONE, (ended, output.read_text(), self.server.errors)
@@ -135,6 +137,7 @@ class LandingRig:
             own, place = top / f"main/.git/worktrees/{phase_id}", find_place(top, phase_id)
             (own / "gitdir").write_text(f"{place}/.git\n")
             (place / ".git").write_text(f"gitdir: {own}\n")
+            note_home(open_repo(place), top / "main")
         if self.on_disk:
             subprocess.run(["sync", "-f", str(top)], check=True)
         try:
@@ -151,7 +154,7 @@ class LandingRig:
             root=top / "main",
             output=output,
             environ=self.environ,
-            args=("run", "--jobs", "2", "--allow-dirty"),
+            args=("run", "--jobs", "2"),
             fault=fault,
             boot_id=self.boot_id,
         )

@@ -106,7 +106,7 @@ class Rig:
         return sum(cost_usd(usage, PRICE) for usage in usages if usage)
 
     def save_meanwhile(self) -> float:
-        """Be the person who saves a file while the model thinks, which the session's next command writes over.
+        """Be the person who saves a file while the model thinks, which the session's next command makes too.
 
         It is the server's clock, since that asks when a request has come and is not answered yet.
         """
@@ -140,6 +140,7 @@ class Rig:
             yield root
         finally:
             shutil.rmtree(root)
+            shutil.rmtree(root.with_name(f"{root.name}.relay"), ignore_errors=True)
             for left in (self.home / "tmp").iterdir():
                 shutil.rmtree(left, ignore_errors=True)
 
@@ -181,7 +182,8 @@ class Rig:
                     wrong += self._check_done(root)
                 seen |= find_versions(root, self.environ)
             wrong += self._finish(root)
-            self.root, seen = None, seen | self.saved
+            self.root = None
+            seen = {blob: words for blob, words in seen.items() if blob not in self.saved}
             answers = self.count_answers() - before - self.reference.answers
             try:
                 lost = check_all(root, self.environ, kept=self.kept, final=self.reference.final, seen=seen)
@@ -199,17 +201,27 @@ class Rig:
         return Trial(faults=faults, hits=tuple(hits), wrong=tuple(wrong), extra_answers=answers)
 
     def _finish(self, root: Path) -> list[str]:
-        ended = Ended(code=None)
+        ended, wrong = Ended(code=None), list[str]()
         for _ in range(MAX_RUNS):
+            wrong += self._take_away(root)
             ended = self.run(root)
             if ended.code == 0:
-                return []
-        return [f"{MAX_RUNS} runs did not finish the job: {ended.code}"]
+                return wrong
+        return [*wrong, f"{MAX_RUNS} runs did not finish the job: {ended.code}"]
+
+    def _take_away(self, root: Path) -> list[str]:
+        """Be the person again, whose file is in the way of the phase: move it away, and save it no more."""
+        file, self.root = root / "app.txt", None
+        if not file.exists() or git(root, "ls-tree", "HEAD", "app.txt", environ=self.environ):
+            return []
+        is_own = hash_blob(file.read_bytes()) in self.saved
+        file.unlink()
+        return [] if is_own else ["the file that the user saved has other bytes"]
 
     def _check_acknowledged(self, root: Path) -> list[str]:
-        """Every commit that a run has told of is on the branch."""
+        """Every commit that a run has told of is on a branch: the plan's, or the one that lands there."""
         told = re.findall(r"^[\d:]+ commit ([0-9a-f]{8}) ", (self.home / f"{root.name}.out").read_text(), re.MULTILINE)
-        there = git(root, "rev-list", "HEAD", environ=self.environ, check=False).split()
+        there = git(root, "rev-list", "--branches", environ=self.environ, check=False).split()
         return [f"lost commit {commit}" for commit in told if not any(one.startswith(commit) for one in there)]
 
     def _check_done(self, root: Path) -> list[str]:

@@ -64,7 +64,7 @@ class Start:
     output: Path
     """Where standard output and error are appended; not on the watched file system."""
     environ: dict[str, str]
-    args: tuple[str, ...] = ("run", "--allow-dirty")
+    args: tuple[str, ...] = ("run",)
     fault: Fault | None = None
     """None runs it untraced."""
     log: Path | None = None

@@ -137,7 +137,7 @@ def test_pre_commit_puts_aside_what_the_user_has_not_committed(project: Project)
     project.commit("chore: plan")
     project.write("notes.txt", "notes\ndraft\n")
 
-    done = project.run(Phase({"more.txt": "one\n"}), args=("--allow-dirty",))
+    done = project.run(Phase({"more.txt": "one\n"}))
 
     assert done.returncode == 0, done.stdout + done.stderr
     assert (project.root / "notes.txt").read_text() == "notes\ndraft\n"

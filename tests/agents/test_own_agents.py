@@ -65,7 +65,7 @@ def test_a_run_killed_in_each_phase_ends_in_the_same_tree(stage, machine):
         word = NAMES[number]
         with serve(parse_script(hang(number))) as server:
             process = machine(server, "run")
-            wait_until((stage.root / f"{word}.txt").exists, by=process)
+            wait_until((stage.root.with_name(f"{stage.root.name}.relay") / f"1/{word}.txt").exists, by=process)
             process.send_signal(signal.SIGKILL)
             process.communicate(timeout=60)
         assert stage.git("rev-list", "--count", "HEAD").strip() == str(2 + number)

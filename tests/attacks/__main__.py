@@ -15,7 +15,6 @@ from tests.attacks import (
     test_pr,
     test_repository,
     test_reviewers,
-    test_saves,
     test_servers,
     test_start,
     test_tools,
@@ -42,7 +41,6 @@ def count_rows() -> dict[str, tuple[int, int]]:
         "other voices": (len(voices), len(voices)),
         "start": (len(test_start.ATTACKS), len(test_start.ATTACKS)),
         "files that steer later": (len(test_planted.ATTACKS), len(test_planted.ATTACKS) * len(test_planted.WAYS)),
-        "files saved meanwhile": (len(test_saves.BROTHERS), len(test_saves.BROTHERS)),
         "git configuration": (len(test_repository.CONFIG), len(test_repository.CONFIG)),
     }
 

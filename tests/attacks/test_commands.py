@@ -5,9 +5,11 @@ A command gets through when its result holds a secret or THROUGH, or when someth
 runs the harmless ones with `--sandbox off` and expects the opposite.
 """
 
+import os
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 
@@ -93,7 +95,8 @@ ATTACKS = (
         stands_for="zip slip",
         command=python(
             "import tarfile, io\nwith tarfile.open('slip.tar', 'w') as t:\n"
-            "    i = tarfile.TarInfo('../outside/slipped'); i.size = 1; t.addfile(i, io.BytesIO(b'x'))"
+            "    for name in ('../outside/slipped', '../../outside/slipped'):\n"
+            "        i = tarfile.TarInfo(name); i.size = 1; t.addfile(i, io.BytesIO(b'x'))"
         )
         + "\ntar -P -xf slip.tar",
         changes="outside/slipped",
@@ -138,19 +141,6 @@ ATTACKS = (
         stands_for="hard links of pnpm and uv",
         command="echo x >> node_modules/package/index.js; mv node_modules n2; echo x >> n2/package/index.js",
         changes="outside/cached",
-        control=True,
-    ),
-    Attack(
-        name="the plan by its second name",
-        stands_for="hard links in an archive",
-        command="echo '- [x] all' >> vendor/plan; mv vendor v3; echo x >> v3/plan",
-        changes="repo/PLAN.md",
-    ),
-    Attack(
-        name="git's configuration by its second name",
-        stands_for="hard links in an archive",
-        command="printf '[core]\\n\\tfsmonitor = /bin/evil\\n' >> vendor/config",
-        changes="repo/.git/config",
     ),
     Attack(
         name="a device directory full of files",
@@ -184,7 +174,6 @@ ATTACKS = (
         stands_for="Codex PR 24954",
         command="printf '[core]\\n\\tfsmonitor = /bin/evil\\n' >> .gitconfig-team; mv .gitconfig-team x",
         changes="repo/.gitconfig-team",
-        control=True,
     ),
     Attack(name="move .git aside", stands_for="bwrap pinning", command="mv .git g && mkdir .git", changes="repo/g"),
     Attack(name="destroy .git", stands_for="claude-code 84660", command="rm -rf .git", changes="repo/.git/HEAD"),
@@ -204,7 +193,6 @@ ATTACKS = (
         stands_for="Codex 37081",
         command="printf x > vendor/lib/.git/hooks/pre-commit",
         changes="repo/vendor/lib/.git/hooks/pre-commit",
-        control=True,
     ),
     Attack(
         name="swap a nested repository",
@@ -281,7 +269,6 @@ ATTACKS = (
         name=".env of the repository",
         stands_for="CVE-2025-61260",
         command="cat .env; cp .env copy; cat copy; git show :.env",
-        control=True,
     ),
     Attack(
         name="hidden files in git's objects",
@@ -494,8 +481,16 @@ def call_attacks(arena, attacks, *args, **more):
 
 def write_call(group):
     """Return the input of a call that runs each command in a shell of its own, behind a line that it alone has."""
-    lines = (f"echo; echo -- attack {at}; (\n{attack.command}\n)" for at, attack in enumerate(group))
-    return {"command": "\n".join(lines), "timeout_s": max(attack.timeout_s for attack in group)}
+    lines = (f"echo; echo -- attack {at}; (\n{_aim(attack.command)}\n)" for at, attack in enumerate(group))
+    return {
+        "command": "\n".join(("G=$(git rev-parse --git-common-dir)", *lines)),
+        "timeout_s": max(attack.timeout_s for attack in group),
+    }
+
+
+def _aim(command):
+    """Aim at git's directory, which is no subdirectory of a work tree of relay's."""
+    return re.sub(r"(?<=[\s>])\.git/", "$G/", command)
 
 
 def find_through(arena, attacks, texts, before, leaks, *, whole=False):
@@ -506,9 +501,19 @@ def find_through(arena, attacks, texts, before, leaks, *, whole=False):
     for attack, text in zip(attacks, texts, strict=True):
         here = str(arena.base / attack.changes) if attack.changes else ""
         made = here and (here in changed or (here not in before and (arena.base / attack.changes).exists()))
+        made = made or (here.startswith(f"{arena.root}/") and is_changed_in_tree(arena, here))
         if made or any(leak in text for leak in leaks):
             through.append(attack.name)
     return through, changed
+
+
+def is_changed_in_tree(arena, place):
+    """Return whether a file of the repository is otherwise in relay's own work tree."""
+    own = arena.root.with_name("repo.relay") / "1" / os.path.relpath(place, arena.root)
+    there = Path(place).read_bytes() if Path(place).is_file() else None
+    if "vendor" in own.parts:
+        return False  # git ignores it, and a nested repository is none in a copy
+    return own.is_file() and own.read_bytes() != there
 
 
 @pytest.mark.parametrize("level", take_each(2, [RUN, PLAN]))

@@ -78,7 +78,8 @@ def test_nothing_that_git_ignores_makes_a_gate_green(arena, forge):
 
     assert (played.code, arena.git("rev-parse", "HEAD")) == (4, head), played.tail
     assert b"Not shown to the gate" in played.out, played.tail
-    assert "exit 0" in (arena.root / "build/check.sh").read_text()
+    assert "exit 0" in (arena.root.with_name("repo.relay") / "1/build/check.sh").read_text()
+    assert (arena.root / "build/check.sh").read_text() == RED
 
 
 def test_what_is_installed_makes_one_green_and_the_commit_says_so(arena, forge):
@@ -104,11 +105,14 @@ SPILL = "seq 30000 | sed 's/^/world /'"
 WAYS = {
     "a link to an output of relay's": ("ln -s .relay/outputs/*.txt spilled.txt", "grep -q world spilled.txt"),
     "an output of relay's": ("true", "cat .relay/outputs/*.txt | grep -q world"),
-    "a link to git's log": ("ln -s .git/logs/HEAD log.txt", "grep -q commit log.txt"),
+    "a link to git's log": ("ln -s $G/logs/HEAD log.txt", "grep -q commit log.txt"),
     "a whole path to git's log": ("ln -s @ROOT@/.git/logs/HEAD whole.txt", "grep -q commit whole.txt"),
-    "a link to git's directory": ("ln -s .git/logs logs", "grep -q commit logs/HEAD"),
-    "git's log by the directory of a process": ("ln -s /proc/self/cwd/.git/logs/HEAD p.txt", "grep -q commit p.txt"),
-    "a link to a link": ("ln -s src inner; ln -s inner/../.git/logs/HEAD link.txt", "grep -q commit link.txt"),
+    "a link to git's directory": ("ln -s $G/logs logs", "grep -q commit logs/HEAD"),
+    "an ignored file by the directory of a process": (
+        "ln -s /proc/self/cwd/build/user.txt p.txt",
+        "grep -q world p.txt",
+    ),
+    "a link to a link": ("ln -s src inner; ln -s inner/../build/user.txt link.txt", "grep -q world link.txt"),
     "a link to an ignored file": ("ln -s build/user.txt linked.txt", "grep -q world linked.txt"),
     "an ignored file in a directory that cannot be listed": (
         "echo world > build/shut/kept.txt; chmod 0311 build/shut",
@@ -122,13 +126,19 @@ WAYS = {
         "echo world > code/new.txt; chmod 0311 code",
         "grep -q world code/new.txt && cd code && ! git ls-files --error-unmatch new.txt",
     ),
-    "packages that cannot be listed": ("echo world > .venv/check; chmod 0311 .venv", "grep -q world .venv/check"),
+    "packages that cannot be listed": (
+        "mkdir -p .venv; echo world > .venv/check; chmod 0311 .venv",
+        "grep -q world .venv/check",
+    ),
     "line ends that git takes off": (
         "mkdir auto; printf 'world\\r\\n' > auto/ends.txt",
         "grep -q $'\\r' auto/ends.txt",
     ),
     "words that git takes out": ("mkdir ident; echo '$Id: world $' > ident/words.txt", "grep -q world ident/words.txt"),
-    "an old cache of Python": (f"echo 'VALUE = 1' > stale/mod.py; touch -d @{OLD} stale/mod.py", "@PY@ stale/test.py"),
+    "an old cache of Python": (
+        f"(cd stale; @PY@ -c 'import mod'); echo 'VALUE = 1' > stale/mod.py; touch -d @{OLD} stale/mod.py",
+        "@PY@ stale/test.py",
+    ),
     "an old build": (
         f"echo 'exit 1' > stale/app.sh; touch -d @{OLD} stale/app.sh",
         "make -s -C stale out/app && sh stale/out/app",
@@ -191,6 +201,7 @@ def cheat(arena):
         for argv in (("make", "-s"), (arena.python, "-c", "import py_compile; py_compile.compile('mod.py')")):
             subprocess.run(arena.as_user(argv), cwd=arena.root / "stale", env=arena.environ, check=True)
         head, acts = arena.git("rev-parse", "HEAD"), "\n".join(act for act, _ in ways.values())
+        acts = "G=$(git rev-parse --git-common-dir)\n" + acts.replace("@PY@", f"{arena.python} -S")
         turns = [
             {"tools": [{"name": "bash", "input": {"command": SPILL}}]},
             {"tools": [{"name": "bash", "input": {"command": f"{acts}\necho world > world.txt"}}]},
@@ -198,7 +209,8 @@ def cheat(arena):
             {"text": "Commit: Say world"},
         ]
         played = arena.play([{"turns": turns, "then": "next"}, *NONE], "run", "--phase", "1", *flags, warm=True)
-        green = arena.root.glob(".relay/outputs/evidence/*")
+        places = (arena.root, arena.root.with_name("repo.relay") / "1")
+        green = [file for place in places for file in place.glob(".relay/outputs/evidence/*")]
         return head, played, set(ways), {way for file in green for way in file.read_text().splitlines()}
 
     return play

@@ -99,7 +99,7 @@ def test_what_is_hidden_is_in_no_snapshot(arena):
         ("hand_off", {"next_step": "go on"}),
     ]
 
-    played = arena.call(calls, "run", "--allow-dirty", "--max-sessions", "1", warm=True)
+    played = arena.call(calls, "run", "--max-sessions", "1", warm=True)
     shown = arena.play([], "status", "--why", warm=True)
 
     assert shown.code == 0, shown.tail

@@ -128,21 +128,24 @@ def test_what_steers_others_later_is_not_committed_and_not_obeyed(arena, way, na
 def test_control_a_plain_git_runs_what_stands_in_a_submodule(arena):
     prepare(arena)
     work(arena, "session", ATTACKS["a git directory in an empty submodule"])
-    arena.git("status")
+    arena.git("status", at=own_tree(arena))
     assert (arena.outside / "executed").exists()
 
 
+def own_tree(arena):
+    return arena.root.with_name("repo.relay") / "1"
+
+
 def test_what_a_person_has_staged_counts_and_is_not_committed(arena):
-    """The way out that the refusal names: no command can write git's index."""
+    """The way out that the refusal names, in relay's own tree: no command can write git's index."""
     prepare(arena)
     work(arena, "session", ATTACKS["nested rules"] + ATTACKS["rules that git ignores"])
-    arena.git("add", "-f", "src/AGENTS.md", "CLAUDE.md")
+    arena.git("add", "-f", "src/AGENTS.md", "CLAUDE.md", at=own_tree(arena))
 
     played = arena.play([{"turns": [{"text": "Commit: Say world"}]}, *NONE], "run", "--phase", "1", warm=True)
 
     assert played.code == 0, played.tail
     assert "AGENTS.md" not in arena.git("show", "--format=", "--name-only", "HEAD")
-    assert arena.git("diff", "--cached", "--name-only").split() == ["CLAUDE.md", "src/AGENTS.md"]
 
 
 @pytest.mark.nightly

@@ -113,7 +113,7 @@ def test_git_config_executes_nothing_while_relay_plans_and_runs(arena, group):
     plant(arena, group)
 
     arena.play(NONE, "plan", "feature", "--force", warm=True)
-    played = arena.play(WORK, "run", "--phase", "2", "--allow-dirty", warm=True)
+    played = arena.play(WORK, "run", "--phase", "2", warm=True)
     arena.play(NONE, "status", warm=True)
 
     assert played.code in {0, 1, 4}, played.tail
@@ -206,7 +206,7 @@ def test_nothing_hostile_reaches_the_terminal(arena):
         {"tools": [{"name": "block", "input": {"reason": EVIL}}]},
     ]  # fmt: skip
 
-    played = arena.play([{"turns": turns}], "run", "--allow-dirty", terminal=True, warm=True)
+    played = arena.play([{"turns": turns}], "run", terminal=True, warm=True)
     status = arena.play(NONE, "status", "--why", terminal=True, warm=True)
 
     check_shown(played.out, status.out)

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +42,6 @@ ATTACKS = (
     write("write absolutely", "@OUT@/absolute"),
     write("write through a link to a directory", "linked/file"),
     write("write through a link to a file", "link-to-file"),
-    write("write through a hard link", "hard", "link following (CWE-62)"),
     write("write a pipe", "pipe", "device files"),
     write("write a name with NUL", "a\0b", "CVE-2026-SOCKS5 NUL"),
     write("write a hook", ".git/hooks/pre-commit", "CVE-2026-25725"),
@@ -207,8 +206,7 @@ def trapped(arena):
     }.items():
         (arena.root / name).symlink_to(target)
     os.mkfifo(arena.root / "pipe")
-    arena.write(".gitignore", ".env\nvendor/\n.relay/\nnode_modules/\npipe\nhard\n")
-    (arena.root / "hard").hardlink_to(arena.outside / "file")
+    arena.write(".gitignore", ".env\nvendor/\n.relay/\nnode_modules/\npipe\n")
     arena.give()
     arena.commit("traps")
     return arena
@@ -221,9 +219,12 @@ def test_tool_calls_are_held(trapped, level, leaks):
     names = set(trapped.root.iterdir())
 
     arguments = (RUN,) if level == RUN else (PLAN, "feature", "--force")
-    played = trapped.call([(attack.tool, attack.given) for attack in attacks], *arguments)
+    calls = [(attack.tool, attack.given) for attack in attacks]
+    made = [("bash", {"command": "rm -f pipe; mkfifo pipe"})]  # nothing of the kind is brought into a work tree
+    played = trapped.call([*made, *calls] if level == RUN else calls, *arguments)
 
     assert played.errors == ()
+    played = replace(played, got=played.got[1:] if level == RUN else played.got)
     assert len(played.got) == len(attacks), played.tail
     assert played.code == 4, played.tail
     assert [a.name for a, got in zip(attacks, played.got, strict=True) if a.refused and not got.is_error] == []
@@ -266,7 +267,6 @@ def test_rules_that_ask_for_no_sandbox_reach_the_model_and_nothing_else(arena, l
     assert any("--sandbox off" in system for system in played.systems)
     assert [got.name for got in played.got] == ["write", "bash", "amend", "bash"]
     assert not any(leak in got.text for got in played.got for leak in leaks)
-    (arena.root / "relay.toml").unlink()  # it may be made, and is neither committed nor obeyed: see the next test
     assert arena.state() == before
     assert b"sandbox bwrap" in played.out
 

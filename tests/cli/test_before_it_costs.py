@@ -147,7 +147,7 @@ def test_an_agent_that_is_missing_or_could_not_be_held_is_named_before_any_key(r
 
     write("Verify: `test -f hello.txt`")
     (project / "relay.toml").write_text('review = "phase"\nroles.review_runner = "codex"\n')
-    ran = relay("run", *flags, "--allow-dirty", env=bare)
+    ran = relay("run", *flags, env=bare)
     assert ran.code == ExitCode.USER
     assert "Codex is not installed" in ran.err
 
@@ -163,7 +163,7 @@ def plan_phases(*sizes):
 BLOCK = json.dumps({"sessions": [{"turns": [{"tools": [{"name": "block", "input": {"reason": "lunch"}}]}]}]})
 
 
-@pytest.mark.parametrize("flags", take_each(2, [("--dry-run",), ("--sandbox", "off", "--allow-dirty")]))
+@pytest.mark.parametrize("flags", take_each(2, [("--dry-run",), ("--sandbox", "off")]))
 def test_a_run_says_before_it_pays_that_one_session_would_do_or_that_a_phase_fits_into_none(
     relay, project, commit, flags
 ):

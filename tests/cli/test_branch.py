@@ -31,14 +31,14 @@ def test_the_work_goes_on_a_branch_of_its_own(relay, project, git, endpoint):
     git("add", "staged.txt")
     start = git("rev-parse", "main")
 
-    ran = relay("run", "--branch", "--allow-dirty", env=endpoint)
+    ran = relay("run", "--branch", env=endpoint)
 
     assert (ran.code, ran.err) == (0, "")
     assert git("symbolic-ref", "HEAD") == f"refs/heads/{BRANCH}"
     assert git("rev-parse", "main") == start
     assert git("log", "-1", "--format=%s") == "relay: phase 1 — Hello"
     assert git("status", "--porcelain") == "A  staged.txt"
-    assert relay("run", "--branch", "--allow-dirty", env=endpoint).code == 0
+    assert relay("run", "--branch", env=endpoint).code == 0
     assert git("branch", "--format=%(refname:short)").split() == ["main", BRANCH]
 
 
@@ -68,15 +68,12 @@ def test_a_branch_is_named_for_its_plan(title, path, name):
     assert name_branch(title, path) == name
 
 
-@pytest.mark.parametrize("obstacle", ["a change", "no key"])
+@pytest.mark.parametrize("obstacle", ["a merge", "no key"])
 def test_a_run_that_is_refused_moves_nobody_to_a_branch(relay, project, git, endpoint, obstacle):
     (project / "PLAN.md").write_text(PLAN)
-    if obstacle == "a change":
-        (project / "a.txt").write_text("one\n")
-        git("add", "a.txt")
-        git("commit", "-qm", "one")
-        (project / "a.txt").write_text("two\n")
-    ran = relay("run", "--branch", env=endpoint if obstacle == "a change" else {})
+    if obstacle == "a merge":
+        (project / ".git/MERGE_HEAD").write_text(git("rev-parse", "HEAD") + "\n")
+    ran = relay("run", "--branch", env=endpoint if obstacle == "a merge" else {})
     assert ran.code == 1
     assert git("symbolic-ref", "HEAD") == "refs/heads/main"
     assert git("branch", "--format=%(refname:short)").split() == ["main"]

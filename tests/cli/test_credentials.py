@@ -196,8 +196,7 @@ def test_a_command_without_a_session_does_not_load_the_sdk(planned, environ, wor
 
 def test_a_refused_run_does_not_load_the_sdk(planned, environ, git):
     """What a precondition refuses is said at once."""
-    (planned / "mine.txt").write_text("not committed\n")
-    git("add", "mine.txt")
+    (planned / ".git/MERGE_HEAD").write_text(git("rev-parse", "HEAD") + "\n")
     with serve(parse_script(CLOUD_SCRIPT)) as server:
         names = run_noting_imports(["run"], planned, {**environ, "ANTHROPIC_BASE_URL": server.base_url})
         assert not server.requests

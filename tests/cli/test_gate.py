@@ -114,7 +114,7 @@ def test_what_the_gate_of_a_run_is_not_shown_is_named(relay, write, project):
     (project / ".venv").mkdir()
     write("Verify: `grep -q hello out.log`")
     with serving(IGNORED) as (_, given):
-        assert relay("run", "--allow-dirty", env=given).out.splitlines()[-1].startswith("next: relay say ")
+        assert relay("run", env=given).out.splitlines()[-1].startswith("next: relay say ")
     ran = relay("gate")
     assert ran.code == ExitCode.DONE
     seen, shown = ran.out.splitlines()[-2:]

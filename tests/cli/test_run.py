@@ -310,14 +310,6 @@ def test_a_broken_ledger_is_named_with_its_line(relay, planned, endpoint, git):
     assert git("for-each-ref", "refs/relay/leg") == ""
 
 
-def test_a_dirty_tree_is_named_before_anything_starts(relay, planned, endpoint, git):
-    (planned / "mine.txt").write_text("1")
-    git("add", "mine.txt")
-    ran = relay("run", env=endpoint)
-    assert ran.code == 1
-    assert ran.err.startswith("Error: tracked files have uncommitted changes: mine.txt\nHint: ")
-
-
 @pytest.mark.nightly
 def test_below_a_mount_point_that_is_no_repository_it_is_said_the_same(program, environ, tmp_path):
     """A volume of a container, for one: git's last line there speaks of file systems."""

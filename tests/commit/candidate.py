@@ -42,7 +42,7 @@ def commit_claims(
         status="done",
         handoff_note="",
     )
-    with watch_sessions(ctx.repo, ctx.workspace.sandbox.guarded):
+    with watch_sessions(ctx.repo):
         stage.write("hello.txt", "hello\n")
         do()
         return commit_phase(ctx, candidate)

@@ -15,7 +15,7 @@ from tests.scripted import ScriptedRunner
 
 def commit(stage, forge):
     """Do the work of phase 1 and commit it with the plan that `forge` makes of HEAD's."""
-    with stage._open(SessionKind.RUN, "sessions: []", dirty=False, flags={}) as ctx:
+    with stage._open(SessionKind.RUN, "sessions: []", flags={}) as ctx:
         return commit_claims(stage, ctx, forge)
 
 
@@ -112,7 +112,7 @@ def test_what_is_written_all_the_time_and_is_not_the_commits_holds_nothing_up(st
 
     stage.on_gate = write_more
 
-    assert stage.run(WHOLE, phase="1", dirty=True).exit_code == ExitCode.DONE
+    assert stage.run(WHOLE, phase="1").exit_code == ExitCode.DONE
     assert [gate.passed for gate in stage.seen(GateFinished) if not gate.baseline] == [True]
     assert "run.log" not in stage.git("ls-files")
 

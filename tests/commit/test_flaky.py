@@ -40,7 +40,7 @@ def test_a_repair_that_changed_nothing_is_not_paid_twice(stage):
 
 def test_the_third_time_stops_the_phase_and_names_the_test(stage):
     plan(stage, document=f"! test -e hello.txt || {ONCE}", own="true && test -e hello.txt")
-    with stage._open(SessionKind.RUN, "sessions: []", dirty=False, flags={}) as ctx:
+    with stage._open(SessionKind.RUN, "sessions: []", flags={}) as ctx:
         command = f"! test -e hello.txt || {ONCE}"
         red = CommandCheck(
             command=command, exit_code=1, status=Outcome.FAILED, duration_s=1, output_tail="", failures=("test_a",)

@@ -29,7 +29,7 @@ def work(stage):
         stage.write("PLAN.md", f"## Phase 1 — Hello\nVerify: `{gate}`\n- [ ] Say hello\n")
         stage.commit("plan")
         before()
-        with stage.enter(SessionKind.RUN, flags=flags, runner=ScriptedRunner([]), dirty=True) as ctx:
+        with stage.enter(SessionKind.RUN, flags=flags, runner=ScriptedRunner([])) as ctx:
             return commit_claims(stage, ctx, lambda head: head.tick(["1.1"]), do)
 
     return run

@@ -142,7 +142,7 @@ sessions:
 @pytest.mark.parametrize(("gate_s", "ttl"), [(10.0, "5m"), (290.0, "1h")])
 def test_the_lifetime_follows_the_baseline_gate_of_this_run(stage, gate_s, ttl):
     """A gate as slow as an entry lives asks for the longer lifetime."""
-    with stage._open(SessionKind.RUN, SCRIPT, dirty=False, flags={}) as ctx:
+    with stage._open(SessionKind.RUN, SCRIPT, flags={}) as ctx:
         ctx.observe(GateFinished(phase_id="0", baseline=True, passed=True, summary="", duration_s=gate_s))
         run(ctx, Selection(all=False))
 

@@ -130,7 +130,6 @@ class BetweenSessions(RuleBasedStateMachine):
                     repo=repo,
                     settings=loaded,
                     plan_path="PLAN.md",
-                    allow_dirty=True,
                     environ=environ,
                 )
                 with open_run(request, lambda _: None, interrupts) as ctx:

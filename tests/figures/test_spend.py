@@ -33,6 +33,15 @@ def test_a_phase_that_goes_on_counts_what_no_commit_of_it_records() -> None:
     assert "1.75 of the phase's cap of 2.00 USD are spent" in str(meter.check(251_000, 0))
 
 
+def test_what_an_open_phase_used_is_counted_once_where_the_total_has_it() -> None:
+    meter = Meter(Budget(run_cap_usd=10.0), price=PRICE, before=Spent(cost_usd=9.0))
+
+    meter.take_up(Spent(cost_usd=2.0))
+
+    assert meter.unrecorded == Spent(cost_usd=2.0)
+    assert meter.check(900_000, 0) is None
+
+
 def test_a_cap_that_a_person_moves_holds_from_the_next_request_on():
     """Lowered it stops what it allowed, raised it allows what it stopped."""
     meter = Meter(Budget(run_cap_usd=10.0), price=PRICE, before=Spent(cost_usd=5.0))

@@ -60,18 +60,25 @@ def write_script(first, *more):
     ]),
 )  # fmt: skip
 def test_an_ignored_file_in_the_way_stays_and_all_else_goes_on(stage, path, mine, command):
-    """The phase waits on its branch, the next one is done on top of it, others land; moved away, the rest lands."""
+    """It is made while the phase works: what was there before the phase has as a copy, which no commit takes.
+
+    The phase waits on its branch, the next one is done on top of it, others land; moved away, the rest lands.
+    """
     stage.write(".gitignore", "local.yaml\nbuild/\n*.sqlite3\n")
     bench = Bench(stage, "jobs")
     stage.write("PLAN.md", PLAN.format("1.txt"))
     stage.write("other.txt", "committed")
     stage.commit("plan")
-    stage.write(mine, "the user's")
     stage.write("other.txt", "edited")
     stage.git("add", "other.txt")
-    first = (f"echo '*.log' > .gitignore; {command}; echo 1 > 1.txt",)
+    hold = "touch held; while [ ! -e go ]; do sleep 0.02; done; rm -f go held"
+    first = (hold, f"echo '*.log' > .gitignore; {command}; echo 1 > 1.txt")
     with serve(write_script(first)) as server:
         night = bench.start(server, "run", "--jobs", "2")
+        wait_until(lambda: list(bench.places.glob("*/held")), by=night)
+        stage.write(mine, "the user's")
+        for place in bench.places.glob("*/held"):
+            place.with_name("go").touch()
         out = night.communicate()[0]
         assert night.returncode == ExitCode.STOPPED, out
         assert f"phase 1 is done and waits: in the way here: {path} (ignored by git: move it away)" in out

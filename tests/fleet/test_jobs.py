@@ -266,64 +266,6 @@ def test_a_parent_that_is_killed_leaves_its_work_to_the_next_run(wave):
     assert is_whole(wave)
 
 
-def test_another_branch_checked_out_meanwhile_gets_nothing(wave):
-    """What is at work comes to its end in its own work tree, and lands once the plan's branch is back."""
-    with serve(parse_script(json.dumps({"sessions": [write_phase(1), write_phase(2)]}))) as server:
-        first = start(wave, server, "--json")
-        assert first.stdout
-        next(line for line in first.stdout if '"event":"SessionStarted"' in line)
-        wave.git("switch", "-q", "-c", "other")
-        out = first.communicate()[0]
-        assert first.returncode == 1, out
-        assert "other was checked out meanwhile, and this run works on main" in out
-        assert wave.git("rev-parse", "other") == wave.git("rev-parse", "main")
-        wave.git("switch", "-q", "main")
-        wave.git("branch", "-q", "-d", "other")
-        second = start(wave, server)
-        told = second.communicate()[0]
-        assert (second.returncode, server.errors) == (0, []), out + told
-    assert is_whole(wave)
-
-
-@pytest.mark.nightly
-def test_another_branch_checked_out_meanwhile_ends_no_other_phase(wave):
-    """One that is done then cannot land, and the other one is not cut off for that."""
-    wait = tool("bash", command="while [ ! -e go ]; do sleep 0.02; done; rm go")
-    places = {n: wave.root.with_name(f"{wave.root.name}.relay") / str(n) for n in (1, 2)}
-    with serve(parse_script(json.dumps({"sessions": [write_phase(1, wait), write_phase(2, wait)]}))) as server:
-        parent = start(wave, server, "--json")
-        assert parent.stdout
-        began = (line for line in parent.stdout if '"event":"SessionStarted"' in line)
-        next(began), next(began)
-        wave.git("switch", "-q", "-c", "other")
-        first = find_relay(places[1])
-        (places[1] / "go").touch()
-        wait_until(lambda: not os.path.exists(f"/proc/{first}"))  # noqa: PTH110
-        (places[2] / "go").touch()
-        out = parent.communicate()[0]
-    assert (parent.returncode, server.errors) == (1, []), out
-    assert "other was checked out meanwhile, and this run works on main" in out
-    done = [wave.git("log", "--format=%s", "-1", f"relay-jobs/main/{n}").strip() for n in places]
-    assert done == ["Write one", "Write two"], out
-
-
-def test_another_branch_checked_out_between_two_looks_gets_nothing(wave, tmp_path):
-    """A phase that begins in that moment is not the other branch's: its session would be paid for once more."""
-    fake, switched = tmp_path / "bin/git", tmp_path / "switched"
-    fake.parent.mkdir()
-    begun = wave.root / ".git/relay/last-run"  # from then on git is asked for work trees in between
-    switch = f"test -e {begun} && mkdir {switched} && git -C {wave.root} switch -q -c other"
-    fake.write_text(f'#!/bin/sh\nPATH=${{PATH#*:}}\ncase "$*" in *worktree\\ list*) {switch} ;; esac\nexec git "$@"\n')
-    fake.chmod(0o755)
-    with serve(parse_script(json.dumps({"sessions": [write_phase(1)]}))) as server:
-        environ = {"ANTHROPIC_API_KEY": "k", "ANTHROPIC_BASE_URL": server.base_url}
-        done = wave.relay("run", "--jobs", "2", path=f"{fake.parent}:{os.environ['PATH']}", environ=environ)
-    assert switched.exists()
-    assert done.returncode == 1, done.stdout
-    assert "other was checked out meanwhile, and this run works on main" in done.stdout + done.stderr
-    assert wave.git("branch", "--list", "relay-jobs/*") == ""
-
-
 def test_another_terminal_reaches_all_of_them(plan):
     """What status, say and stop see and do; in the end none of the processes is left."""
     sessions = [write_phase(1), write_phase(2), write_phase(3)]
@@ -350,18 +292,15 @@ def test_another_terminal_reaches_all_of_them(plan):
     assert plan.git("worktree", "list").count("\n") == 3
     standing = read_document("relay status", plan.relay("status", "--json").stdout)
     assert [(job["phase"], job["at_work"]) for job in standing["jobs"]] == [("1", None), ("2", None)]
-    assert "next   relay run goes on with phases 1, 2, in work trees of their own" in plan.relay("status").stdout
-    refused = plan.relay("run", "--phase", "1")
-    assert refused.returncode == 1
-    assert f"phase 1 has work in {plan.root}.relay/1 that has not landed" in refused.stderr
-    assert plan.relay("run", "--phase", "1", "--dry-run").stderr == refused.stderr
+    assert "next   relay run goes on with phases 1, 2" in plan.relay("status").stdout
 
 
 @pytest.mark.nightly
 def test_what_is_done_beside_is_not_begun_again_by_a_run_without_jobs(wave):
     """It lands that first."""
     done_beside(wave, "1")
-    assert "jobs   phase 1 first, " in wave.relay("run", "--dry-run", environ={"ANTHROPIC_API_KEY": "k"}).stdout
+    tried = wave.relay("run", "--dry-run", environ={"ANTHROPIC_API_KEY": "k"})
+    assert "first  phase 1, which has work that has not landed" in tried.stdout
     land_all(wave, [write_phase(2)], "--jobs", "1")
 
 
@@ -495,7 +434,7 @@ def test_an_open_phase_whose_work_tree_somebody_removed_goes_on_from_its_last_ch
         remove_places(wave)
         told = wave.relay("status", "--why").stdout
         assert "job    phase 2: its work tree is gone; the next run creates it again" in told
-        assert "next   relay run goes on with phase 2, in work trees of their own" in told
+        assert "next   relay run goes on with phase 2" in told
         second = start(wave, server, "--jobs", jobs)
         out = second.communicate()[0]
         assert (second.returncode, server.errors) == (0, []), out

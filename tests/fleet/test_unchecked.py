@@ -4,6 +4,7 @@ import subprocess
 
 import pytest
 
+from relay.config import Settings
 from relay.fleet.landing import LandingCase, find_landing
 from relay.fleet.takes import TakeState
 from relay.fleet.worktrees import ensure_job
@@ -110,10 +111,10 @@ def test_a_branch_that_somebody_made_by_hand_is_checked_by_a_run_with_jobs(stage
     stage.write("PLAN.md", TICKED)
     stage.commit("by hand")
     stage.git("switch", "-q", "main")
-    made = ensure_job(main, "1", "PLAN.md", copied=(), busy=())
+    made = ensure_job(main, "1", "PLAN.md", settings=Settings(), busy=())
     assert made is not None
     assert find_landing(main, made).case is LandingCase.APART
-    own = ensure_job(main, "2", "PLAN.md", copied=(), busy=())
+    own = ensure_job(main, "2", "PLAN.md", settings=Settings(), busy=())
     assert own is not None
     (own.repo.root / "PLAN.md").write_text(PLAN.replace("[ ] Write two.txt", "[x] Write two.txt"))
     subprocess.run(["git", "commit", "-qam", "by hand in the work tree"], cwd=own.repo.root, check=True)

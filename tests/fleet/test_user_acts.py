@@ -94,7 +94,7 @@ class Bench:
 
     def list_places(self):
         """Where sessions are at work."""
-        return [self.root] if self.way == "run" else list(self.places.glob("[0-9]*"))
+        return list(self.places.glob("[0-9]*"))
 
     def is_held(self, phases):
         """Whether the sessions of phases wait, and all others are done."""

@@ -1,12 +1,13 @@
 """Work trees of jobs: made, handed on, taken away; nothing that only they hold is lost."""
 
+import os
 import shutil
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
 from relay.base.errors import RepoError
+from relay.config import Settings
 from relay.fleet.landing import find_landing, land
 from relay.fleet.worktrees import ensure_job, find_jobs, find_lost, is_free, name_job_branch, remove_free
 from relay.git.command import GitError
@@ -17,7 +18,6 @@ from relay.plan.parse import parse_plan
 from relay.session.usage import Spent
 from relay.store.attempts import NOWHERE, AttemptStart, open_attempt, read_attempt
 from relay.store.checkpoints import WipRecord, save_wip
-from relay.store.environment import find_changed, watch_sessions
 from relay.store.worktree_notes import find_home, find_made_places, find_other_trees, get_jobs_place
 from tests.effort import take_each
 
@@ -44,7 +44,7 @@ def main(box, monkeypatch):
 
 
 def ensure(main, phase_id, *, copied=(), busy=(), start=""):
-    job = ensure_job(main, phase_id, "PLAN.md", copied=copied, busy=busy, start=start)
+    job = ensure_job(main, phase_id, "PLAN.md", settings=Settings(copy=copied), busy=busy, start=start)
     assert job is not None
     return job
 
@@ -266,27 +266,86 @@ def test_neither_hook_nor_filter_of_the_repository_runs(box, main):
     assert not (box.root / "smudged").exists()
 
 
-def test_ignored_files_are_copied_and_nothing_else(box, main, tmp_path):
-    """Never over something, never what git tracks, never a link that leads out; what sessions changed stays that."""
+def test_what_git_ignores_is_copied_and_nothing_else(box, main, tmp_path):
+    """With modes, dates and links; no secrets but those that are named, no tool's cache, nothing that git tracks."""
     secret = tmp_path / "secret"
     secret.write_text("x")
-    box.write("a.local", "mine")
-    box.write("node_modules/deep/b.js", "b")
+    box.write(".gitignore", ".env*\n*.local\nnode_modules/\n__pycache__/\n")
+    box.commit("ignore")
+    for path in ("a.local", "node_modules/deep/b.js", ".env", ".env.test", "__pycache__/x.pyc"):
+        box.write(path, path)
     (box.root / "node_modules/bin").symlink_to("deep/b.js")
     (box.root / "node_modules/out").symlink_to(secret)
-    (box.root / "node_modules/up").symlink_to("../../secret")
     (box.root / "a.local").chmod(0o640)
-    with watch_sessions(main, ()):
-        box.write("node_modules/deep/c.js", "c")
-    job = ensure(main, "1", copied=("a.local", "node_modules", "PLAN.md", "missing"))
-    root = job.repo.root
-    copied = ["a.local", "node_modules/bin", "node_modules/deep/b.js", "node_modules/deep/c.js"]
-    assert find_changed(job.repo, copied) == ("node_modules/deep/c.js",)
-    assert (root / "a.local").read_text() == "mine"
+    os.utime(box.root / "node_modules/deep/b.js", (1, 1))
+    root = ensure(main, "1", copied=(".env.test", "PLAN.md", "missing")).repo.root
+    found = {str(path.relative_to(root)) for path in root.rglob("*") if not path.is_dir() and path.name != ".git"}
+    found -= set(box.text("ls-files").split())
+    kept = {"a.local", "node_modules/bin", "node_modules/out", "node_modules/deep/b.js", ".env.test"}
+    assert found == kept
     assert (root / "a.local").stat().st_mode & 0o777 == 0o640
-    assert (root / "node_modules/deep/b.js").read_text() == "b"
-    assert (root / "node_modules/bin").readlink() == Path("deep/b.js")
-    assert sorted(file.name for file in (root / "node_modules").iterdir()) == ["bin", "deep"]
+    assert (root / "node_modules/deep/b.js").stat().st_mtime == 1
+    assert (root / "node_modules/out").readlink() == secret
+
+
+def test_a_copy_follows_the_user_and_what_a_session_changed_stays(box, main):
+    """Installed packages follow the user in any case: he has installed anew."""
+    box.write("a.local", "first")
+    box.write("b.local", "first")
+    box.write("node_modules/deep/b.js", "first")
+    job = ensure(main, "1")
+    (job.repo.root / "b.local").write_text("a session's")
+    (job.repo.root / "node_modules/more.js").write_text("a session's")
+    place = finish(box, main, job)
+    assert (ensure(main, "2").repo.root, place.root) == (job.repo.root, job.repo.root)
+    assert (job.repo.root / "node_modules/more.js").exists()
+    place = finish(box, main, replace(job, phase_id="2"))
+    for path in ("a.local", "b.local", "node_modules/deep/b.js"):
+        (box.root / path).unlink()
+        box.write(path, "second")
+    box.write("PLAN.md", f"{PLAN}\n## Phase 3 — Three\n- [ ] Do it — three.txt\n")
+    box.commit("more")
+    ensure(main, "3")
+    texts = [(job.repo.root / path).read_text() for path in ("a.local", "b.local", "node_modules/deep/b.js")]
+    assert texts == ["second", "a session's", "second"]
+    assert not (job.repo.root / "node_modules/more.js").exists()
+
+
+def test_what_a_session_left_deep_in_a_copy_stays_when_the_user_changes_the_original(box, main):
+    box.write(".gitignore", "*.local\n/out/\n")
+    box.commit("ignore")
+    box.write("out/a/b/c/d/first", "first")
+    job = ensure(main, "1")
+    result = job.repo.root / "out/a/b/c/d/result"
+    result.write_text("a session's")
+    finish(box, main, job)
+    box.write("out/more.txt", "second")
+    ensure(main, "2")
+    assert result.read_text() == "a session's"
+
+
+def test_a_directory_that_is_lent_has_nothing_that_sessions_must_not_see(box, main, monkeypatch):
+    monkeypatch.setattr("relay.fleet.ignored.MOST_FILES", 1)
+    box.write(".gitignore", "data/\n")
+    box.commit("ignore")
+    for path in ("data/a", "data/b", "data/deep/.env"):
+        box.write(path, path)
+    with pytest.raises(RepoError, match=r"data is too large to copy, and has data/deep/\.env") as caught:
+        ensure(main, "1")
+    assert "add data to paths.hide" in str(caught.value.hint)
+    (box.root / "data/deep/.env").unlink()
+    job = ensure(main, "1")
+    assert list((job.repo.root / "data").iterdir()) == []
+
+
+@pytest.mark.parametrize("kind", ["file", "link"])
+def test_what_is_not_a_directory_beside_the_repository_is_left_alone(box, main, kind, monkeypatch):
+    monkeypatch.delenv("XDG_DATA_HOME", raising=False)
+    beside = main.root.with_name(f"{main.root.name}.relay")
+    beside.write_text("mine") if kind == "file" else beside.symlink_to(box.home)
+    job = ensure(main, "1")
+    assert job.repo.root.is_relative_to(box.home / ".local/share/relay/trees")
+    assert beside.is_symlink() or beside.read_text() == "mine"
 
 
 def test_what_holds_nothing_goes_in_the_end_and_what_relay_kept_comes_home(box, main):
@@ -403,14 +462,14 @@ def test_one_that_is_gone_while_a_relay_is_at_work_there_is_taken(main):
     job = ensure(main, "1")
     with lock_worktree(job.repo):
         shutil.rmtree(job.repo.root)
-        assert ensure_job(main, "1", "PLAN.md", copied=(), busy=()) is None
+        assert ensure_job(main, "1", "PLAN.md", settings=Settings(), busy=()) is None
     assert ensure(main, "1").repo.root == job.repo.root
 
 
 def test_one_that_somebody_is_at_work_in_is_taken(main):
     job = ensure(main, "1")
     with lock_worktree(job.repo):
-        assert ensure_job(main, "1", "PLAN.md", copied=(), busy=()) is None
+        assert ensure_job(main, "1", "PLAN.md", settings=Settings(), busy=()) is None
 
 
 def test_branches_of_jobs_say_whose_they_are(box, main):

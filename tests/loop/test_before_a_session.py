@@ -280,7 +280,7 @@ def test_a_run_that_is_refused_behind_its_first_phase_keeps_what_that_has_cost(s
     """Its log would say that nobody knows, to `relay watch` and `report`."""
     stage.write("world.txt", "a draft\n")
     with pytest.raises(PlanError, match=r"no session was started for phase 2"):
-        stage.run(HELLO, dirty=True)
+        stage.run(HELLO)
     (entry,) = list_logs(stage.root)
     (done,) = [commit for commit in stage.commits() if commit.status == "done"]
     assert entry.ended is not None

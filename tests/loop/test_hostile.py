@@ -2,7 +2,7 @@
 
 import pytest
 
-from relay.base.errors import ExitCode, PlanError, RepoError
+from relay.base.errors import ExitCode, PlanError
 from relay.base.hints import AT_ROOT
 from relay.base.interrupts import Urgency
 from relay.session.events import Committed, Noticed, PlanRestored
@@ -135,7 +135,7 @@ def test_a_hook_that_plants_files_that_steer_agents_is_stopped(stage):
     ended = stage.run(HELLO)
 
     assert ended.exit_code == ExitCode.STOPPED
-    assert "relay.toml, sub/CLAUDE.md appeared or changed while a session, a check or a hook could" in ended.reason
+    assert "relay.toml, sub/CLAUDE.md appeared while a session, a check or a hook could" in ended.reason
     assert stage.git("rev-parse", "HEAD") == before
 
 
@@ -149,7 +149,7 @@ def test_a_hook_that_rewrites_the_users_files_at_the_plans_commit_commits_none(s
     stage.write("untracked.txt", "mine\n")
     install_hook(stage, FORMAT)
 
-    stage.run("sessions: [{name: none, turns: [{tools: [{name: block, input: {reason: enough}}]}]}]", dirty=True)
+    stage.run("sessions: [{name: none, turns: [{tools: [{name: block, input: {reason: enough}}]}]}]")
 
     assert stage.git("show", "--name-only", "--format=", "HEAD").split() == ["PLAN.md"]
     assert stage.git("status", "--porcelain").splitlines() == [" M dirty.txt", "?? untracked.txt"]
@@ -165,7 +165,7 @@ def test_a_hook_that_rewrites_the_users_files_at_a_phases_commit_commits_none_of
     stage.write("untracked.txt", "mine\n")
     install_hook(stage, FORMAT)
 
-    stage.run(WHOLE, phase="1", dirty=True)
+    stage.run(WHOLE, phase="1")
 
     assert sorted(stage.git("show", "--name-only", "--format=", "HEAD").split()) == ["PLAN.md", "hello.txt"]
     assert stage.git("status", "--porcelain").splitlines() == [" M dirty.txt", "?? untracked.txt"]
@@ -194,14 +194,11 @@ sessions:
 
 
 @pytest.mark.nightly
-def test_a_dirty_tree_is_refused_and_with_allow_dirty_kept_out(stage):
-    """The user's uncommitted and untracked files are never in a commit of relay's."""
+def test_what_was_there_before_a_session_is_kept_out_of_commits(stage):
     stage.write("AGENTS.md", "# Rules\nBe very brief.\n")
     stage.write("notes.txt", "mine\n")
-    with pytest.raises(RepoError, match=r"AGENTS\.md"):
-        stage.run(HELLO, all_=False)
 
-    ended = stage.run(HELLO, all_=False, dirty=True)
+    ended = stage.run(HELLO, all_=False)
 
     assert ended.exit_code == ExitCode.DONE
     assert stage.git("show", "--name-only", "--format=", "HEAD").split() == ["PLAN.md", "hello.txt"]

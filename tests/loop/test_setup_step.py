@@ -111,33 +111,6 @@ def test_a_setup_is_confined_as_a_session_is(locked, tmp_path):
     assert "[core]" in (locked.root / ".git/config").read_text()
 
 
-@pytest.mark.nightly
-def test_what_setup_installs_is_kept_and_changes_nothing_that_other_projects_share(locked, tmp_path):
-    """As pnpm and uv fill a project with hard links: a gate sees what was installed, and no commit doubts it."""
-    store = tmp_path / "store"
-    store.write_text("of all\n")
-    store.chmod(0o755)
-    (locked.root / "node_modules/dep").mkdir(parents=True)
-    (locked.root / "node_modules/dep/index.js").hardlink_to(store)
-    (locked.root / "node_modules/escape").symlink_to(store)
-
-    lost = [
-        ("write", {"path": "node_modules/dep/new.js", "content": "x"}),
-        ("bash", {"command": "rm -r node_modules/dep"}),
-    ]
-    runner = ScriptedRunner(sessions=[[lost, *WORK[0]], WORK[1]])
-    setup = ("echo new >> node_modules/dep/index.js; echo one > node_modules/installed",)
-    ended = locked.play(runner, sandbox="auto", setup=setup)
-
-    assert ended.exit_code is ExitCode.DONE, ended.reason
-    made = locked.root / "node_modules/dep/index.js"
-    assert (store.read_text(), made.read_text(), made.stat().st_mode & 0o777) == ("of all\n", "of all\nnew\n", 0o755)
-    assert sorted(path.name for path in (locked.root / "node_modules/dep").iterdir()) == ["index.js"]
-    assert "What they write in node_modules is gone when they end." in runner.told[0]
-    assert locked.git("show", "HEAD:world.txt") == "one\nworld\n"
-    assert "Relay-Doubt" not in locked.git("log", "--format=%B")
-
-
 def test_lock_files_are_known(subtests):
     for name in LOCK_FILES:
         with subtests.test(name=name):

@@ -127,3 +127,10 @@ def test_long_front_matter_is_read_in_time(text):
 def test_front_matter_beyond_64_kib_is_refused():
     with pytest.raises(PlanError, match="within 64 KiB"):
         parse_plan(f"---\nrelay: {{}}\na: {'x' * 70_000}\n---\n{BODY}")
+
+
+@pytest.mark.parametrize("folder", ["../up", "", "[a]"])
+def test_a_refused_directory_names_its_line(folder):
+    with pytest.raises(PlanError) as caught:
+        parse_plan(f"---\nrelay:\n  model: m\n  in: {folder or chr(39) * 2}\n---\n{BODY}")
+    assert caught.value.line == 4

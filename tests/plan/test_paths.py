@@ -3,7 +3,7 @@
 import pytest
 
 from relay.plan.paths import find_command_modules, find_command_paths, find_paths
-from relay.plan.text import find_protected
+from relay.plan.text import describe_outside, find_plan_folder, find_protected
 
 
 @pytest.mark.parametrize(
@@ -88,3 +88,23 @@ def test_paths_that_leave_the_repository_are_refused(text, refused):
 
 def test_plan_ledger_and_what_steers_relay_are_protected():
     assert find_protected("plans/KEYS.md") == ("plans/KEYS.md", "plans/KEYS.ledger.yaml", ".relay", "relay.toml")
+
+
+@pytest.mark.parametrize(
+    ("plan_path", "folder"),
+    [("PLAN.md", ""), ("packages/api/PLAN.md", "packages/api"), ("/elsewhere/PLAN.md", "")],
+)
+def test_a_plan_has_a_folder_where_it_is_in_the_repository(plan_path, folder):
+    assert find_plan_folder(plan_path) == folder
+
+
+@pytest.mark.parametrize(
+    ("folder", "allowed"),
+    [("packages/api", True), (".", True), ("../up", False), ("/etc", False), ("~/x", False), ("a/.git", False)],
+)
+def test_a_plan_names_only_directories_of_the_repository(folder, allowed):
+    assert (describe_outside(folder) == "") == allowed
+
+
+def test_a_refused_directory_is_shown_without_control_characters():
+    assert "`In: a?b` names no place" in describe_outside("a\x1bb")

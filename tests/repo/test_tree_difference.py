@@ -41,7 +41,7 @@ def test_what_sessions_change_where_a_commit_has_files_too(box):
     box.git("update-index", "--add", "--cacheinfo", f"160000,{box.open().head()},sub")
     box.git("commit", "-qm", "submodule")
     repo = box.open()
-    with watch_sessions(repo, ()):
+    with watch_sessions(repo):
         for path in (
             "node_modules/dep/x.js",
             "node_modules/dep/new.js",

@@ -44,7 +44,7 @@ def test_the_users_edit_stays_the_users(stage):
     stage.write("app.txt", EDIT)
 
     with pytest.raises(PlanError, match=r"needs: app\.txt"):
-        stage.run(script(APPEND), dirty=True)
+        stage.run(script(APPEND))
 
     assert (stage.root / "app.txt").read_text() == EDIT
 
@@ -55,7 +55,7 @@ def test_without_a_sandbox_it_is_kept_as_it_was(stage):
     prepare(stage, "hello.txt")
     stage.write("app.txt", EDIT)
 
-    ended = stage.run(script(APPEND), dirty=True, sandbox="off")
+    ended = stage.run(script(APPEND), sandbox="off")
 
     assert ended.exit_code == ExitCode.DONE
     assert stage.git("show", "HEAD:app.txt") == "start\n"

@@ -35,7 +35,7 @@ def count(stage):
     status = stage.relay("status", "--json")
     assert status.returncode == 0, status.stderr
     spent = json.loads(status.stdout)["spent"]["usd"]
-    with stage._open(SessionKind.RUN, "sessions: []", dirty=False, flags={}) as ctx:
+    with stage._open(SessionKind.RUN, "sessions: []", flags={}) as ctx:
         assert ctx.meter.total.cost_usd == pytest.approx(spent)
     return pytest.approx(spent, abs=2e-6)
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from relay.base.errors import ExitCode, RepoError
+from relay.base.errors import ExitCode
 from relay.session.events import Noticed
 from tests.effort import take_each
 
@@ -49,19 +49,6 @@ def reachable(stage):
     return stage.git("cat-file", "--batch", answer=names)
 
 
-def test_an_edit_that_git_hides_is_refused_by_name(hidden):
-    """It is a dirty file like any other, though git status is silent; no request is paid for."""
-    hidden.write("config.py", LOCAL)
-    assert hidden.git("status", "--porcelain") == ""
-
-    with pytest.raises(RepoError, match=r"config\.py \(which git status was told to hide\)") as caught:
-        hidden.run(WRITE)
-
-    assert "--allow-dirty" in str(caught.value.hint)
-    assert hidden.server.requests == []
-    assert hidden.git("ls-files", "-v", "config.py") == hidden.tag
-
-
 @pytest.mark.nightly
 def test_a_session_that_changes_it_is_refused_and_its_bytes_are_kept(hidden):
     """The box stays open, and the user's text is in the snapshot from the attempt's start."""
@@ -69,7 +56,7 @@ def test_a_session_that_changes_it_is_refused_and_its_bytes_are_kept(hidden):
     hidden.git("commit", "-qam", "plan")
     hidden.write("config.py", LOCAL)
 
-    ended = hidden.run(WRITE, dirty=True)
+    ended = hidden.run(WRITE)
 
     assert (ended.exit_code, "config.py" in ended.reason) == (ExitCode.STOPPED, True)
     assert hidden.git("show", "HEAD:config.py") == "committed\n"
@@ -82,7 +69,7 @@ def test_it_stays_out_of_a_phase_that_does_not_need_it(hidden, finish):
     """The commit is made without it, the user hears of it, and both file and flag stay."""
     hidden.write("config.py", LOCAL)
 
-    assert finish(HELLO, dirty=True) == ["PLAN.md", "hello.txt"]
+    assert finish(HELLO) == ["PLAN.md", "hello.txt"]
     assert any("config.py" in notice.text for notice in hidden.seen(Noticed))
     assert LOCAL in reachable(hidden)
     assert hidden.git("ls-files", "-v", "config.py") == hidden.tag

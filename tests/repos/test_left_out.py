@@ -93,7 +93,7 @@ def test_a_dirty_file_of_the_users_that_satisfies_the_phase_already(stage):
     stage.write("config.py", "new\n")
     both = ("tick", {"item": "1.2", "evidence": "seen"})
 
-    words = refuse(stage, script(write("hello.txt", "hello\n"), TICK, both), early=True, dirty=True)
+    words = refuse(stage, script(write("hello.txt", "hello\n"), TICK, both), early=True)
 
     assert "config.py (uncommitted changes" in words
     assert "hello.txt" not in words

@@ -238,7 +238,7 @@ def test_a_conflict_with_the_users_changes_is_no_success(stage):
     stage.write("hello.txt", "hi, mine\n")
 
     with pytest.raises(PlanError, match=r"no session was started for phase 1: .*: hello.txt"):
-        stage.run(BASH % "true", all_=False, dirty=True)
+        stage.run(BASH % "true", all_=False)
 
     check_nothing_claimed(stage)
     assert stage.git("show", "HEAD:hello.txt") == "hi\n"
@@ -430,7 +430,7 @@ def test_what_the_user_staged_is_not_swept_up(stage):
     stage.git("add", "mine.txt")
     stage.write("mine.txt", "staged, and edited\n")
 
-    assert stage.run(HELLO, all_=False, dirty=True).exit_code == ExitCode.DONE
+    assert stage.run(HELLO, all_=False).exit_code == ExitCode.DONE
 
     check_landed(stage, "PLAN.md", "hello.txt")
     assert stage.git("show", ":mine.txt") == "staged\n"

@@ -42,7 +42,7 @@ def test_a_run_commits_none_of_it_and_leaves_it_staged(staged, finish):
     """Beside the phase's own files the index is, entry for entry, what it was."""
     before = read_staged(staged)
 
-    assert finish(dirty=True) == ["PLAN.md", "hello.txt"]
+    assert finish() == ["PLAN.md", "hello.txt"]
 
     assert read_staged(staged) == before
     assert [staged.git("show", f":{name}") for name in NAMES] == [f"staged {name}\n" for name in NAMES]
@@ -50,7 +50,7 @@ def test_a_run_commits_none_of_it_and_leaves_it_staged(staged, finish):
 
 def test_going_back_is_refused_over_it(staged, finish):
     """The words name the files; nothing moves."""
-    finish(dirty=True)
+    finish()
     before = *read_staged(staged), staged.git("for-each-ref")
 
     ran = staged.relay("rewind", "1", "--yes")

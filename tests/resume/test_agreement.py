@@ -198,12 +198,12 @@ def is_done(stage):
 
 
 def ask_dry_run(stage):
-    return stage.relay("run", "--phase", "next", "--allow-dirty", "--dry-run", environ={"ANTHROPIC_API_KEY": "k"})
+    return stage.relay("run", "--phase", "next", "--dry-run", environ={"ANTHROPIC_API_KEY": "k"})
 
 
 def run(stage):
     """Run one phase; the model says at once that it cannot go on."""
-    return stage.run(LUNCH, all_=False, dirty=True)
+    return stage.run(LUNCH, all_=False)
 
 
 @pytest.mark.parametrize("name", take_each(9, STATES))

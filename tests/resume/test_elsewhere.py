@@ -79,7 +79,7 @@ def begin_and_die(stage):
     """Run until the second phase is half done, then lose the process and its children at once."""
     with serve(parse_script(HELLO + WORLD)) as server:
         running = Running(stage.root, server.base_url, "all", stage.find_program())
-        running.wait_for((stage.root / "started").exists)
+        running.wait_for((stage.tree / "started").exists)
         running.process.kill()
         running.end()
     assert stage.git("log", "-1", "--format=%s").strip() == "Say hello"

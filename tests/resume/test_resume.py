@@ -311,7 +311,7 @@ def test_an_open_phase_of_a_branch_that_was_renamed(stage, cut_off, ask, finish)
     stage.git("branch", "-m", "team/trunk;$HOME")
     said = stage.relay("status").stdout
     assert "a phase is open on main, a branch that does not exist any more" in " ".join(said.split())
-    with stage._open(SessionKind.RUN, LUNCH, dirty=False, flags={}):
+    with stage._open(SessionKind.RUN, LUNCH, flags={}):
         told = next(notice.text for notice in stage.seen(Noticed) if "is open on main" in notice.text)
 
     subprocess.run(told.partition("now: ")[2].partition(". To")[0], shell=True, cwd=stage.root, check=True)

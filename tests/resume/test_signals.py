@@ -100,11 +100,17 @@ sessions:
 """
 
 
+def go_on(stage, script):
+    with serve(parse_script(script)) as server:
+        ended, out, err = Running(stage.root, server.base_url, program=stage.find_program()).end()
+    assert (ended, err, server.errors) == (ExitCode.DONE, "", []), out
+
+
 def check_resumes(stage):
     """Nothing torn was left, and the next run commits the phase."""
     assert list(stage.root.rglob("*.lock")) == []
     assert stage.git("for-each-ref", "refs/relay/leg").count("\n") == 1
-    assert stage.run(REST, all_=False).exit_code == ExitCode.DONE
+    go_on(stage, REST)
     assert stage.git("show", "--name-only", "--format=", "HEAD").split() == ["PLAN.md", "hello.txt"]
     stage.git("fsck", "--strict", "--no-dangling", "--no-progress")
 
@@ -120,7 +126,7 @@ def test_stopped_now_in_a_command_all_its_processes_die(stage, signals, code):
     warm = {} if signals == (signal.SIGTERM,) else {"program": stage.find_program()}
     with serve(parse_script(bash(mark))) as server:
         running = Running(stage.root, server.base_url, **warm)
-        running.wait_for((stage.root / "started").exists)
+        running.wait_for((stage.tree / "started").exists)
         for number in signals:
             running.process.send_signal(number)
             if number == signal.SIGINT and STOPPING[Urgency.FINISH_TURN] not in running.said:
@@ -129,7 +135,7 @@ def test_stopped_now_in_a_command_all_its_processes_die(stage, signals, code):
 
     assert ended == code, out + err
     wait_until_gone(mark)
-    assert (stage.root / "hello.txt").read_text() == "hel\n"
+    assert (stage.tree / "hello.txt").read_text() == "hel\n"
     said = [line for line in out.splitlines() if line in STOPPING.values()]
     assert said == [STOPPING[Urgency.FINISH_TURN], STOPPING[Urgency.NOW]][-len(signals) :] * (code > 0)
     if code > 0:
@@ -144,7 +150,7 @@ def test_asked_once_in_a_command_the_turn_is_finished(stage, number):
     mark = f"{os.getpid()}{int(number)}"
     with serve(parse_script(bash(mark, "2"))) as server:
         running = Running(stage.root, server.base_url, program=stage.find_program())
-        running.wait_for((stage.root / "started").exists)
+        running.wait_for((stage.tree / "started").exists)
         running.process.send_signal(number)
         ended, out, err = running.end()
         asked = [request for request in server.requests if request.path == "/v1/messages"]
@@ -152,7 +158,7 @@ def test_asked_once_in_a_command_the_turn_is_finished(stage, number):
     assert (ended, err) == (130, ""), out
     assert len(asked) == 1
     wait_until_gone(mark)
-    assert "written by" in stage.git("log", "-1", "--format=%B", "refs/relay/wip/main/000001")
+    assert "written by" in stage.git("log", "-1", "--format=%B", "--glob=refs/relay/wip/*")
     check_resumes(stage)
 
 
@@ -179,7 +185,7 @@ sessions:
 """
     with serve(parse_script(script)) as server:
         running = Running(stage.root, server.base_url, phase, stage.find_program())
-        running.wait_for((stage.root / "started").exists)
+        running.wait_for((stage.tree / "started").exists)
         running.process.send_signal(number)
         if then:
             running.wait_for(lambda: is_asleep(then))
@@ -187,8 +193,8 @@ sessions:
         code, out, err = running.end()
         asked = [request for request in server.requests if request.path == "/v1/messages"]
     assert (len(asked), err) == (2 + len(items), ""), out
-    assert (stage.root / "hello.txt").read_text() == "hello\nfinished\n"
-    assert (stage.root / "more.txt").exists()
+    assert (stage.tree / "hello.txt").read_text() == "hello\nfinished\n"
+    assert (stage.tree / "more.txt").exists()
     return code, out
 
 
@@ -203,19 +209,19 @@ sessions:
 
 @pytest.mark.parametrize("number", take_each(2, [signal.SIGHUP, signal.SIGINT]))
 def test_asked_once_what_passes_the_gate_is_a_hand_off_commit(stage, number):
-    """As at the hard line: claims that pass are on the branch, with relay's note, and the next session has it."""
+    """As at the hard line: claims that pass are on the phase's branch, with relay's note for the next session."""
     code, out = ask_once(stage, "grep -q hello hello.txt", (1,), number=number)
 
     assert code == 130, out
     assert out.splitlines()[-2:-1] == [line for line in out.splitlines() if line.startswith("stopped: asked to stop")]
     assert STOPPING[Urgency.FINISH_TURN] in out.splitlines()
-    body = stage.git("log", "-1", "--format=%B")
+    body = stage.git("log", "-1", "--format=%B", "relay-jobs/main/1")
     assert "Relay-Status: handoff\nRelay-Items: 1.1\n" in body
     assert "written by relay" in body
-    assert stage.git("show", "--name-only", "--format=", "HEAD").split() == ["PLAN.md", "hello.txt", "more.txt"]
+    shown = stage.git("show", "--name-only", "--format=", "relay-jobs/main/1")
+    assert shown.split() == ["PLAN.md", "hello.txt", "more.txt"]
     assert stage.git("for-each-ref", "refs/relay/leg") == ""
-    assert stage.run(FINISH.replace("FOUND", "written by relay")).exit_code == ExitCode.DONE
-    assert stage.server.errors == []
+    go_on(stage, FINISH.replace("FOUND", "written by relay"))
 
 
 @pytest.mark.parametrize("again", take_each(2, [False, True]))
@@ -231,7 +237,7 @@ def test_asked_once_what_does_not_pass_stays_in_the_attempt(stage, again):
     assert stage.git("rev-parse", "HEAD~1") == head
     assert "- [ ] Say hello" in (stage.root / "PLAN.md").read_text()
     stage.edit(gate, "grep -q hello hello.txt")
-    assert stage.run(FINISH.replace("FOUND", "Say hello")).exit_code == ExitCode.DONE
+    go_on(stage, FINISH.replace("FOUND", "Say hello"))
     assert "Relay-Items: 1.1 1.2" in stage.git("log", "-1", "--format=%B")
 
 
@@ -263,7 +269,7 @@ def test_stopped_while_the_gate_runs(stage):
     assert (ended, err) == (130, ""), out
     wait_until_gone(mark)
     assert stage.git("rev-parse", "HEAD").strip() == head
-    (stage.root / "slow").unlink()
+    (stage.tree / "slow").unlink()
     check_resumes(stage)
 
 
@@ -290,7 +296,7 @@ def test_a_second_run_is_told_who_is_at_work_and_another_work_tree_may_run(stage
     main = stage.root
     with serve(parse_script(bash(mark))) as server:
         running = Running(main, server.base_url)
-        running.wait_for((main / "started").exists)
+        running.wait_for((stage.tree / "started").exists)
         second, out, err = Running(main, server.base_url, program=stage.find_program()).end()
         assert (second, out) == (1, "")
         assert f"another relay is at work here: process {running.process.pid} on " in err

@@ -69,7 +69,7 @@ def test_every_answer_is_counted_whenever_relay_is_killed(stage, looks):
     stage.commit("ignore")
     with serve(play(*LOOKS[:looks], WAIT)) as server:
         running = Running(stage.root, server.base_url, program=stage.find_program())
-        kill(running, (stage.root / "started").exists)
+        kill(running, (stage.tree / "started").exists)
 
     assert read_recorded(stage) == pytest.approx(count_billed(server), abs=1e-6)
 
@@ -126,10 +126,10 @@ def test_every_command_says_the_same_sum_wherever_the_plan_was_killed(stage):
         first = Running(stage.root, server.base_url, program=stage.find_program())
         assert first.end()[0] == 0
         for moment in take_each(4, MOMENTS):
-            (stage.root / "started").unlink(missing_ok=True)
+            (stage.tree / "started").unlink(missing_ok=True)
             running = Running(stage.root, server.base_url, program=stage.find_program())
             if moment > len(LOOKS):
-                kill(running, (stage.root / "started").exists)
+                kill(running, (stage.tree / "started").exists)
             else:
                 kill(running, partial(has_come, server, len(server.requests) + moment))
 

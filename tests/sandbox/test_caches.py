@@ -6,11 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from relay.sandbox.places import Found, Links
 from relay.sandbox.policy import Level
 from relay.sandbox.private_folder import PrivateDir
 from relay.sandbox.toolchains import find_stores, list_usable, load_tools
-from relay.sandbox.view import _works, look_around, open_layers, plan_view, render_view
+from relay.sandbox.view import _works, look_around, open_layers, plan_view
 
 TRICKS = (
     "echo evil > $STORE/file",
@@ -168,59 +167,6 @@ except OSError as error: print(error.errno == socket.EAI_NONAME)
         assert box.python("import socket; print(socket.gethostbyname('localhost'))").output == b"127.0.0.1\n"
 
 
-SHARED = (".venv", ".tox", "node_modules")
-
-
-@pytest.fixture
-def shared(place):
-    """Environments that uv filled with second names of files of its cache, and packages that pnpm did."""
-    cache = place.outside / "cache"
-    cache.mkdir()
-    for tree in SHARED:
-        (cache / tree).write_text("good")
-        (place.root / tree / "lib").mkdir(parents=True)
-        (place.root / tree / "lib/module").hardlink_to(cache / tree)
-    return cache
-
-
-def test_an_environment_of_hard_links_is_brought_up_to_date_by_each_command(place, shared):
-    """As `uv run` does after an edit of pyproject.toml, and vite and vitest with what they keep beside packages.
-
-    The cache, and what others have of it, stay as they are.
-    """
-    with place.open(Level.WORKSPACE_WRITE) as box:
-        for tree in SHARED:
-            said = box.sh(f"cat {tree}/lib/module && echo evil > {tree}/lib/module && cat {tree}/lib/module")
-            assert (said.exit_code, said.output) == (0, b"goodevil\n")
-            assert box.sh(f"rm -r {tree}/lib && mkdir {tree}/lib && cp /dev/null {tree}/lib/module").exit_code == 0
-            assert box.sh(f"cat {tree}/lib/module").output == b"good"
-            assert box.sh(f"mv {tree} moved").exit_code
-            made = "mkdir .vite-temp && echo x > .vite-temp/a && mv .vite-temp b && cat b/a"
-            assert box.sh(f"cd {tree} && {made}").output == b"x\n"
-            box.sh(f"echo on > {tree}/lib/module; ln {tree}/lib/module out; echo evil > out")
-        assert sorted(box.sandbox.guarded) == sorted(SHARED)
-        assert not [words for words in box.sandbox.gaps if "hard links" in words]
-    assert {path.read_text() for path in shared.iterdir()} == {"good"}
-
-
-@pytest.mark.usefixtures("shared")
-def test_an_environment_that_is_taken_away_meanwhile_stops_nothing(place):
-    """By the user, who makes it anew."""
-    with place.open(Level.WORKSPACE_WRITE) as box:
-        assert box.sh("true").exit_code == 0
-        (place.root / ".venv").rename(place.outside / "old")
-        assert box.sh("echo new > .tox/lib/module && cat .tox/lib/module").output == b"new\n"
-        (place.outside / "old").rename(place.root / ".venv")
-        assert box.sh("echo new > .venv/lib/module && cat .venv/lib/module").output == b"new\n"
-
-
-@pytest.mark.usefixtures("shared")
-def test_a_planner_only_reads_such_an_environment(place):
-    with place.open(Level.READ_ONLY) as box:
-        said = box.sh("cat .venv/lib/module; echo evil > .venv/lib/module")
-    assert (said.exit_code == 0, said.output[:4]) == (False, b"good")
-
-
 @pytest.mark.parametrize(
     ("text", "env", "expected"),
     [
@@ -247,18 +193,14 @@ def test_a_bubblewrap_that_makes_layers_itself_is_left_to(place, tmp_path):
     new = tmp_path / "bwrap"
     new.write_text('#!/bin/sh\n[ "$1" != --help ] || echo "--size --tmp-overlay DEST"\n')
     new.chmod(0o755)
-    private, tree = PrivateDir(), place.root / "node_modules"
-    tree.mkdir()
-    view = plan_view(place.policy, Level.WORKSPACE_WRITE, private, new, (tree,), look_around(place.policy))
+    private = PrivateDir()
+    view = plan_view(place.policy, Level.WORKSPACE_WRITE, private, new, look_around(place.policy))
     private.close()
     over = str(place.home / ".cache/uv")
     mounts = [mount.render(sized=True) for mount in view.fixed if str(mount.dest) == over]
     assert mounts == [("--overlay-src", over, "--tmp-overlay", over)]
     assert view.layers.wrap(new, ("bwrap", "--", "true")) == ("bwrap", "--", "true")
     assert view.layers.keep({mount.source for mount in view.fixed}).used == (place.home / ".cache/uv",)
-    found = Found(protected=(), secrets=(), links=Links(trees=(tree,)))
-    last = [mount for mount in render_view(view, place.policy, Level.WORKSPACE_WRITE, found) if mount.dest == tree][-1]
-    assert last.render() == ("--overlay-src", str(tree), "--tmp-overlay", str(tree))
 
 
 def test_the_table_of_tools_says_nothing_that_relay_does_not_read():

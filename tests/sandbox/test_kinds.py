@@ -21,7 +21,7 @@ def test_commands_of_a_kind_write_only_where_it_says_so(tmp_path, kind):
     """A kind that is new here, and claims nothing, is shown the repository and its own temporary directory."""
     subprocess.run(["git", "init", "-q", str(tmp_path)], check=True)
     request = RunRequest(
-        kind=kind, repo=open_repo(tmp_path), settings=Settings(), plan_path="PLAN.md", allow_dirty=True,
+        kind=kind, repo=open_repo(tmp_path), settings=Settings(), plan_path="PLAN.md",
         environ={"PATH": "/usr/bin:/bin"},
     )  # fmt: skip
     interrupts = Interrupts()

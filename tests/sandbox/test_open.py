@@ -139,7 +139,7 @@ def test_scan_finds_what_needs_protection(place: Any) -> None:
     (place.root / "sub" / "GEMINI.md").symlink_to("/etc/passwd")
     (place.root / "node_modules" / "x").mkdir(parents=True)
     (place.root / "node_modules" / "x" / "AGENTS.md").write_text("not ours")
-    found = scan_repository(place.policy, Level.WORKSPACE_WRITE)
+    found = scan_repository(place.policy)
     names = {str(path.relative_to(place.root)) for path in found.protected}
     assert names == {".git", "AGENTS.md", "docs/AGENTS.md", "vendor/lib/.git"}
     assert found.secrets == (place.root / ".env",)
@@ -151,7 +151,7 @@ def test_repository_with_too_much_to_protect_is_refused(place: Any) -> None:
         (place.root / f"d{number}").mkdir()
         (place.root / f"d{number}" / "AGENTS.md").touch()
     with pytest.raises(SandboxError, match="403 nested git directories"):
-        scan_repository(place.policy, Level.WORKSPACE_WRITE)
+        scan_repository(place.policy)
 
 
 def test_path_that_vanished_does_not_fail_the_next_command(place: Any, writer: Any) -> None:

@@ -16,16 +16,11 @@ from relay.base.errors import SandboxError
 from relay.sandbox.bwrap import MOST_COPIED_BYTES, Filter, assemble, copy_files
 from relay.sandbox.command import END_BYTES, Capture
 from relay.sandbox.places import (
-    Links,
-    find_caches,
     find_emptied,
     find_home_directory,
-    find_links,
     find_named_sockets,
     find_unix_sockets,
     is_searchable,
-    render_links,
-    require_few,
 )
 from relay.sandbox.policy import Policy
 from relay.sandbox.private_folder import PrivateDir, remove_left_overs, remove_tree
@@ -277,37 +272,6 @@ def test_a_directory_of_any_depth_is_removed(tmp_path: Path) -> None:
     assert {path.name for path in tmp_path.iterdir()} == {"precious"}
     assert (tmp_path / "precious/file").exists()
     remove_tree(tmp_path / "nowhere")
-
-
-def test_links_are_told_from_one_another(tmp_path: Path) -> None:
-    """Two names in the repository are its own; one elsewhere, or of what is protected, is not."""
-    root, cache = tmp_path / "repo", tmp_path / "cache"
-    for folder in (root / "src", root / "target", root / ".venv/lib", root / "node_modules/.cache", cache):
-        folder.mkdir(parents=True)
-    for name in ("plan", "own", "target/built", "single"):
-        (root / name).write_text(name)
-    (cache / "file").write_text("shared")
-    (root / "src/second").hardlink_to(root / "own")
-    (root / "target/second").hardlink_to(root / "target/built")
-    (root / "src/cached").hardlink_to(cache / "file")
-    (root / "node_modules/package").hardlink_to(cache / "file")
-    (root / ".venv/lib/own").write_text("copied")
-
-    before = find_links(root, (root / "plan", root / "missing"))
-    (root / "src/plan").hardlink_to(root / "plan")
-    after = find_links(root, (root / "plan",))
-
-    assert before == Links(trees=(root / "node_modules",), files=(root / "src/cached",))
-    assert after == Links(trees=(root / "node_modules",), files=(root / "src/cached", root / "src/plan"))
-    assert find_caches(root / "node_modules") == (root / "node_modules/.cache",)
-    trees, files = render_links(before, root)
-    assert "commands can only read node_modules: pnpm's and uv's hard links share the files with other" in trees
-    assert "what writes there fails (vite, vitest, babel: EROFS)" in trees
-    assert "commands can only read 1 file of the repository: the same files have names elsewhere" in files
-    assert render_links(before, root, before.trees) == (files,)
-    assert render_links(Links(), root) == ()
-    with pytest.raises(SandboxError, match="401 files of the repository have another name"):
-        require_few(Links(files=tuple(root / str(n) for n in range(401))))
 
 
 def test_sockets_are_found_where_variables_name_them_and_where_they_are_mounted(tmp_path: Path) -> None:

@@ -22,7 +22,6 @@ from relay.setup.context import RunRequest
 from relay.setup.preconditions import (
     State,
     check_all,
-    check_clean,
     check_hooks,
     check_key,
     check_plan_file,
@@ -70,22 +69,10 @@ def test_what_is_there_stops_nothing(stage):
     assert (found.state, found.words) == (State.OK, f"{stage.root} on main")
 
 
-def test_uncommitted_changes_are_missing_until_a_phase_is_open(stage):
-    """The plan's own files are no obstacle."""
-    repo = open_repo(stage.root)
-    stage.write("PLAN.md", "# Changed\n")
-    require(check_clean(repo, "PLAN.md"))
-    stage.write("AGENTS.md", "changed\n")
-    with pytest.raises(RepoError, match=r"uncommitted changes: AGENTS\.md"):
-        require(check_clean(repo, "PLAN.md"))
-
-
 @pytest.mark.nightly
-@pytest.mark.parametrize("dirty", [False, True])
-def test_what_stood_in_the_work_tree_for_a_moment_is_gone_before_a_session(stage, dirty):
-    """Found by what git is asked whether all is clean, or by a question of its own."""
+def test_what_stood_in_the_work_tree_for_a_moment_is_gone_before_a_session(stage):
     stage.write(f"deep/{make_temporary_name()}", "half")
-    with stage.enter(SessionKind.RUN, runner=ScriptedRunner([]), flags={"sandbox": "off"}, dirty=dirty):
+    with stage.enter(SessionKind.RUN, runner=ScriptedRunner([]), flags={"sandbox": "off"}):
         assert not (stage.root / "deep").exists()
 
 
@@ -380,7 +367,6 @@ BROKEN = {
     "plan": (lead_elsewhere, "LINK.md leads through a symbolic link"),
     "identity": (lambda stage: configure(stage, ""), "git does not know who you are"),
     "signing": (lambda stage: configure(stage, SIGNING), "commit.gpgSign is on, but the commit cannot be signed"),
-    "changes": (lambda stage: stage.write("AGENTS.md", "changed"), "uncommitted changes: AGENTS.md"),
     "caps": (lambda _: {"RELAY_MODEL": "claude-opus-55"}, "claude-opus-55 (did you mean claude-opus-5-5"),
     "hooks": (lambda stage: look_at_hook(stage, "#!/no/such\n"), "the pre-commit hook cannot be started"),
 }
@@ -411,9 +397,7 @@ def test_what_stops_a_run_stops_its_dry_run_in_the_same_words_and_the_doctor_sho
 
 def test_a_run_requires_the_list_alone_and_each_thing_of_it_is_tried_above(stage):
     repo, environ = open_repo(stage.root), {"ANTHROPIC_API_KEY": "k"}
-    request = RunRequest(
-        kind=SessionKind.RUN, repo=repo, settings=Settings(), plan_path="PLAN.md", allow_dirty=False, environ=environ
-    )
+    request = RunRequest(kind=SessionKind.RUN, repo=repo, settings=Settings(), plan_path="PLAN.md", environ=environ)
     assert [finding.name for finding in check_all(request)] == [*BROKEN]
 
     known = vars(preconditions)

@@ -12,9 +12,10 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from relay.base import walk
 from relay.session.values import ToolCall
 from relay.tools.edit import replace_target
-from relay.tools.workspace import RefusedError, locate
+from relay.tools.workspace import RefusedError
 
 text_parts = st.text(
     alphabet=st.sampled_from("abc \t\né\r") | st.characters(codec="utf-8", exclude_characters="\0"), max_size=30
@@ -211,7 +212,7 @@ def test_a_full_or_closed_directory_is_a_result_and_leaves_nothing(bench):
 def test_a_kill_leaves_the_old_or_the_new_content_and_nothing_else(bench):
     """SIGKILL while a session writes: what git would commit is a whole file or no file."""
     script = (
-        "import sys; from pathlib import Path; from relay.tools.workspace import locate\n"
+        "import sys; from pathlib import Path; from relay.base.walk import locate\n"
         "from relay.tools.edit import replace_target; import os\n"
         "root = Path(sys.argv[1]); fd = os.open(root / '.relay/outputs', os.O_RDONLY); n = 0\n"
         "while True:\n"
@@ -238,7 +239,7 @@ def test_a_kill_leaves_the_old_or_the_new_content_and_nothing_else(bench):
 def test_another_file_system_for_scratch_still_replaces(bench):
     with tempfile.TemporaryDirectory(dir="/dev/shm") as other:
         fd = os.open(other, os.O_RDONLY)
-        with locate(bench.root, "src/a.py", follow=False) as place:
+        with walk.locate(bench.root, "src/a.py", follow=False) as place:
             replace_target(place, b"new\n", scratch_fd=fd)
         os.close(fd)
         assert list(Path(other).iterdir()) == []
@@ -247,7 +248,7 @@ def test_another_file_system_for_scratch_still_replaces(bench):
 
 
 def test_a_file_changed_by_something_else_meanwhile_is_not_overwritten(bench):
-    with locate(bench.root, "src/a.py", follow=False) as place:
+    with walk.locate(bench.root, "src/a.py", follow=False) as place:
         (bench.root / "src/a.py").write_text("changed meanwhile\n")
         with pytest.raises(RefusedError, match="read it again"):
             replace_target(place, b"new\n", scratch_fd=None)

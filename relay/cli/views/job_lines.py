@@ -48,6 +48,8 @@ class JobStanding:
     at_work: bool = False
     is_open: bool = False
     """Whether the work tree has work of the phase that is not merged."""
+    is_told: bool = False
+    """Whether the present run works on phases side by side, and has told of this one."""
     stopped: str = ""
     """Why its last run stopped early; empty if it finished or was interrupted."""
     claims: int = 0
@@ -86,6 +88,7 @@ def find_job_standings(
             is_open=is_open(landing.case, session),
             claims=len(session.items) if session is not None else 0,
             at_work=(state := said.pop(job.phase_id, ("", "")))[0] in _BEGINS or is_locked(job.repo),
+            is_told=bool(state[0]),
             stopped=_find_reason(job.repo),
             waits=_find_wait(state) or _find_obstacles(repo, landing),
         )
@@ -96,7 +99,7 @@ def find_job_standings(
         claims = len(session.items) if session is not None else 0
         found.append(JobStanding(phase_id=phase_id, place=None, case=LandingCase.WORKING, is_open=True, claims=claims))
     rest = (
-        JobStanding(phase_id=phase_id, place=None, case=LandingCase.WORKING, waits=waits)
+        JobStanding(phase_id=phase_id, place=None, case=LandingCase.WORKING, waits=waits, is_told=True)
         for phase_id, state in said.items()
         if (waits := _find_wait(state))
     )
@@ -122,7 +125,8 @@ def _find_reason(repo: Repo) -> str:
 
 def tell_jobs(root: Path, jobs: tuple[JobStanding, ...]) -> Iterator[str]:
     """Yield a line for each job, and lines about the activity of working jobs."""
-    works = {work.phase_id: work for work in find_job_works(root, [job.phase_id for job in jobs if job.at_work])}
+    at_work = [job.phase_id for job in jobs if job.at_work and job.is_told]
+    works = {work.phase_id: work for work in find_job_works(root, at_work)}
     waiting = 0
     for job in jobs:
         claims = f", {job.claims} claimed" if job.claims else ""

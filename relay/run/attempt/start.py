@@ -523,7 +523,7 @@ def _list_texts(plan: Plan) -> Mapping[str, tuple[str, ...]]:
 
 def _describe_environment(branch: str, sandbox: Sandbox, settings: Settings) -> tuple[str, ...]:
     hosts = ", ".join(settings.network.names)
-    shared = list(map(render_path, sandbox.guarded))
+    shared = [render_path(str(place.relative_to(sandbox.policy.shown_root))) for place in sandbox.policy.lent]
     network = "with network" if settings.network.whole else f"network: HTTPS to {hosts}" if hosts else "without network"
     confined = f"in a sandbox ({sandbox.mechanism}), {network}; they can write here and in $TMPDIR, home is empty"
     return (

@@ -368,11 +368,15 @@ def run_hook(workspace: Workspace, repo: Repo, fresh: Sandbox, run: HookRun, *, 
         for path, place in run.copies.items():
             if find_real(repo.root / path) == repo.root / path:
                 fresh = fresh.put_copy(WritableCopy(dest=repo.root / path, place=place))
+
+        def show(text: str) -> str:
+            return fresh.show(text.replace(outside, inside))
+
         result = fresh.put_copy(git_copy).run(
-            [argument.replace(outside, inside) for argument in run.argv],
+            [show(argument) for argument in run.argv],
             limits=replace(workspace.limits, timeout_s=timeout_s),
             should_stop=workspace.should_stop,
-            extra_env={name: value.replace(outside, inside) for name, value in run.env.items()},
+            extra_env={name: show(value) for name, value in run.env.items()},
         )
     text = render_output(result.output).strip()
     ended = "timed out" if result.timed_out else f"exited with {result.exit_code}"

@@ -191,6 +191,28 @@ def ensure_plan_committed(ctx: RunContext) -> Plan:
     return edit.plan
 
 
+def put_back(files: PlanFiles) -> tuple[str, ...]:
+    """Make plan and ledger in a work tree of relay's own as HEAD has them: nobody but relay writes them there.
+
+    A process of a session may outlive the mount that covers them, when relay replaces a file by the commit's.
+
+    Returns:
+        A sentence for each file that was otherwise.
+    """
+    repo, own = files.repo, (files.plan_path, files.ledger_path)
+    status = read_status(repo, own)
+    found = [path for path in own if path in {*status.changed, *status.untracked}]
+    if not found:
+        return ()
+    ref, _ = keep_snapshot(repo, write_snapshot_tree(repo), "relay: the plan as it was found")
+    for path in found:
+        if (committed := find_text(repo, "HEAD", path)) is None:
+            (repo.root / path).unlink()
+        else:
+            replace_file(repo.root, path, encode_text(committed), FILE)
+    return tuple(f"{path} in {repo.root} was put back; as it was found: git show {ref}:{path}" for path in found)
+
+
 def change_edited_plan(files: PlanFiles, commit: str) -> tuple[str, ...]:
     """Do what a commit did to the plan in the plan's file too, if the user edited it while the session worked.
 

@@ -86,8 +86,8 @@ from relay.store.staleness import describe_left, find_newly_changed, has_moved
 from relay.store.steering_files import describe_strange, find_all_strange, find_persons
 from relay.store.trailers import AMENDED, LEG
 from relay.store.tree_difference import Intent
+from relay.store.worktree_notes import is_own_tree
 
-_MEND = ("repair it by hand, and ", RUN, " commits it without another session, or change its Verify: line")
 MAX_LEFT = 20
 """Most claims that a commit names as left in doubt."""
 MAX_GATE_RUNS = 3
@@ -158,7 +158,9 @@ def _refuse_red(ctx: RunContext, candidate: Candidate, work: _Work) -> Refused:
     verdict, run = work.run.verdict, work.run
     again = not candidate.in_session and any(check.was_cut_off for check in run.result.commands)
     then = None if again else Command(words=("gate", candidate.phase.id))
-    red = Refused(for_user=verdict.for_user, for_model=verdict.for_model, ways=_MEND, again=again, then=then)
+    place = f" in {ctx.repo.root}" if is_own_tree(ctx.repo) else ""
+    ways = (f"repair it by hand{place}, and ", RUN, " commits it without another session, or change its Verify: line")
+    red = Refused(for_user=verdict.for_user, for_model=verdict.for_model, ways=ways, again=again, then=then)
     if not (run.is_hidden and run.difference.paths):
         return red
     if left_out := _check_left_out(ctx, candidate, work):
@@ -175,6 +177,7 @@ def _commit_checked(ctx: RunContext, candidate: Candidate, work: _Work) -> Phase
     doubts = find_doubts(ctx.repo, _make_delivery(ctx.files, candidate, work), work.run, candidate.baseline)
     if candidate.pending.claims:
         doubts = replace(doubts, others=doubts.others + _find_left_claims(ctx, candidate, work.owned))
+    doubts = replace(doubts, others=(*doubts.others, *_doubt_daemons(ctx, work)))
     if not candidate.attempt.merges:  # else its own commits said it
         own = [change for change in work.changes if change.path in work.owned]
         changed = describe_changed_checks(ctx.repo, candidate.phase, ctx.plan_path, own, candidate.commands)
@@ -221,6 +224,18 @@ def _find_moved_gates(files: PlanFiles, candidate: Candidate, work: _Work) -> tu
     before, after = (open_ground(files.repo.root, files.repo, files.plan_path, rev) for rev in revs)
     named = clean_paths(path for item in candidate.phase.items for path in item.paths)
     return tuple(describe_moved(candidate.pending.plan, before, after, named))
+
+
+def _doubt_daemons(ctx: RunContext, work: _Work) -> tuple[str, ...]:
+    """Return a doubt where a check could ask a program outside of the sandbox, which sees the user's checkout."""
+    network, policy = ctx.settings.network, ctx.workspace.sandbox.policy
+    named = [*map(str, network.sockets), *(f"port {port}" for port in network.localhost)]
+    named = ["this machine's network"] if network.whole else named
+    if not named or policy.seen_at is None or not work.run.result.commands:
+        return ()
+    return (
+        f"a program outside of the sandbox ({list_some(named, 3)}) sees the user's checkout, not the phase's files",
+    )
 
 
 def _report_outdated(ctx: RunContext, candidate: Candidate, work: _Work) -> list[str]:

@@ -203,7 +203,7 @@ class AgentRunner:
                 stop_s=self.given.settings.command_timeout_s,
                 idle_s=AGENT_IDLE_S,
                 look=look,
-                root=sandbox.policy.root,
+                root=sandbox.policy.shown_root,
                 inbox=inbox,
                 mark=mark,
             )
@@ -231,7 +231,7 @@ class AgentRunner:
         offer = Offer(tools=choose_offered(spec.tools), tell=hand_in)
         stack.enter_context(open_toolserver(offer, place / _TOOLS))
         policy = spec.sandbox.policy
-        installed = get_installed(self.profile, self.given.environ, policy.root)
+        installed = get_installed(self.profile, self.given.environ, policy.shown_root)
         kept = (
             opening for opening in policy.openings if not (opening.hosts and self.profile.tunnelled)
         )  # there is only one proxy
@@ -326,4 +326,4 @@ class AgentRunner:
         stack.callback(child.end)
         servers = ({"name": "relay", "env": [], **server},) if self.profile.takes_server else ()
         wire = Wire(child.output, child.send, inbox.put)
-        return AgentProcess(child=child, wire=wire, cwd=sandbox.policy.root, servers=servers)
+        return AgentProcess(child=child, wire=wire, cwd=sandbox.policy.shown_root, servers=servers)

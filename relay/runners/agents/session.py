@@ -446,7 +446,6 @@ class AgentSession:
         stays. Some agents accept a text without that, each in its own way, and may break off a request that is paid
         for.
         """
-        self._process.child.look()
         self._follow(self._boundary.cross())
         if self._words:
             self._process.wire.tell("session/cancel", {"sessionId": self._session_id})

@@ -1,0 +1,248 @@
+"""Bring what git ignores in the user's work tree into one of relay's: dependencies, generated source, settings.
+
+Without it sessions and gates would miss what they find in the user's own tree. Each work tree gets copies, which are
+the sessions' to change: nothing that they install reaches the user, and nothing that he installs meanwhile pulls files
+from under them. A directory that is too large to copy is *lent*: commands see the user's, and what they write there
+goes with the command (`relay.sandbox.view`).
+
+Left out are secrets, tools' caches, relay's own files, and the git directories of nested repositories. A copy is made
+anew when the user has changed the original, unless sessions have changed the copy; installed packages follow the
+user's.
+"""
+
+import contextlib
+import errno
+import hashlib
+import os
+import shutil
+import stat
+from collections import deque
+from collections.abc import Callable, Collection, Iterator
+
+from relay.base.errors import RepoError
+from relay.base.walk import open_folder, open_parent, open_regular
+from relay.git import worktrees
+from relay.git.repository import Repo
+from relay.git.status import Status, list_submodules, read_status
+from relay.plan.text import STATE_DIR
+from relay.sandbox.places import CACHES, INSTALLED, TOOL_CACHES
+from relay.setup.project import find_packages
+from relay.store.worktree_notes import Brought, read_brought, save_brought
+
+MOST_FILES, MOST_BYTES = 150_000, 4 * 1024**3
+"""Files and bytes that one work tree gets copies of. A directory beyond that is lent."""
+_MARKED_DEPTH, _MOST_MARKED = 3, 5_000
+"""How far down, and how many entries, a directory is looked at to find that somebody installed something."""
+_CHUNK_BYTES = 1 << 30
+_LEFT_OUT = frozenset({".git", *TOOL_CACHES})
+
+
+def copy_named(main: Repo, job: Repo, named: Collection[str]) -> None:
+    """Copy the ignored files and directories of these names that the job lacks, whatever they are."""
+    for path in (name for asked in named for name in worktrees.list_ignored(main, asked)):
+        if not os.path.lexists(job.root / path) and path.partition("/")[0] != STATE_DIR:
+            with contextlib.suppress(OSError):  # it went meanwhile
+                _replace(main, job, path, lambda _: False)
+
+
+def bring_ignored(main: Repo, job: Repo, *, named: Collection[str], has_packages: bool) -> tuple[str, ...]:
+    """Copy what git ignores in the user's work tree, as far as the job lacks it or the user has changed it since.
+
+    Args:
+        main: The user's work tree.
+        job: Its lock is held, and no session is at work there.
+        named: Paths that are copied whatever they are: the settings `copy` and `env_file`.
+        has_packages: Whether installed packages are brought, too: not where setup commands install them, nor where
+            commands see the job at its own path, and what is installed names the user's.
+
+    Returns:
+        The directories that are lent.
+
+    Raises:
+        RepoError: The disk is full.
+    """
+    known_copies = before.copies if (before := read_brought(job)) else {}
+    copies, lent = dict[str, tuple[str, str]](), list[str]()
+    files, size = MOST_FILES, MOST_BYTES
+    copy_named(main, job, named)
+    for path in _list(main, named, has_packages=has_packages):
+        his, known = _mark(main, path), known_copies.get(path)
+        own = _mark(job, path)
+        is_kept = known is not None and known[0] == his and own
+        if is_kept or (own and (known is None or _is_changed(main, job, path, known[1], own))):
+            copies[path] = known or ("", "")
+            continue
+        needs = _measure(main, path, files, size)
+        if needs is None:
+            if hidden := _find_hidden(main, path):  # what is lent is seen as a whole
+                words = f"{path} is too large to copy, and has {hidden}, which sessions must not see"
+                raise RepoError(words, hint=f"move that away, or add {path} to paths.hide to go without all of it")
+            with contextlib.suppress(OSError), open_folder(job.root, path.split("/"), create=True):
+                lent.append(path)
+            continue
+        files, size = files - needs[0], size - needs[1]
+        try:
+            _replace(main, job, path, main.hidden.covers)
+        except OSError as error:  # else something tracked stands there by now, or it went meanwhile
+            if error.errno in {errno.ENOSPC, errno.EDQUOT}:
+                words = f"there is no space for a copy of {path} in {job.root}, where sessions work"
+                raise RepoError(words, hint="make room; what cannot be copied is missing there") from error
+        copies[path] = his, _mark(job, path)
+    save_brought(job, Brought(copies=copies, lent=tuple(lent)))
+    return tuple(lent)
+
+
+def find_brought_packages(job: Repo, status: Status) -> tuple[str, ...]:
+    """Return the untracked paths in packages that were copied because the project forgot to have git ignore them."""
+    copies = brought.copies if (brought := read_brought(job)) else {}
+    packages = tuple(f"{path}/" for path in copies if not INSTALLED.isdisjoint(path.split("/")))
+    return tuple(path for path in status.untracked if path.startswith(packages))
+
+
+def drop_packages(job: Repo) -> None:
+    """Remove those packages: git removes no work tree that has untracked files."""
+    for path in find_brought_packages(job, read_status(job)):
+        with contextlib.suppress(OSError), open_parent(job.root, path) as (folder, name):
+            os.unlink(name, dir_fd=folder)
+
+
+def _is_changed(main: Repo, job: Repo, path: str, known: str, own: str) -> bool:
+    """Return whether sessions have changed a copy; what is installed in it does not count."""
+    if not INSTALLED.isdisjoint(path.split("/")):
+        return False
+    files = [path, *_walk(job, path)]  # the mark ends at some depth, a session's file may not
+    return own != known or not all(os.path.lexists(main.root / name) for name in files)
+
+
+def _find_hidden(main: Repo, path: str) -> str:
+    """Return a file or directory below a path that sessions must not see; empty for none."""
+    return next(filter(main.hidden.covers, _walk(main, path)), "")
+
+
+def _walk(repo: Repo, path: str) -> Iterator[str]:
+    """Yield what is below a directory, by its path from the root; links are not followed."""
+    pending = [path]
+    while pending:
+        folder = pending.pop()
+        with contextlib.suppress(OSError), os.scandir(repo.root / folder) as entries:
+            for entry in entries:
+                name = f"{folder}/{entry.name}"
+                yield name
+                if entry.is_dir(follow_symlinks=False):
+                    pending.append(name)
+
+
+def _list(main: Repo, named: Collection[str], *, has_packages: bool) -> Iterator[str]:
+    """Yield the ignored files, the directories of which all is ignored, and submodules, without what is named.
+
+    Git does not fill a submodule in a linked work tree. What a session writes there is in no commit either way.
+    """
+    packages = find_packages(read_status(main).untracked)  # a project may forget to have git ignore them
+    found = (*worktrees.list_ignored_entries(main), *list_submodules(main), *packages)
+    for path in (name.rstrip("/") for name in found):
+        parts = path.split("/")
+        is_left_out = parts[0] == STATE_DIR or not _LEFT_OUT.isdisjoint(parts) or main.hidden.covers(path)
+        if not (is_left_out or path in named or (not has_packages and not INSTALLED.isdisjoint(parts))):
+            yield path
+
+
+def _mark(repo: Repo, path: str) -> str:
+    """Return a digest of the names, sizes and dates of a file, or a directory's first levels; empty for nothing."""
+    try:
+        found = os.lstat(repo.root / path)
+    except OSError:
+        return ""
+    said, pending = hashlib.sha256(_describe("", found)), deque([("", 0)] if stat.S_ISDIR(found.st_mode) else [])
+    left = _MOST_MARKED
+    while pending and left > 0:
+        folder, depth = pending.popleft()
+        with contextlib.suppress(OSError), os.scandir(f"{repo.root}/{path}/{folder}") as entries:
+            for entry in sorted(entries, key=lambda one: one.name)[:left]:
+                left -= 1
+                if entry.name in _LEFT_OUT or entry.name in CACHES:
+                    continue
+                name, status = f"{folder}{entry.name}", entry.stat(follow_symlinks=False)
+                said.update(_describe(name, status))
+                if entry.is_dir(follow_symlinks=False) and depth + 1 < _MARKED_DEPTH:
+                    pending.append((f"{name}/", depth + 1))
+    return said.hexdigest() if left < _MOST_MARKED or not stat.S_ISDIR(found.st_mode) else ""
+
+
+def _describe(name: str, found: os.stat_result) -> bytes:
+    # The date of a directory says that something was added or removed in it.
+    return os.fsencode(f"{name}\0{found.st_size if not stat.S_ISDIR(found.st_mode) else 0}\0{found.st_mtime_ns}\n")
+
+
+def _measure(main: Repo, path: str, most_files: int, most_bytes: int) -> tuple[int, int] | None:
+    """Return the number of files at or below a path and their bytes; None if they are more than that."""
+    files, size, pending = 0, 0, [f"{main.root}/{path}"]
+    while pending:
+        place = pending.pop()
+        try:
+            found = os.lstat(place)
+            if stat.S_ISDIR(found.st_mode):
+                pending += [f"{place}/{name}" for name in os.listdir(place)]  # noqa: PTH208  # names are wanted
+                continue
+        except OSError:
+            continue
+        files, size = files + 1, size + found.st_size
+        if files > most_files or size > most_bytes:
+            return None
+    return files, size
+
+
+def _replace(main: Repo, job: Repo, path: str, is_hidden: Callable[[str], bool]) -> None:
+    """Copy a file or directory over what the job has there; no link of the job's is followed."""
+    with open_parent(job.root, path, create=True) as (there, name), open_parent(main.root, path) as (here, _):
+        with contextlib.suppress(FileNotFoundError):
+            if stat.S_ISDIR(os.stat(name, dir_fd=there, follow_symlinks=False).st_mode):
+                shutil.rmtree(name, dir_fd=there)
+            else:
+                os.unlink(name, dir_fd=there)
+        _copy(here, there, name, path, is_hidden)
+
+
+def _copy(here: int, there: int, name: str, path: str, is_hidden: Callable[[str], bool]) -> None:
+    """Copy a file, link or directory from one open directory into another, with its mode and date."""
+    found = os.stat(name, dir_fd=here, follow_symlinks=False)
+    if stat.S_ISLNK(found.st_mode):
+        os.symlink(os.readlink(name, dir_fd=here), name, dir_fd=there)
+    elif stat.S_ISDIR(found.st_mode):
+        os.mkdir(name, 0o700, dir_fd=there)
+        flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+        source, target = os.open(name, flags, dir_fd=here), os.open(name, flags, dir_fd=there)
+        try:
+            for inner in os.listdir(source):  # noqa: PTH208  # an open directory
+                if inner != ".git" and not is_hidden(f"{path}/{inner}"):
+                    with contextlib.suppress(FileNotFoundError, PermissionError):
+                        _copy(source, target, inner, f"{path}/{inner}", is_hidden)
+            os.fchmod(target, stat.S_IMODE(found.st_mode) | stat.S_IRWXU)
+            os.utime(target, ns=(found.st_atime_ns, found.st_mtime_ns))
+        finally:
+            os.close(source)
+            os.close(target)
+    elif stat.S_ISREG(found.st_mode):
+        source = open_regular(name, here)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        target = os.open(name, flags, stat.S_IMODE(found.st_mode) | stat.S_IWUSR, dir_fd=there)
+        try:
+            _copy_bytes(source, target)
+            os.utime(target, ns=(found.st_atime_ns, found.st_mtime_ns))
+        finally:
+            os.close(source)
+            os.close(target)
+
+
+def _copy_bytes(source: int, target: int) -> None:
+    """Copy a file; the kernel shares its blocks where the file system can."""
+    try:
+        while os.copy_file_range(source, target, _CHUNK_BYTES):
+            pass
+    except OSError as error:
+        if error.errno not in {errno.EXDEV, errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP}:
+            raise
+        os.lseek(source, 0, os.SEEK_SET)
+        os.ftruncate(target, 0)
+        os.lseek(target, 0, os.SEEK_SET)
+        with open(source, "rb", closefd=False) as here, open(target, "wb", closefd=False) as there:
+            shutil.copyfileobj(here, there)

@@ -1,0 +1,341 @@
+"""`relay run` works in a tree of its own, at the user's path, and the user's checkout is the user's."""
+
+import contextlib
+import json
+import os
+import subprocess
+import threading
+
+import pytest
+
+from relay.base.errors import ExitCode
+from relay.git.notes import lock_worktree
+from relay.git.repository import open_repo
+from tests.endpoint.script import parse_script
+from tests.endpoint.server import serve
+from tests.fleet.test_user_acts import Bench
+from tests.waiting import wait_until
+
+PLAN = """\
+# Two
+
+## Phase 1 — One
+Verify: `test -s 1.txt && test -s src/_version.py && test -x deps/tool`
+- [ ] Write one — 1.txt
+
+## Phase 2 — Two
+Verify: `test -s 2.txt && test -s 1.txt`
+- [ ] Write two — 2.txt
+"""
+
+
+def write_session(words, number, *commands):
+    tick = {"tools": [{"name": "tick", "input": {"item": f"{number}.1", "evidence": "done"}}]}
+    return {
+        "name": words,
+        "when": {"first_message_contains": f"Write {words} — "},
+        "turns": [
+            *({"tools": [{"name": "bash", "input": {"command": command}}]} for command in commands),
+            tick,
+            {"text": f"Commit: Write {words}"},
+        ],
+    }
+
+
+def test_a_session_sees_what_git_ignores_at_the_user_s_path_and_changes_nothing_of_the_user_s(stage):
+    bench = Bench(stage, "run")
+    stage.write("PLAN.md", PLAN)
+    stage.write(".gitignore", "_version.py\n/deps/\n.env\n*.local\n")
+    stage.write("kept.txt", "committed")
+    stage.commit("plan")
+    stage.write("src/_version.py", "version = 1")
+    stage.write("deps/tool", "#!/bin/sh\n")
+    (stage.root / "deps/tool").chmod(0o755)
+    stage.write(".env", "SECRET=1")
+    stage.write("kept.txt", "edited")
+    stage.write("new.txt", "mine")
+    said = "out=said.txt; (pwd; cat kept.txt; echo; ls; cat .env; git status --short; git log --oneline) > $out 2>&1"
+    one = write_session("one", 1, said, "echo more > deps/more; echo 1 > 1.txt")
+    two = write_session("two", 2, "cat deps/more > 2.txt; touch .git/x; git add 2.txt")
+    with serve(parse_script(json.dumps({"sessions": [one, two]}))) as server:
+        run = bench.start(server, "run")
+        out = run.communicate()[0]
+    assert run.returncode == ExitCode.DONE, out
+    assert "this run does not see what you have not committed: kept.txt, new.txt" in out
+    assert (stage.root / "said.txt").read_text().splitlines()[:2] == [str(stage.root), "committed"]
+    assert (stage.root / "kept.txt").read_text() == "edited"
+    assert (stage.root / "2.txt").read_text() == "more\n"
+    assert not (stage.root / "deps/more").exists()
+    assert stage.git("status", "--porcelain") == " M kept.txt\n?? new.txt\n"
+
+
+def test_a_submodule_has_its_files(stage):
+    """Git fills none in a linked work tree. What a session writes in one is in no commit, and not the user's."""
+    inner = stage.root.with_name("inner")
+    stage.git("init", "-q", str(inner))
+    stage.write("../inner/inner.txt", "inner\n")
+    stage.git("-C", str(inner), "add", ".")
+    stage.git("-C", str(inner), "commit", "-qm", "inner")
+    stage.git("-c", "protocol.file.allow=always", "submodule", "add", "-q", str(inner), "sub")
+    stage.commit("sub")
+    bench = Bench(stage, "run")
+    stage.write("PLAN.md", PLAN.replace("src/_version.py && test -x deps/tool", "sub/inner.txt"))
+    stage.commit("plan")
+    one = write_session("one", 1, "git status --short > 1.txt; cat sub/inner.txt >> 1.txt; echo x >> sub/inner.txt")
+    two = write_session("two", 2, "tail -1 sub/inner.txt > 2.txt")
+    with serve(parse_script(json.dumps({"sessions": [one, two]}))) as server:
+        run = bench.start(server, "run")
+        out = run.communicate()[0]
+    assert run.returncode == ExitCode.DONE, out
+    assert (stage.root / "1.txt").read_text() == "?? 1.txt\ninner\n"
+    assert (stage.root / "2.txt").read_text() == "x\n"
+    assert stage.git("status", "--porcelain") == ""
+    assert (stage.root / "sub/inner.txt").read_text() == "inner\n"
+
+
+HOLD = "touch held; while [ ! -e go ]; do sleep 0.02; done; rm -f go held"
+
+
+@contextlib.contextmanager
+def held(stage, *commands):
+    """Start a run whose first session waits, give it while it waits, and let it go on; then give what it printed."""
+    bench = Bench(stage, "run")
+    stage.write("PLAN.md", PLAN.replace(" && test -s src/_version.py && test -x deps/tool", ""))
+    stage.write("kept.txt", "committed\n")
+    stage.commit("plan")
+    sessions = [write_session("one", 1, HOLD, "echo 1 > 1.txt", *commands), write_session("two", 2, "echo 2 > 2.txt")]
+    with serve(parse_script(json.dumps({"sessions": sessions}))) as server:
+        run = bench.start(server, "run")
+        wait_until(lambda: list(bench.places.glob("*/held")), by=run)
+        said: list[str] = []
+        yield said
+        for place in bench.places.glob("*/held"):
+            place.with_name("go").touch()
+        said.append(run.communicate()[0])
+        assert run.returncode == ExitCode.DONE, said
+    assert bench.git("status", "--porcelain", "--untracked-files=no") == ""
+
+
+def switch(stage):
+    stage.git("switch", "-qc", "other")
+    stage.write("kept.txt", "another\n")
+    stage.git("commit", "-qam", "elsewhere")
+
+
+def detach(stage):
+    stage.git("switch", "-q", "--detach", "HEAD~1")
+
+
+def commit(stage):
+    stage.write("kept.txt", "mine\n")
+    stage.git("commit", "-qam", "mine")
+
+
+def amend(stage):
+    stage.write("kept.txt", "mine\n")
+    stage.git("commit", "-qa", "--amend", "-m", "amended")
+
+
+def collect(stage):
+    """Git refuses, as beside another gc: some of a checkpoint's objects no ref has yet."""
+    assert (
+        "gc is already running"
+        in subprocess.run(
+            ["git", "gc", "-q", "--prune=now"], cwd=stage.root, capture_output=True, text=True, check=False
+        ).stderr
+    )
+
+
+def elsewhere(stage):
+    stage.git("switch", "-qc", "other")
+    stage.git("worktree", "add", "-q", str(stage.root.with_name("beside")), "main")
+
+
+def edit_plan(stage):
+    stage.edit("Write two — 2.txt", "Write two — 2.txt\n- [ ] By a person (manual)")
+
+
+def tick_by_hand(stage):
+    """Only relay ticks: the box is open again, and the session does its item."""
+    stage.edit("- [ ] Write two", "- [x] Write two")
+
+
+def reword(stage):
+    stage.edit("Write one — 1.txt", "Write the one — 1.txt")
+
+
+def break_off_a_save(stage):
+    """As an editor that writes a file in two steps."""
+    text = (stage.root / "PLAN.md").read_text()
+    stage.write("PLAN.md", "")
+    threading.Timer(3, stage.write, ("PLAN.md", text)).start()
+
+
+@pytest.mark.parametrize(
+    "act", [tick_by_hand, reword, break_off_a_save, switch, detach, commit, amend, collect, elsewhere, edit_plan]
+)
+def test_what_the_user_does_to_the_branch_meanwhile_stops_nothing(stage, act):
+    with held(stage):
+        act(stage)
+    assert stage.git("log", "--format=%s", "-2", "main").splitlines()[0] == "Write two"
+    assert stage.git("show", "main:1.txt", "main:2.txt") == "1\n2\n"
+    if act in {commit, amend}:
+        assert stage.git("show", "main:kept.txt") == "mine\n"
+    if act is switch:
+        assert stage.git("log", "--format=%s", "-1", "other") == "elsewhere\n"
+    if act is elsewhere:
+        assert (stage.root.with_name("beside") / "2.txt").read_text() == "2\n"
+
+
+def test_nothing_lands_in_another_work_tree_while_somebody_is_at_work_there(stage):
+    with held(stage):
+        elsewhere(stage)
+        beside = open_repo(stage.root.with_name("beside"))
+        lock = contextlib.ExitStack()
+        lock.enter_context(lock_worktree(beside))
+        tip = beside.head()
+        seen: list[str | None] = []
+
+        def let_go():
+            seen.append(beside.head())
+            lock.close()
+
+        timer = threading.Timer(6, let_go)
+        timer.start()
+    assert seen == [tip]
+    assert (beside.root / "2.txt").read_text() == "2\n"
+
+
+def test_a_branch_in_a_locked_work_tree_does_not_move_under_it(stage):
+    bench = Bench(stage, "run")
+    stage.write("PLAN.md", PLAN.replace(" && test -s src/_version.py && test -x deps/tool", ""))
+    stage.commit("plan")
+    tip, beside = stage.git("rev-parse", "main"), stage.root.with_name("beside")
+    sessions = [write_session("one", 1, HOLD, "echo 1 > 1.txt"), write_session("two", 2, "echo 2 > 2.txt")]
+    with serve(parse_script(json.dumps({"sessions": sessions}))) as server:
+        run = bench.start(server, "run")
+        wait_until(lambda: list(bench.places.glob("*/held")), by=run)
+        elsewhere(stage)
+        stage.git("worktree", "lock", str(beside))
+        for place in bench.places.glob("*/held"):
+            place.with_name("go").touch()
+        out = run.communicate()[0]
+        assert run.returncode == ExitCode.USER, out
+        assert f"main is checked out in {beside}, which is locked" in out
+        assert stage.git("rev-parse", "main") == tip
+        stage.git("worktree", "unlock", str(beside))
+        bench.root = beside
+        run = bench.start(server, "run")
+        out = run.communicate()[0]
+    assert run.returncode == ExitCode.DONE, out
+    assert stage.git("show", "main:1.txt", "main:2.txt") == "1\n2\n"
+
+
+def test_packages_that_git_does_not_ignore_pile_up_nowhere(stage):
+    bench = Bench(stage, "run")
+    stage.write("PLAN.md", PLAN.replace(" && test -s src/_version.py && test -x deps/tool", ""))
+    stage.commit("plan")
+    stage.write("package.json", "{}")
+    stage.write("node_modules/a/package.json", "{}")
+    sessions = [write_session("one", 1, "echo 1 > 1.txt"), write_session("two", 2, "echo 2 > 2.txt")]
+    with serve(parse_script(json.dumps({"sessions": sessions}))) as server:
+        run = bench.start(server, "run")
+        out = run.communicate()[0]
+    assert run.returncode == ExitCode.DONE, out
+    assert not bench.places.exists()
+    assert stage.git("branch", "--list", "relay-jobs/*") == ""
+    assert (stage.root / "node_modules/a/package.json").exists()
+
+
+def test_an_open_phase_goes_on_with_what_the_user_did_to_the_same_file_and_to_its_gate(stage):
+    """It stopped at a gate that cannot be green; the person mends the gate, and works on beside it."""
+    bench = Bench(stage, "run")
+    stage.write("both.txt", "first\n\n\n\nlast\n")
+    stage.write("PLAN.md", PLAN.replace("test -s 1.txt && test -s src/_version.py && test -x deps/tool", "false"))
+    stage.commit("plan")
+    one = write_session("one", 1, "echo 1 > 1.txt; sed -i s/first/FIRST/ both.txt")
+    one["turns"] += [{"text": "Done.", "repeat": 9}]
+    again = write_session("one", 1, "cat both.txt > seen.txt")
+    two = write_session("two", 2, "echo 2 > 2.txt")
+    with serve(parse_script(json.dumps({"sessions": [one, again, two]}))) as server:
+        red = bench.start(server, "run")
+        said = red.communicate()[0]
+        assert red.returncode == ExitCode.STOPPED
+        assert f"repair it by hand in {stage.tree}" in said
+        assert stage.relay("shell", "--", "git", "status", "--short").stdout == " M both.txt\n?? 1.txt\n"
+        assert f"phase 1 is open in {stage.tree}: there" in stage.relay("gate").stdout
+        stage.edit("Verify: `false`", "Verify: `test -s 1.txt`")
+        stage.write("both.txt", "first\n\n\n\nLAST\n")
+        stage.git("commit", "-qm", "mine", "both.txt")
+        green = bench.start(server, "run")
+        out = green.communicate()[0]
+    assert green.returncode == ExitCode.DONE, out
+    assert stage.git("show", "main:both.txt") == "FIRST\n\n\n\nLAST\n"
+    assert stage.git("status", "--porcelain") == ""
+
+
+def be_blank(root):
+    return root.rename(root.with_name("with blanks and ümläuts"))
+
+
+def be_linked(root):
+    beside = root.with_name("beside")
+    subprocess.run(["git", "worktree", "add", "-q", "-b", "side", str(beside)], cwd=root, check=True)
+    return beside
+
+
+def be_sparse(root):
+    for path in ("in/a.txt", "out/b.txt"):
+        (root / path).parent.mkdir()
+        (root / path).write_text("x")
+    subprocess.run("git add . && git commit -qm more && git sparse-checkout set in", cwd=root, shell=True, check=True)
+    return root
+
+
+def be_index_4(root):
+    subprocess.run("git update-index --index-version 4", cwd=root, shell=True, check=True)
+    return root
+
+
+def be_sha256(root):
+    new = root.with_name("sha256")
+    make = f"git init -qb main --object-format=sha256 {new} && cp PLAN.md {new} && cd {new}"
+    subprocess.run(f"{make} && git add . && git commit -qm x", cwd=root, shell=True, check=True)
+    return new
+
+
+def be_link(root):
+    link = root.with_name("link")
+    link.symlink_to(root)
+    return link
+
+
+def be_submodule(root):
+    outer = root.with_name("outer")
+    add = f"git init -q {outer} && cd {outer} && git -c protocol.file.allow=always submodule add -q {root} inner"
+    subprocess.run(f"{add} && cd inner && git switch -qC main", cwd=root, shell=True, check=True)
+    return outer / "inner"
+
+
+def be_latin_1(root):
+    return root.rename(os.fsdecode(os.fsencode(root.parent) + b"/caf\xe9"))
+
+
+@pytest.mark.parametrize(
+    "make", [be_blank, be_linked, be_sparse, be_index_4, be_sha256, be_link, be_submodule, be_latin_1]
+)
+def test_a_checkout_of_any_kind_will_do(stage, make):
+    bench = Bench(stage, "run")
+    stage.write("PLAN.md", PLAN.replace(" && test -s src/_version.py && test -x deps/tool", ""))
+    stage.commit("plan")
+    bench.root = root = make(stage.root)
+    look = "git status --short > 2.txt; ls >> 2.txt"
+    sessions = [write_session("one", 1, "pwd > 1.txt"), write_session("two", 2, look)]
+    with serve(parse_script(json.dumps({"sessions": sessions}))) as server:
+        run = bench.start(server, "run")
+        out = run.communicate()[0]
+    assert run.returncode == ExitCode.DONE, out
+    assert (root / "1.txt").read_bytes() == os.fsencode(root.resolve()) + b"\n"
+    assert (root / "2.txt").read_text().startswith("?? 2.txt\n")
+    assert bench.git("status", "--porcelain", root=root) == ""
+    assert bench.git("branch", "--list", "relay-jobs/*", root=root) == ""
