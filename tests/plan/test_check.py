@@ -29,6 +29,7 @@ def test_a_plan_that_is_right_has_nothing():
     ("text", "line", "words"),
     [
         (f"{GOOD}\n- []\n", 5, "`[]` is no item"),
+        ("# P\n\n## Phase 1 — A\nIn: ../up\nVerify: `t`\n- [ ] a — x.py\n", 4, "`In: ../up` names no place"),
         (f"{GOOD}- [ ]b\n", 4, "`[ ]b` is no item"),
         (f"{GOOD}- [ ]\n", 4, "is no item"),
         (f"{GOOD}- [ ] \xa0\n", 4, "is no item"),

@@ -2,7 +2,7 @@
 
 import pytest
 
-from relay.plan.paths import find_command_modules, find_command_paths, find_paths
+from relay.plan.paths import find_command_modules, find_command_paths, find_paths, place
 from relay.plan.text import describe_outside, find_plan_folder, find_protected
 
 
@@ -108,3 +108,18 @@ def test_a_plan_names_only_directories_of_the_repository(folder, allowed):
 
 def test_a_refused_directory_is_shown_without_control_characters():
     assert "`In: a?b` names no place" in describe_outside("a\x1bb")
+
+
+@pytest.mark.parametrize(
+    ("command", "folder", "placed"),
+    [
+        ("pytest -q", "", "pytest -q"),
+        ("cd api && pytest", "web", "cd api && pytest"),
+        ("make a && make b", "web", "cd web && make a && make b"),
+        ("make a || make b", "web/", "cd web && ( make a || make b )"),
+        ("make a; make b  # both", "web", "cd web && ( make a; make b  # both\n)"),
+        ("make", "-x", "cd ./-x && make"),
+    ],
+)
+def test_a_command_says_in_which_directory_it_runs(command, folder, placed):
+    assert place(command, folder) == placed
