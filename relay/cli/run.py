@@ -293,7 +293,7 @@ def start(phase: str, options: Mapping[str, Any], tell_next: "Callable[[RunEnd],
     from relay.run.loop import end_without_session, run
     from relay.run.selection import describe_choice, work_within
     from relay.store.plan_state import ask
-    from relay.store.worktree_notes import find_home
+    from relay.store.worktree_notes import is_own_tree
 
     as_json = options["as_json"]
     hours = _parse_hours(options)
@@ -329,7 +329,7 @@ def start(phase: str, options: Mapping[str, Any], tell_next: "Callable[[RunEnd],
     from relay.cli.views.shapes import make_view
 
     view = make_view(json=as_json, stream=sys.stdout)
-    is_job = options["job_of"] is not None or find_home(request.repo) != request.repo.root
+    is_job = options["job_of"] is not None or is_own_tree(request.repo)
     request, words = replace(request, is_apart=not is_job), make_job_words(request, options)
     environ = {**os.environ, "RELAY_NOTIFY": "off"}  # only the parent notifies
     order = Order(selection=selection, jobs=jobs, words=words, environ=environ)

@@ -44,6 +44,7 @@ from relay.store.worktree_notes import (
     LastGate,
     LastRun,
     find_home,
+    is_own_tree,
     read_last_run,
     save_last_gate,
     save_last_run,
@@ -246,7 +247,7 @@ class Observers:
     def logging(self, request: RunRequest, run_id: str) -> Iterator[None]:
         """Open the run's log and notifications, and close them again; the log gets an end event even after an error."""
         values = find_all_secrets(request)
-        self.is_job = find_home(request.repo) != request.repo.root
+        self.is_job = is_own_tree(request.repo)
         with open_log(find_home(request.repo), run_id, clock=time.time, secret_values=values) as log:
             self.log = log
             self.counters.append(RunNotes(request.repo, values).observe)

@@ -81,6 +81,19 @@ def test_the_page_and_the_manual_have_every_option():
             assert option in man
 
 
+def test_the_reference_names_only_options_that_are_there():
+    """On other pages a flag may be another program's; in the row of a command it is that command's, or its group's."""
+    text = (ROOT / "docs/reference/commands.md").read_text(encoding="utf-8")
+    options: dict[str, set[str]] = {}
+    for command, context in manual.list_commands():
+        named = {name for p in command.params for name in (*p.opts, *p.secondary_opts)}
+        options.setdefault(" ".join(context.command_path.split()[1:2]), {"--help"}).update(named)
+    rows = re.findall(r"^\| `relay (\w+)(.*)", text, re.MULTILINE)
+    flags = [(name, flag) for name, row in rows for flag in re.findall(r"(?<![\w-])--\w[\w-]*", row)]
+    assert len(flags) > 60
+    assert [(name, flag) for name, flag in flags if flag not in options[name]] == []
+
+
 def test_every_exit_code_is_there():
     text = (ROOT / "docs/reference/commands.md").read_text(encoding="utf-8")
     assert {int(code) for code in re.findall(r"^\| (\d+) \|", text, re.MULTILINE)} == {int(code) for code in ExitCode}
