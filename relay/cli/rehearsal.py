@@ -106,14 +106,13 @@ def _list_tools() -> "tuple[ToolSpec, ...]":
 def _check(path: Path) -> int:
     """Say how long a script is, and which calls of relay's tools are wrong."""
     from relay.rehearsal.script import load_script
-    from relay.rehearsal.turns import Call
     from relay.tools.toolbox import find_faults, list_allowed
 
     script = load_script(path)
     turns = [turn for session in script.sessions for turn in session.turns]
     known = {spec.name: spec.input_schema for spec in _list_tools()}
     wrong = 0
-    for call in (part for turn in turns for part in turn.parts if isinstance(part, Call)):
+    for call in (call for turn in turns for call in turn.tools):
         faults = find_faults(known[call.name], call.input) if call.name in known else []
         if faults:
             wrong += 1

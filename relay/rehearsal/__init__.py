@@ -5,8 +5,8 @@ name ends in "(rehearsed)". Everything above the server is real: SDK, sockets, g
 answers; what goes wrong on a wire is played by a subclass, the tests' endpoint (``tests/endpoint``).
 
     wire.py         the Messages API's forms: blocks and their tokens, models, errors
-    turns.py        a script as values: turns, conditions
-    script.py       reads a script: YAML a person can write; has every key and its meaning
+    script.py       a script: YAML a person can write; every key with its type and its meaning
+    conditions.py   conditions of a script on a request
     stage.py        which turn answers a request; the server's memory between requests
     answer.py       a turn as a message with usage, and as a stream of events
     other_apis.py   Responses, Chat Completions and Gemini; the request's path chooses the API

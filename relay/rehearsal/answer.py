@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from relay.base.values import dataclass
-from relay.rehearsal.turns import Call, Part, Say, Think, Turn
+from relay.rehearsal.script import Call, Part, Think, Turn
 from relay.rehearsal.wire import Body, count_block, count_text, dump, encode
 
 
@@ -156,8 +156,8 @@ class Performer:
     def build_block(self, part: Part) -> AnswerBlock:
         """Turn a part into a block."""
         match part:
-            case Say():
-                text = self.number(part.text)
+            case str():
+                text = self.number(part)
                 return AnswerBlock(body={"type": "text", "text": text}, tokens=count_text(text))
             case Think():
                 return self.build_thinking(part)

@@ -138,7 +138,7 @@ class Exchange:
 
     def hold_back(self, cue: Cue) -> None:
         """Wait as long as the script says."""
-        self.connection.wait(self.state.script.first_byte_s)
+        self.connection.wait(self.state.script.pace.first_s)
         if cue.turn.delay_s:
             self.state.hold(1)
             try:
@@ -165,7 +165,7 @@ class Exchange:
 
     def deliver(self, pieces: list[bytes]) -> None:
         """Send the pieces of a stream; without a pause in between at once, as each send wakes the client."""
-        event_s = self.state.script.event_s
+        event_s = self.state.script.pace.event_s
         for piece in pieces if event_s else [b"".join(pieces)]:
             self.connection.write(piece)
             self.connection.wait(event_s)

@@ -1,4 +1,4 @@
-r"""Reading a rehearsal script: a YAML file that says what the model answers.
+r"""A rehearsal script: a YAML file that says what the model answers, decoded by the types below.
 
 `FORMAT` has every key. What it cannot say:
 
@@ -14,86 +14,206 @@ is the same for ``content``.
 
 import difflib
 import json
-from collections.abc import Iterable, Iterator, Mapping
+import re
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, ClassVar, Literal, TypeVar, get_args
 
 import yaml
+from msgspec import Meta, Struct, ValidationError, convert, field, structs
 
 from relay.base.documents import YamlFault, YamlLimits, YamlTextError, compose, get_line
 from relay.base.errors import ConfigError
-from relay.rehearsal.turns import (
-    SUBJECTS,
-    Call,
-    Conditions,
-    Part,
-    Say,
-    Script,
-    ScriptSession,
-    Think,
-    Turn,
-    TurnUsage,
-)
+from relay.config.decoding import told
+from relay.rehearsal.conditions import ALWAYS, Conditions, Texts, list_texts
 from relay.rehearsal.wire import CATALOG, ModelCard
+
+Count = Annotated[int, Meta(ge=0)]
+Seconds = Annotated[float, Meta(ge=0)]
+
+
+class Think(Struct, frozen=True):
+    """A thinking block; its text is shown only to clients that ask for summaries."""
+
+    text: str
+
+
+class Call(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A tool call."""
+
+    name: Annotated[str, told("the tool's name")]
+    input: Annotated[dict[str, Any], told("a mapping: the tool's arguments")] = {}
+    line: int = field(default=0, name="(line)")
+
+
+Part = str | Think | Call
+
+
+class TurnUsage(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Usage: corrections of what is estimated."""
+
+    output_tokens: Annotated[Count | None, told("tokens of the answer")] = None
+    input_padding_tokens: Annotated[Count, told("tokens that the prompt has more, from this request on")] = 0
+
+
+class Turn(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A turn: one answer of the model."""
+
+    text: Annotated[Texts, told("a text, or a list of them")] = ()
+    tools: Annotated[tuple[Call, ...], told("calls, each {name: …, input: {…}}")] = ()
+    thinking: Annotated[str | None, told("what the model thought before")] = None
+    stop: Annotated[str, told("another stop reason than end_turn or tool_use, such as refusal")] = ""
+    expect: Annotated[Conditions, told("conditions on the request; a failed one is answered with an error")] = ALWAYS
+    repeat: Annotated[
+        Annotated[int, Meta(ge=1)] | Literal["forever"],
+        told("a number: for how many answers it stands, or `forever` for the last turn; ${n} is the number"),
+    ] = 1
+    delay_s: Annotated[Seconds, told("seconds of silence before the answer")] = 0.0
+    usage: Annotated[TurnUsage, told("sizes, to fill the context without megabytes of text")] = TurnUsage()
+    line: int = field(default=0, name="(line)")
+
+    @property
+    def parts(self) -> tuple[Part, ...]:
+        """The parts of the answer, in order."""
+        thought = () if self.thinking is None else (Think(self.thinking),)
+        return (*thought, *list_texts(self.text), *self.tools)
+
+    @property
+    def answers(self) -> bool:
+        """Whether there is anything to answer with."""
+        return bool(self.parts or self.stop)
+
+    def __post_init__(self) -> None:
+        if "" in list_texts(self.text):
+            raise ValueError("the text is empty")
+        if not self.answers:
+            raise ValueError("the turn answers nothing; it needs one of: text, tools, thinking, stop")
+
+
+class ScriptSession(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A session: one conversation."""
+
+    turns: Annotated[tuple[Turn, ...], told("the answers, in order")]
+    name: Annotated[str, told("a name for messages")] = ""
+    when: Annotated[Conditions, told("conditions on the first request; without them sessions are played in order")] = (
+        ALWAYS
+    )
+    repeat: Annotated[bool, told("true: every conversation that fits plays it")] = False
+    then: Annotated[
+        Literal["next", "stop"],
+        told("next: a conversation that goes on after the last turn plays the next session (default: stop)"),
+    ] = "stop"
+    line: int = field(default=0, name="(line)")
+
+    def __post_init__(self) -> None:
+        if not self.turns:
+            raise ValueError("the session has no turns")
+        if any(turn.repeat == "forever" for turn in self.turns[:-1]):
+            raise ValueError("only the last turn of a session can repeat forever")
+
+
+class ScriptModel(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A model."""
+
+    id: Annotated[str, told("its name")]
+    window: Annotated[Count | None, told("tokens of its context")] = None
+    max_tokens: Annotated[Count | None, told("tokens of its longest answer")] = None
+
+    def limit(self, card: ModelCard) -> ModelCard:
+        """Give a model its limits."""
+        window = card.window_tokens if self.window is None else self.window
+        output = card.output_tokens if self.max_tokens is None else self.max_tokens
+        return replace(card, window_tokens=window, output_tokens=output)
+
+
+class Pace(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Pace: how fast answers come."""
+
+    first_s: Annotated[Seconds, told("seconds before an answer")] = 0.0
+    event_s: Annotated[Seconds, told("seconds between its parts")] = 0.0
+
+
+class Script(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The script: everything that a rehearsal plays."""
+
+    sessions: Annotated[
+        tuple[ScriptSession, ...],
+        told("the conversations, each with its turns (the only key that must be there)"),
+    ]
+    model: Annotated[
+        str | ScriptModel | None,
+        told("a model's id, or its id with limits; the models that relay knows are there without"),
+    ] = None
+    models: Annotated[tuple[str | ScriptModel, ...], told("a list of the same")] = ()
+    pace: Annotated[Pace, told("real time, so that a person can follow")] = Pace()
+    source: str = field(default="script.yaml", name="(source)")
+    catalog: ClassVar[tuple[ModelCard, ...]] = CATALOG
+
+    @property
+    def cards(self) -> tuple[ModelCard, ...]:
+        """All models; the script's own first."""
+        given = (*(() if self.model is None else (self.model,)), *self.models)
+        named = [ScriptModel(id=model) if isinstance(model, str) else model for model in given]
+        own = tuple(model.limit(self.find_known(model.id)) for model in named)
+        return own + tuple(card for card in self.catalog if card.id not in {mine.id for mine in own})
+
+    def find_known(self, model: str) -> ModelCard:
+        """Return a model that relay knows, or a new one."""
+        return next((card for card in self.catalog if card.id == model), ModelCard(id=model))
+
+
+def list_keys(kind: type[Struct]) -> dict[str, str]:
+    """Return the keys of a mapping, with their meaning."""
+    fields = (own for own in structs.fields(kind) if own.encode_name == own.name)
+    return {own.encode_name: _find_words(own.type) for own in fields}
+
+
+def _find_words(kind: Any) -> str:
+    found = (one.description for one in get_args(kind) if isinstance(one, Meta) and one.description)
+    return next(found, "")
+
+
+def _find_struct(kind: Any) -> type[Struct] | None:
+    """Return the mapping in a type: itself, or that of its list or its choices."""
+    if isinstance(kind, type) and issubclass(kind, Struct):
+        return kind
+    return next(filter(None, map(_find_struct, get_args(kind))), None)
+
+
+def _name(kind: type[Struct]) -> str:
+    words = (kind.__doc__ or "").partition(":")[0].strip(".\n")
+    return words[:1].lower() + words[1:]
+
+
+FORMAT: Mapping[str, Mapping[str, str]] = {
+    _name(kind): list_keys(kind) for kind in (Script, ScriptModel, Pace, ScriptSession, Turn, TurnUsage, Conditions)
+}
+"""The keys of each mapping of a script, and their meaning."""
 
 MAX_SCRIPT_BYTES = 8 * 1024 * 1024
 MAX_DEPTH = 60
 MAX_NODES = 50_000
 """Most values of a script, with its aliases resolved."""
 _LIMITS = YamlLimits(chars=MAX_SCRIPT_BYTES, depth=MAX_DEPTH)
-
 _STR, _NULL, _FILE = "tag:yaml.org,2002:str", "tag:yaml.org,2002:null", "!file"
 _TIME = "tag:yaml.org,2002:timestamp"
+_KEPT_FILE = "content_file"
 _NAMES = {_NULL: "nothing", "tag:yaml.org,2002:map": "a mapping", "tag:yaml.org,2002:seq": "a list"}
-
-Fields = dict[str, yaml.Node]
-"""A mapping's values by key."""
-
-CONDITIONS = {
-    **{f"{subject}_contains": f"a text or a list: all of it occurs in {words}" for subject, words in SUBJECTS.items()},
-    **{f"{subject}_lacks": "the opposite" for subject in SUBJECTS},
-    "last_result_is_error": "true or false: whether a result was an error",
-    "tools_include": "names of tools that the request offers",
-}
-
-FORMAT: Mapping[str, Mapping[str, str]] = {
-    "the script": {
-        "sessions": "the conversations, each with its turns (the only key that must be there)",
-        "model": "a model's id, or its id with limits; the models that relay knows are there without",
-        "models": "a list of the same",
-        "pace": "real time, so that a person can follow",
-    },
-    "model": {"id": "its name", "window": "tokens of its context", "max_tokens": "tokens of its longest answer"},
-    "pace": {"first_s": "seconds before an answer", "event_s": "seconds between its parts"},
-    "a session": {
-        "turns": "the answers, in order",
-        "name": "a name for messages",
-        "when": "conditions on the first request; without them sessions are played in order",
-        "repeat": "true: every conversation that fits plays it",
-        "then": "next: a conversation that goes on after the last turn plays the next session (default: stop)",
-    },
-    "a turn": {
-        "text": "a text, or a list of them",
-        "tools": "calls, each {name: …, input: {…}}",
-        "thinking": "what the model thought before",
-        "stop": "another stop reason than end_turn or tool_use, such as refusal",
-        "expect": "conditions on the request; a failed one is answered with an error, and named at the end",
-        "repeat": "a number: for how many answers it stands, or `forever` for the last turn; ${n} is the number",
-        "delay_s": "seconds of silence before the answer",
-        "usage": "sizes, to fill the context without megabytes of text",
-    },
-    "usage": {
-        "output_tokens": "tokens of the answer",
-        "input_padding_tokens": "tokens that the prompt has more, from this request on",
-    },
-    "when or expect": CONDITIONS,
-}
-"""The keys of each mapping of a script, and their meaning."""
+_PLACE = re.compile(r" - at (?:`key` in )?`\$(.*)`$")
+_STEP = re.compile(r"\.(\w+)|\[(\d+)\]")
+_EXPECTED = re.compile(r"Expected `([^`]*)`(.*?)(?:, got .*| - at .*)?$")
+_TYPES = {
+    "str": "text", "int": "a whole number", "float": "a number", "bool": "true or false", "array": "a list",
+    "object": "a mapping",
+}  # fmt: skip
+"""What a library's word for a type is in YAML's words."""
+_LACKING = re.compile(r"Object missing required field `(.*?)`")
+_UNKNOWN = re.compile(r"Object contains unknown field `(.*?)`", re.DOTALL)
 
 
-class NodeReader:
-    """Turns YAML nodes of one script into checked values. Mutable: counts the values.
+class _Reader:
+    """Turns the YAML nodes of one script into plain values. Mutable: counts them.
 
     Args:
         source: Name of the script, for messages.
@@ -101,9 +221,9 @@ class NodeReader:
     """
 
     def __init__(self, source: str, base: Path | None = None) -> None:
-        self.source = source
-        self.base = base
-        self.budget = MAX_NODES
+        self._source = source
+        self._base = base
+        self._left = MAX_NODES
 
     def compose(self, text: str) -> yaml.Node:
         """Parse a script's text.
@@ -116,94 +236,28 @@ class NodeReader:
         except YamlTextError as error:
             is_deep = error.fault is YamlFault.DEPTH
             words = f"nested more than {MAX_DEPTH} levels deep" if is_deep else f"not YAML: {error.words}"
-            raise ConfigError(f"{self.source}:{error.line or 1}: {words}") from None
+            raise ConfigError(f"{self._source}:{error.line or 1}: {words}") from None
         if root is None:
-            raise ConfigError(f"{self.source}:1: the script is empty")
+            raise ConfigError(f"{self._source}:1: the script is empty")
         return root
 
     def error(self, node: yaml.Node, message: str) -> ConfigError:
         """Build the error for a node."""
-        return ConfigError(f"{self.source}:{get_line(node)}: {message}")
+        return ConfigError(f"{self._source}:{get_line(node)}: {message}")
 
-    def mapping(self, node: yaml.Node, what: str, allowed: Iterable[str] | None = None) -> "Fields":
-        """Read a mapping with text keys; `allowed` None takes any key."""
-        self._spend(node)
-        if not isinstance(node, yaml.MappingNode):
-            raise self.error(node, f"{what} should be a mapping, found {_describe(node)}")
-        found: Fields = {}
-        for key, value in node.value:
-            name = str(key.value) if isinstance(key, yaml.ScalarNode) else ""
-            if not name:
-                raise self.error(key, f"a key of {what} should be text, found {_describe(key)}")
-            if name in found:
-                raise self.error(key, f"{what} has the key {name!r} twice")
-            if allowed is not None and name not in (known := tuple(allowed)):
-                near = _suggest(name, known)
-                raise self.error(key, f"{what} has no key {name!r}{near}; allowed: {', '.join(known)}")
-            found[name] = value
-        return found
-
-    def items(self, node: yaml.Node, what: str) -> list[yaml.Node]:
-        """Read a list."""
-        self._spend(node)
-        if not isinstance(node, yaml.SequenceNode):
-            raise self.error(node, f"{what} should be a list, found {_describe(node)}")
-        return list(node.value)
-
-    def text(self, node: yaml.Node, what: str) -> str:
-        """Read text, possibly from a file."""
-        self._spend(node)
-        if node.tag == _FILE:
-            return self.file(node, str(node.value))
-        if not isinstance(node, yaml.ScalarNode) or node.tag != _STR:
-            quotes = "; put it in quotes" if isinstance(node, yaml.ScalarNode) and node.tag != _NULL else ""
-            raise self.error(node, f"{what} should be text, found {_describe(node)}{quotes}")
-        return str(node.value)
-
-    def texts(self, node: yaml.Node, what: str) -> tuple[str, ...]:
-        """Read one text or a list of texts."""
-        nodes = node.value if isinstance(node, yaml.SequenceNode) else [node]
-        return tuple(self.text(item, what) for item in nodes)
-
-    def choice(self, node: yaml.Node, what: str, options: Iterable[str]) -> str:
-        """Read one of the options."""
-        word, known = self.text(node, what), tuple(options)
-        if word not in known:
-            raise self.error(node, f"{what} {word!r} is not known{_suggest(word, known)}; one of: {', '.join(known)}")
-        return word
-
-    def integer(self, node: yaml.Node, what: str, *, low: int = 0) -> int:
-        """Read a whole number of at least `low`."""
-        value = self.value(node)
-        if isinstance(value, bool) or not isinstance(value, int) or value < low:
-            raise self.error(node, f"{what} should be a whole number ≥ {low}, found {_describe(node)}")
-        return value
-
-    def seconds(self, node: yaml.Node, what: str) -> float:
-        """Read a duration in seconds."""
-        value = self.value(node)
-        if isinstance(value, bool) or not isinstance(value, int | float) or value < 0:
-            raise self.error(node, f"{what} should be seconds ≥ 0, found {_describe(node)}")
-        return float(value)
-
-    def flag(self, node: yaml.Node, what: str) -> bool:
-        """Read true or false."""
-        value = self.value(node)
-        if not isinstance(value, bool):
-            raise self.error(node, f"{what} should be true or false, found {_describe(node)}")
-        return value
-
-    def value(self, node: yaml.Node, depth: int = 0) -> Any:
-        """Read any JSON value."""
-        self._spend(node)
+    def read(self, node: yaml.Node, depth: int = 0) -> Any:
+        """Return the plain value of a node: JSON's, with the texts of files."""
+        self._left -= 1
+        if self._left < 0:
+            raise self.error(node, f"more than {MAX_NODES} values")
         if depth > MAX_DEPTH:
             raise self.error(node, f"nested more than {MAX_DEPTH} levels deep")
         if node.tag == _FILE:
-            return self.file(node, str(node.value))
+            return self._read_file(node, str(node.value))
         if isinstance(node, yaml.MappingNode):
-            return {k: self.value(v, depth + 1) for k, v in self.mapping(node, "a value").items()}
+            return dict(self._read_mapping(node, depth))
         if isinstance(node, yaml.SequenceNode):
-            return [self.value(item, depth + 1) for item in node.value]
+            return [self.read(item, depth + 1) for item in node.value]
         if node.tag in {_STR, _TIME}:
             return str(node.value)
         if node.tag == _NULL:
@@ -213,11 +267,22 @@ class NodeReader:
         except ValueError:
             raise self.error(node, f"{node.value!r} means another value in YAML; put it in quotes") from None
 
-    def file(self, node: yaml.Node, name: str) -> str:
-        """Read a file next to the script."""
-        if self.base is None:
+    def _read_mapping(self, node: yaml.MappingNode, depth: int) -> Iterator[tuple[str, Any]]:
+        seen = set()
+        for key, value in node.value:
+            name = str(key.value) if isinstance(key, yaml.ScalarNode) else ""
+            if not name or name in seen:
+                raise self.error(key, f"the key {name!r} is there twice" if name else "a key should be text")
+            seen.add(name)
+            if name == _KEPT_FILE:
+                yield "content", self._read_file(value, str(value.value))
+            else:
+                yield name, self.read(value, depth + 1)
+
+    def _read_file(self, node: yaml.Node, name: str) -> str:
+        if self._base is None:
             raise self.error(node, "files can only be named by a script that is itself a file")
-        root = self.base.resolve()
+        root = self._base.resolve()
         path = (root / name).resolve()
         if not path.is_relative_to(root):
             raise self.error(node, f"{name!r} is outside the script's directory")
@@ -226,160 +291,63 @@ class NodeReader:
         except (OSError, UnicodeDecodeError) as error:
             raise self.error(node, f"cannot read {name!r}: {error}") from error
 
-    def _spend(self, node: yaml.Node) -> None:
-        self.budget -= 1
-        if self.budget < 0:
-            raise self.error(node, f"more than {MAX_NODES} values")
+    def explain(self, root: yaml.Node, error: ValidationError, kind: type[Struct]) -> ConfigError:
+        """Say what is wrong with a script: where, what was found, what is allowed."""
+        words, node, name, allowed = str(error), root, "the script", ""
+        inner: type[Struct] | None = kind
+        place = _PLACE.search(words)
+        for key, index in _STEP.findall(place[1] if place else ""):
+            if index:
+                node = node.value[int(index)]
+                continue
+            node, name = get_child(node, key), key
+            types = {own.encode_name: own.type for own in structs.fields(inner)} if inner else {}
+            allowed, inner = _find_words(types.get(key)), _find_struct(types.get(key))
+        keys = list_keys(inner) if inner else {}
+        if lacking := _LACKING.search(words):
+            return self.error(node, f"{_name(inner) if inner else name} has no {lacking[1]}")
+        if unknown := _UNKNOWN.search(words):
+            near = difflib.get_close_matches(unknown[1], keys, n=1)
+            hint = f" (did you mean {near[0]!r}?)" if near else ""
+            where = f"{_name(inner) if inner else name} has no key {unknown[1]!r}{hint}"
+            at = next(key for key, _ in node.value if key.value == unknown[1])
+            return self.error(at, f"{where}; allowed: {', '.join(keys)}")
+        if isinstance(error.__cause__, ValueError):  # of a class's own check
+            return self.error(node, str(error.__cause__))
+        found = _NAMES.get(node.tag) or repr(node.value)
+        if expected := _EXPECTED.match(words):
+            allowed = " or ".join(_TYPES[one] for one in expected[1].split(" | ") if one in _TYPES) + expected[2]
+            quotes = "; put it in quotes" if node.tag not in _NAMES and _TYPES["str"] in allowed else ""
+            return self.error(node, f"{name} should be {allowed}, found {found}{quotes}")
+        return self.error(node, f"{name}: found {found}; allowed: {allowed}")
 
 
-def _describe(node: yaml.Node) -> str:
-    if node.tag in _NAMES:
-        return _NAMES[node.tag]
-    return repr(node.value) if isinstance(node, yaml.ScalarNode) else f"a value tagged {node.tag}"
+def get_child(node: yaml.Node, name: str) -> yaml.Node:
+    """Return the value of a mapping's key; the mapping itself where it has no such key."""
+    return next((value for key, value in node.value if key.value == name), node)
 
 
-def _suggest(word: str, known: tuple[str, ...]) -> str:
-    close = difflib.get_close_matches(word, known, n=1)
-    return f" (did you mean {str(close[0])!r}?)" if close else ""
+_S = TypeVar("_S", bound=Script)
 
 
-class ScriptReader(NodeReader):
-    """Reads one script; the tests' endpoint has a subclass that knows more keys."""
-
-    format: Mapping[str, Mapping[str, str]] = FORMAT
-    catalog: tuple[ModelCard, ...] = CATALOG
-
-    def fields(self, node: yaml.Node, what: str) -> Fields:
-        """Read a mapping of `format`."""
-        return self.mapping(node, what, self.format[what])
-
-    def script(self, root: yaml.Node) -> Script:
-        """Read the whole script."""
-        fields = self.fields(root, "the script")
-        if "sessions" not in fields:
-            raise self.error(root, "the script has no sessions")
-        pace = self.fields(fields["pace"], "pace") if "pace" in fields else {}
-        nodes = [fields["model"]] if "model" in fields else []
-        own = tuple(map(self.card, (*nodes, *pick(fields, "models", self.items, ()))))
-        sessions = self.items(fields["sessions"], "sessions")
-        return Script(
-            source=self.source,
-            cards=own + tuple(card for card in self.catalog if card.id not in {mine.id for mine in own}),
-            sessions=tuple(self.session(node, number) for number, node in enumerate(sessions, 1)),
-            first_byte_s=pick(pace, "first_s", self.seconds, 0.0),
-            event_s=pick(pace, "event_s", self.seconds, 0.0),
-        )
-
-    def card(self, node: yaml.Node) -> ModelCard:
-        """Read a model: its id, or a mapping."""
-        fields: Fields = {"id": node} if isinstance(node, yaml.ScalarNode) else self.fields(node, "model")
-        if "id" not in fields:
-            raise self.error(node, "model has no id")
-        model = self.text(fields["id"], "model")
-        return self.limit_card(self.find_card(model), fields)
-
-    def find_card(self, model: str) -> ModelCard:
-        """Find a known model, or make one."""
-        return next((card for card in self.catalog if card.id == model), ModelCard(id=model))
-
-    def limit_card(self, card: ModelCard, fields: Fields) -> ModelCard:
-        """Give a model its limits."""
-        return replace(
-            card,
-            window_tokens=pick(fields, "window", self.integer, card.window_tokens),
-            output_tokens=pick(fields, "max_tokens", self.integer, card.output_tokens),
-        )
-
-    def session(self, node: yaml.Node, number: int) -> ScriptSession:
-        """Read a session."""
-        fields = self.fields(node, "a session")
-        turns = self.items(fields["turns"], "turns") if "turns" in fields else []
-        if not turns:
-            raise self.error(fields.get("turns", node), "the session has no turns")
-        return ScriptSession(
-            name=pick(fields, "name", self.text, f"session {number}"),
-            line=get_line(node),
-            when=pick(fields, "when", self.conditions, Conditions()),
-            repeat=pick(fields, "repeat", self.flag, default=False),
-            then_next=pick(fields, "then", lambda n, what: self.choice(n, what, ("next", "stop")), "stop") == "next",
-            turns=tuple(self.turn(item, last=item is turns[-1]) for item in turns),
-        )
-
-    def turn(self, node: yaml.Node, *, last: bool) -> Turn:
-        """Read a turn; `last` of its session."""
-        fields = self.fields(node, "a turn")
-        usage = self.fields(fields["usage"], "usage") if "usage" in fields else {}
-        turn = Turn(
-            line=get_line(node),
-            parts=tuple(self._parts(fields)),
-            expect=pick(fields, "expect", self.conditions, Conditions()),
-            stop=pick(fields, "stop", self.text, ""),
-            usage=TurnUsage(
-                output_tokens=pick(usage, "output_tokens", self.integer, None),
-                input_padding_tokens=pick(usage, "input_padding_tokens", self.integer, 0),
-            ),
-            delay_s=pick(fields, "delay_s", self.seconds, 0.0),
-            repeat=self._repeat(fields["repeat"], last=last) if "repeat" in fields else 1,
-        )
-        if not (turn.parts or turn.stop or self.answers_alone(fields)):
-            raise self.error(node, "the turn answers nothing; it needs one of: text, tools, thinking, stop")
-        return turn
-
-    def answers_alone(self, fields: Fields) -> bool:  # noqa: ARG002  # for the subclass
-        """Return whether a turn answers without content."""
-        return False
-
-    def _repeat(self, node: yaml.Node, *, last: bool) -> int | None:
-        if node.value != "forever":
-            return self.integer(node, "repeat", low=1)
-        if not last:
-            raise self.error(node, "only the last turn of a session can repeat forever")
-        return None
-
-    def _parts(self, fields: Fields) -> Iterator[Part]:
-        if "thinking" in fields:
-            yield Think(text=self.text(fields["thinking"], "thinking"))
-        for text in pick(fields, "text", self.texts, ()):
-            if not text:
-                raise self.error(fields["text"], "text is empty")
-            yield Say(text=text)
-        for item in pick(fields, "tools", self.items, ()):
-            yield self._call(item)
-
-    def _call(self, node: yaml.Node) -> Call:
-        fields = self.mapping(node, "a tool call", ("name", "input"))
-        if "name" not in fields:
-            raise self.error(node, "a tool call has no name")
-        inputs = self.mapping(fields["input"], "input") if "input" in fields else {}
-        return Call(line=get_line(node), name=self.text(fields["name"], "name"), input=dict(self._inputs(inputs)))
-
-    def _inputs(self, fields: Fields) -> Iterator[tuple[str, Any]]:
-        """Read a tool's input; ``content_file`` becomes ``content``."""
-        for name, node in fields.items():
-            if name == "content_file":
-                yield "content", self.file(node, self.text(node, name))
-            else:
-                yield name, self.value(node)
-
-    def conditions(self, node: yaml.Node, what: str) -> Conditions:
-        """Read a ``when`` or an ``expect``."""
-        fields = self.mapping(node, what, self.format["when or expect"])
-
-        def read(verb: str) -> dict[str, tuple[str, ...]]:
-            found = {subject: f"{subject}_{verb}" for subject in SUBJECTS}
-            return {subject: self.texts(fields[key], key) for subject, key in found.items() if key in fields}
-
-        return Conditions(
-            contains=read("contains"),
-            lacks=read("lacks"),
-            last_result_is_error=pick(fields, "last_result_is_error", self.flag, None),
-            tools=pick(fields, "tools_include", self.texts, ()),
-        )
-
-
-def pick(fields: Fields, name: str, read: Any, default: Any) -> Any:
-    """Read an optional key: `read` gets its node and its name."""
-    return read(fields[name], name) if name in fields else default
+def decode_script(text: str, kind: type[_S], *, source: str, base: Path | None) -> _S:
+    """Read a script of this kind; as `parse_script`."""
+    reader = _Reader(source, base)
+    root = reader.compose(text)
+    try:
+        script = convert(reader.read(root), kind)
+    except ValidationError as error:
+        raise reader.explain(root, error, kind) from None
+    structs.force_setattr(script, "source", source)
+    sessions = zip(script.sessions, get_child(root, "sessions").value, strict=True)
+    for number, (session, place) in enumerate(sessions, 1):
+        structs.force_setattr(session, "line", get_line(place))
+        structs.force_setattr(session, "name", session.name or f"session {number}")
+        for turn, at in zip(session.turns, get_child(place, "turns").value, strict=True):
+            structs.force_setattr(turn, "line", get_line(at))
+            for call, own in zip(turn.tools, get_child(at, "tools").value, strict=False):
+                structs.force_setattr(call, "line", get_line(own))
+    return script
 
 
 def load_script(path: Path) -> Script:
@@ -410,5 +378,4 @@ def parse_script(text: str, *, source: str = "script.yaml", base: Path | None = 
     Raises:
         ConfigError: Not a script; the message begins with ``source:line:``.
     """
-    reader = ScriptReader(source, base)
-    return reader.script(reader.compose(text))
+    return decode_script(text, Script, source=source, base=base)

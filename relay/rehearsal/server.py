@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator
 from relay.base.values import dataclass
 from relay.rehearsal.connection import Connection, host_app
 from relay.rehearsal.exchange import Exchange
+from relay.rehearsal.script import Script
 from relay.rehearsal.stage import PlayerState, Stage
-from relay.rehearsal.turns import Script
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

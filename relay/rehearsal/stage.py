@@ -15,7 +15,7 @@ from typing import Any
 
 from relay.base.values import dataclass
 from relay.rehearsal.answer import PlayedAnswer, PromptUse
-from relay.rehearsal.turns import Script, ScriptSession, Turn, check_conditions
+from relay.rehearsal.script import Script, ScriptSession, Turn
 from relay.rehearsal.wire import Body, ContentBlock, canonical, count_block, digest, dump, list_blocks
 
 
@@ -124,7 +124,7 @@ class Stage:
         self._by_request["", history.chain[-1]] = place
         session, first = next(segment for segment in reversed(cast.segments) if segment[1] <= step)
         found = _find_repetition(session, step - first)
-        if found is None and session.then_next:
+        if found is None and session.then == "next":
             picked = self._pick_session(body)
             if isinstance(picked, Miss):
                 return picked
@@ -134,7 +134,7 @@ class Stage:
             where = f"{self._source}:{session.line}"
             return Miss(words=f"{where}: {session.name!r} has no turn for step {step + 1 - first}")
         turn, n = found
-        problems = check_conditions(turn.expect, body)
+        problems = turn.expect.check(body)
         if problems:
             where = f"{self._source}:{turn.line}"
             return Miss(words=f"{where}: {session.name!r}, step {step + 1}: {'; '.join(problems)}")
@@ -212,7 +212,7 @@ class Stage:
 
     def _pick_session(self, body: Body) -> ScriptSession | Miss:
         open_sessions = [(i, s) for i, s in enumerate(self._sessions) if s.repeat or i not in self._played]
-        fitting = [(i, s) for i, s in open_sessions if s.when and not check_conditions(s.when, body)]
+        fitting = [(i, s) for i, s in open_sessions if s.when and not s.when.check(body)]
         in_order = [(i, s) for i, s in open_sessions if not s.when]
         in_order.sort(key=lambda item: item[0] in self._played)
         chosen = next(iter(fitting + in_order), None)
@@ -226,7 +226,7 @@ class Stage:
 def _find_repetition(session: ScriptSession, offset: int) -> tuple[Turn, int] | None:
     """Find the turn `offset` steps into a session, with its repetition from 1."""
     for turn in session.turns:
-        if turn.repeat is None or offset < turn.repeat:
+        if turn.repeat == "forever" or offset < turn.repeat:
             return turn, offset + 1
         offset -= turn.repeat
     return None

@@ -6,15 +6,16 @@ from typing import Any
 
 from relay.base.values import dataclass
 from relay.rehearsal.answer import AnswerBlock, Performer, PlayedAnswer, PromptUse, find_stop
+from relay.rehearsal.script import Part, Think
 from relay.rehearsal.stage import Cue
-from relay.rehearsal.turns import Part, Say, Think
 from relay.rehearsal.wire import BLOCK_TOKENS, BYTES_PER_TOKEN, Body, count_text, dump
-from tests.endpoint.faults import EndpointScript, FaultName, FaultSpec, StrictCard
+from tests.endpoint.faults import FaultName, FaultSpec, StrictCard
 from tests.endpoint.prompt import Prompt, Signature, digest_text, extend_binding
+from tests.endpoint.script import EndpointScript
 
 IMPLICIT_THINKING_TOKENS = 32
 """Tokens of a thinking block if the script gives none."""
-_IMPLICIT = Think(text="")
+_IMPLICIT = Think("")
 _CUTS = {FaultName.MAX_TOKENS: "max_tokens", FaultName.WINDOW_EXCEEDED: "model_context_window_exceeded"}
 _ALONE: Mapping[FaultName, str] = {FaultName.EMPTY: "end_turn", FaultName.REFUSAL: "refusal"}
 """Answers without content, and their stop reason."""
@@ -119,9 +120,7 @@ class EndpointPerformer(Performer):
             stop_details={"type": "refusal", **named} if stop == "refusal" else None,
             use=use,
             output_tokens=output,
-            report=self._options.get("report", "zero")
-            if self._kind is FaultName.USAGE
-            else self._script.dialect.report,
+            report=self._options.get("report", "zero") if self._kind is FaultName.USAGE else self._script.server.report,
             answering_model=self._options.get("model", "") if self._kind is FaultName.OTHER_MODEL else "",
             dropped=self._prompt.dropped,
             edits=self._prompt.edits,
@@ -135,8 +134,8 @@ class EndpointPerformer(Performer):
             case FaultName.EMPTY | FaultName.REFUSAL as kind:
                 return (), _ALONE[kind]
             case FaultName.PAUSE_TURN:
-                parts = tuple(part for part in turn.parts if isinstance(part, Say | Think))
-                return parts or (Say(text="Paused."),), "pause_turn"
+                parts = tuple(part for part in turn.parts if isinstance(part, str | Think))
+                return parts or ("Paused.",), "pause_turn"
             case FaultName.UNKNOWN_STOP:
                 return turn.parts, self._options.get("reason", "moonrise")
             case FaultName.MAX_TOKENS | FaultName.WINDOW_EXCEEDED as kind:
@@ -178,7 +177,7 @@ class EndpointPerformer(Performer):
         tokens = IMPLICIT_THINKING_TOKENS if part is _IMPLICIT else count_text(text)
         text = text if shown != "omitted" or config.get("type") == "between_tools" else ""
         signature = Signature(model=self._card.id, prefix=self._bound, tokens=tokens, text=digest_text(text)).encode()
-        body = {"type": "thinking", "thinking": text, "signature": signature if self._script.dialect.signs else ""}
+        body = {"type": "thinking", "thinking": text, "signature": signature if self._script.server.signs else ""}
         return AnswerBlock(body=body, tokens=tokens)
 
     def _find_budget(self) -> tuple[int, str]:

@@ -123,8 +123,8 @@ class EndpointExchange(Exchange):
         body, script = self.asked, self.state.script
         version, betas = (self.headers.get(name, "") for name in ("anthropic-version", "anthropic-beta"))
         paused = self.state.stage.has_paused(body)
-        problem = check_refused(body, script.refuses)
-        if list_edits(body) and CONTEXT_BETA not in betas and script.dialect.signs:
+        problem = check_refused(body, (*script.server.refuses, *script.refuses))
+        if list_edits(body) and CONTEXT_BETA not in betas and script.server.signs:
             problem = refuse("context_management: Extra inputs are not permitted")
         counting = self.path.endswith("/count_tokens")
         problem = problem or check_request(body, card, version=version, paused=paused, counting=counting)
@@ -245,7 +245,7 @@ class EndpointExchange(Exchange):
 
     def count_tokens(self) -> Mapping[str, Any] | ApiError:
         """Answer ``count_tokens``."""
-        if not self.state.script.dialect.counts_tokens:
+        if not self.state.script.server.counts_tokens:
             return ApiError(status=404, message="404 page not found")
         card = self.read_request()
         if isinstance(card, ApiError) or self.prompt is None:
@@ -255,7 +255,7 @@ class EndpointExchange(Exchange):
     def get_model(self, model: str) -> Mapping[str, Any] | ApiError:
         """Write a model, in the form of the API that is asked."""
         card = self.find_card(model)
-        if isinstance(card, ModelCard) and not self.state.script.dialect.lists_limits and not self._is_foreign:
+        if isinstance(card, ModelCard) and not self.state.script.server.lists_limits and not self._is_foreign:
             return render_model_name(card)
         return super().get_model(model)
 

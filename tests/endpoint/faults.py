@@ -10,14 +10,16 @@ sglang#20678, vercel/ai#17326, litellm#31069); no endpoint was run for compariso
 
 import tomllib
 from collections.abc import Mapping
-from dataclasses import field
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
+
+from msgspec import Meta, Struct
 
 from relay.base.values import dataclass
-from relay.rehearsal.turns import Script, ScriptSession, Turn
+from relay.config.decoding import matching, told
+from relay.rehearsal.script import Count, Seconds
 from relay.rehearsal.wire import ApiError, ModelCard
 from relay.session.prices import list_limits
 
@@ -81,16 +83,80 @@ IN_STREAM = frozenset({FaultName.CUT, FaultName.ERROR_EVENT, FaultName.STALL, Fa
 """Faults that break the delivery of the answer."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FaultSpec:
-    """One thing that goes wrong."""
+OPTIONS: Mapping[FaultName, tuple[str, ...]] = {
+    FaultName.STATUS: ("status", "type", "message", "error_code", "retry_after", "headers", "body", "after_work"),
+    FaultName.RATE_LIMIT: ("retry_after", "resets_in_s", "limit", "message"),
+    FaultName.SPEND_LIMIT: ("message",),
+    FaultName.OVERLOADED: ("message", "retry_after"),
+    FaultName.DROP: ("how",),
+    FaultName.CUT: ("after_events", "after_bytes", "how"),
+    FaultName.ERROR_EVENT: ("after_events", "type", "message"),
+    FaultName.STALL: ("after_events", "seconds", "ping_s", "before_headers"),
+    FaultName.GARBAGE: ("after_events", "data"),
+    FaultName.MAX_TOKENS: ("after_chars",),
+    FaultName.WINDOW_EXCEEDED: ("after_chars",),
+    FaultName.REFUSAL: ("category", "explanation"),
+    FaultName.UNKNOWN_STOP: ("reason",),
+    FaultName.UNKNOWN_BLOCK: ("type",),
+    FaultName.USAGE: ("report",),
+    FaultName.OTHER_MODEL: ("model",),
+}
+"""The keys of each kind, besides ``times``."""
+_Header = Annotated[str, matching("a header's value: printable ASCII", "[ -~]*")]
+
+
+class FaultSpec(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Fault: one thing that goes wrong."""
 
     kind: FaultName
-    line: int = 0
-    times: int | None = 1
-    """How often it plays before the answer comes; None for always."""
-    options: Mapping[str, Any] = field(default_factory=dict)
-    """The kind's own keys; see the table in `script`."""
+    times: Annotated[Annotated[int, Meta(ge=1)] | Literal["always"], told("a number ≥ 1, or always")] = 1
+    """How often it plays before the answer comes."""
+    status: Annotated[int, Meta(ge=300, le=599)] | None = None
+    type: str | None = None
+    message: str | None = None
+    error_code: str | None = None
+    retry_after: _Header | int | float | None = None
+    headers: dict[Annotated[str, matching("a header's name", "[A-Za-z0-9_-]+")], _Header] | None = None
+    body: Annotated[Literal["json", "html", "empty"] | None, told("json, html, empty")] = None
+    after_work: bool | None = None
+    resets_in_s: Seconds | None = None
+    limit: Literal["requests", "tokens", "input-tokens", "output-tokens"] | None = None
+    how: Annotated[Literal["rst", "fin", "end"] | None, told("rst, fin, end")] = None
+    after_events: Count | None = None
+    after_bytes: Count | None = None
+    after_chars: Count | None = None
+    seconds: Seconds | None = None
+    ping_s: Seconds | None = None
+    before_headers: bool | None = None
+    data: str | None = None
+    category: str | None = None
+    explanation: str | None = None
+    reason: str | None = None
+    report: Literal["zero", "missing", "uncached", "falling"] | None = None
+    model: str | None = None
+
+    @property
+    def options(self) -> Mapping[str, Any]:
+        """The kind's own keys that are given."""
+        given = {name: getattr(self, name) for name in self.__struct_fields__ if name not in {"kind", "times"}}
+        return {name: value for name, value in given.items() if value is not None}
+
+    def __post_init__(self) -> None:
+        foreign = [name for name in self.options if name not in OPTIONS.get(self.kind, ())]
+        if foreign:
+            raise ValueError(f"fault {self.kind} has no key {foreign[0]!r}")
+        if self.kind is FaultName.DROP and self.how == "end":
+            raise ValueError("a drop is rst or fin: nothing was sent that could end cleanly")
+
+
+Fault = FaultName | FaultSpec
+Faults = Annotated[Fault | tuple[Fault, ...], told("a fault, or a list of faults that play in order")]
+
+
+def list_faults(given: Faults) -> tuple[FaultSpec, ...]:
+    """Return the faults, in order."""
+    named = given if isinstance(given, tuple) else (given,)
+    return tuple(FaultSpec(kind=fault) if isinstance(fault, str) else fault for fault in named)
 
 
 def render_fault_error(fault: FaultSpec, *, prompt_tokens: int, window_tokens: int) -> ApiError:
@@ -115,12 +181,13 @@ def render_fault_error(fault: FaultSpec, *, prompt_tokens: int, window_tokens: i
                 message=message or "Internal server error",
                 type=options.get("type", ""),
                 error_code=options.get("error_code", ""),
-                headers=_render_retry(options) | options.get("headers", {}),
+                headers=_render_retry(options)
+                | {name.lower(): text for name, text in options.get("headers", {}).items()},
             )
 
 
 def _render_retry(options: Mapping[str, Any]) -> dict[str, str]:
-    return {"retry-after": options["retry_after"]} if "retry_after" in options else {}
+    return {"retry-after": str(options["retry_after"])} if "retry_after" in options else {}
 
 
 def _render_limits(options: Mapping[str, Any]) -> dict[str, str]:
@@ -223,39 +290,3 @@ def find_card(model: str, cards: tuple[ModelCard, ...] = CATALOG) -> StrictCard 
     """Find a model by its id or an alias; None if unknown."""
     known = (card for card in cards if isinstance(card, StrictCard))
     return next((card for card in known if model == card.id or model in card.aliases), None)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FaultyTurn(Turn):
-    """One answer of the model, and what goes wrong before it comes."""
-
-    faults: tuple[FaultSpec, ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SideSession(ScriptSession):
-    """One conversation, or an answer beside all of them."""
-
-    aside: bool = False
-    """Whether its one turn answers requests of any conversation, without advancing it."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EndpointFault:
-    """A fault of an endpoint other than ``POST /v1/messages``."""
-
-    on: str
-    """``models`` or ``count_tokens``."""
-    fault: FaultSpec
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EndpointScript(Script):
-    """Everything that this endpoint plays."""
-
-    endpoint_faults: tuple[EndpointFault, ...] = ()
-    dialect: ServerDialect = DIALECTS["anthropic"]
-    refuses: tuple[str, ...] = ()
-    """Fields that this endpoint refuses; see `tests.endpoint.checks.check_refused`."""
-    thinks_always: bool = True
-    """Whether models with preserved thinking think in every turn, as they do in reality."""

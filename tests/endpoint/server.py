@@ -8,7 +8,7 @@ from relay.base.values import dataclass
 from relay.rehearsal.connection import Connection, host_app
 from relay.rehearsal.server import Player
 from tests.endpoint.exchange import EndpointExchange
-from tests.endpoint.faults import EndpointScript
+from tests.endpoint.script import EndpointScript
 from tests.endpoint.state import EndpointState, Recorded
 
 

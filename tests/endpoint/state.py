@@ -6,12 +6,12 @@ from typing import Any
 from relay.base.values import dataclass
 from relay.rehearsal.answer import PlayedAnswer
 from relay.rehearsal.stage import Cue, Miss, PlayerState, Stage, digest_content
-from relay.rehearsal.turns import check_conditions
 from relay.rehearsal.wire import ApiError, Body, list_blocks
 from tests.endpoint.answer import EndpointAnswer
 from tests.endpoint.checks import check_signatures
-from tests.endpoint.faults import EndpointScript, FaultSpec, FaultyTurn, SideSession, StrictCard
+from tests.endpoint.faults import FaultSpec, StrictCard, list_faults
 from tests.endpoint.prompt import CachePlan, Prompt, PromptCache, find_edit, list_positions, render_prompt
+from tests.endpoint.script import EndpointScript, FaultyTurn
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +42,7 @@ class EndpointStage(Stage):
     """Where the conversations of one script stand, with answers beside them. Mutable: advances with every request."""
 
     def __init__(self, script: EndpointScript) -> None:
-        asides = [one for one in script.sessions if isinstance(one, SideSession) and one.aside]
+        asides = [one for one in script.sessions if one.aside]
         super().__init__(script.source, [one for one in script.sessions if one not in asides])
         self._asides = asides
         self._plays: dict[tuple[int, int, int], int] = {}
@@ -52,7 +52,7 @@ class EndpointStage(Stage):
     def cue(self, body: Body) -> Cue | Miss:
         """Find the turn for a request and count it as played."""
         for session in self._asides:
-            if not check_conditions(session.when, body):
+            if not session.when.check(body):
                 self._cued.add(id(session.turns[0]))
                 return Cue(cast=0, step=0, session=session, turn=session.turns[0], n=1)
         return super().cue(body)
@@ -63,7 +63,7 @@ class EndpointStage(Stage):
         played = self._plays.get(place, 0)
         self._plays[place] = played + 1
         for fault in cue.turn.faults if isinstance(cue.turn, FaultyTurn) else ():
-            if fault.times is None or played < fault.times:
+            if fault.times == "always" or played < fault.times:
                 self.note_broken(cue)
                 return fault
             played -= fault.times
@@ -119,17 +119,18 @@ class EndpointState(PlayerState):
     def find_endpoint_fault(self, endpoint: str) -> FaultSpec | None:
         """Find the fault that an endpoint other than messages has to play now, and count it."""
         with self.guard:
-            for index, entry in enumerate(self.script.endpoint_faults):
+            faults = [(entry.on, fault) for entry in self.script.faults for fault in list_faults(entry.fault)]
+            for index, (on, fault) in enumerate(faults):
                 played = self._endpoint_plays.get(index, 0)
-                if entry.on == endpoint and (entry.fault.times is None or played < entry.fault.times):
+                if on == endpoint and (fault.times == "always" or played < fault.times):
                     self._endpoint_plays[index] = played + 1
-                    return entry.fault
+                    return fault
         return None
 
     def read_prompt(self, body: Body, card: StrictCard) -> Prompt | ApiError:
         """Count and hash a request, and check its thinking blocks."""
         blocks = render_prompt(body, card, padding=self._padding)
-        signs = self.script.dialect.signs  # an endpoint without signatures checks none
+        signs = self.script.server.signs  # an endpoint without signatures checks none
         problem, dropped = check_signatures(blocks, card, body) if signs else (None, ())
         if problem is not None:
             return problem

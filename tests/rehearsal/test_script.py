@@ -9,8 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from relay.base.errors import ConfigError
-from relay.rehearsal.script import FORMAT, MAX_SCRIPT_BYTES, load_script, parse_script
-from relay.rehearsal.turns import Call, Say, Think
+from relay.rehearsal.script import FORMAT, MAX_SCRIPT_BYTES, Call, Think, load_script, parse_script
 
 WHOLE = """
 model: {id: claude-opus-5-5, window: 50000, max_tokens: 4000}
@@ -45,15 +44,15 @@ def test_a_whole_script_is_read() -> None:
     assert (script.cards[0].window_tokens, script.cards[0].output_tokens) == (50_000, 4_000)
     assert script.cards[2].window_tokens == 10
     assert len({card.id for card in script.cards}) == len(script.cards)
-    assert (script.first_byte_s, script.event_s) == (0.5, 0.01)
+    assert (script.pace.first_s, script.pace.event_s) == (0.5, 0.01)
     session = script.sessions[0]
     assert (session.name, session.repeat, session.line) == ("planner", True, 6)
-    assert session.when.contains == {"system": ("plan", "tools")}
+    assert (session.when.system_contains, session.when.last_message_lacks) == (("plan", "tools"), "stop")
     first, second = session.turns
     assert first.parts == (
-        Think(text="Hm."),
-        Say(text="One."),
-        Say(text="Two."),
+        Think("Hm."),
+        "One.",
+        "Two.",
         Call(
             line=13,
             name="write",
@@ -66,7 +65,7 @@ def test_a_whole_script_is_read() -> None:
         ),
     )
     assert (first.usage.output_tokens, first.usage.input_padding_tokens, first.delay_s) == (100, 7, 0.25)
-    assert (second.stop, second.parts, second.repeat) == ("refusal", (), None)
+    assert (second.stop, second.parts, second.repeat) == ("refusal", (), "forever")
 
 
 def test_every_key_is_described() -> None:
@@ -90,11 +89,10 @@ sessions:
         encoding="utf-8-sig",
     )
     say, call = load_script(path).sessions[0].turns[0].parts
-    assert isinstance(say, Say)
     assert isinstance(call, Call)
-    assert say.text == "x = 'ä'\r\n"
+    assert say == "x = 'ä'\r\n"
     assert list(call.input) == ["path", "content", "more"]
-    assert call.input["content"] == call.input["more"][0] == say.text
+    assert call.input["content"] == call.input["more"][0] == say
 
 
 @pytest.mark.parametrize("name", ["../secret", "/etc/hostname", "link"])
@@ -117,31 +115,31 @@ WRONG = {
     "a list": ("- a\n", "1: the script should be a mapping, found a list"),
     "no sessions": ("model: x\n", "1: the script has no sessions"),
     "unknown key": ("sesions: []\n", "1: the script has no key 'sesions' (did you mean 'sessions'?); allowed"),
-    "key twice": (TURN + "text: a\n        text: b\n", "4: a turn has the key 'text' twice"),
-    "no turns": ("sessions:\n  - name: x\n", "2: the session has no turns"),
+    "key twice": (TURN + "text: a\n        text: b\n", "4: the key 'text' is there twice"),
+    "no turns": ("sessions:\n  - name: x\n", "2: a session has no turns"),
     "empty turns": ("sessions:\n  - turns: []\n", "2: the session has no turns"),
-    "number as text": (TURN + "text: 5\n", "3: text should be text, found '5'; put it in quotes"),
-    "yes as text": (TURN + "text: yes\n", "3: text should be text, found 'yes'; put it in quotes"),
-    "nothing as text": (TURN + "text:\n", "3: text should be text, found nothing"),
-    "empty text": (TURN + "text: ''\n", "3: text is empty"),
+    "number as text": (TURN + "text: 5\n", "3: text should be text or a list, found '5'; put it in quotes"),
+    "yes as text": (TURN + "text: yes\n", "3: 'yes' means another value in YAML; put it in quotes"),
+    "nothing as text": (TURN + "text:\n", "3: text should be text or a list, found nothing"),
+    "empty text": (TURN + "text: ''\n", "3: the text is empty"),
     "empty turn": (TURN + "expect: {}\n", "3: the turn answers nothing"),
     "bool as number": (TURN + "text: a\n        usage: {output_tokens: true}\n", "4: output_tokens should be a"),
-    "negative seconds": (TURN + "text: a\n        delay_s: -1\n", "4: delay_s should be seconds ≥ 0"),
+    "negative seconds": (TURN + "text: a\n        delay_s: -1\n", "4: delay_s should be a number >= 0.0, found '-1'"),
     "octal": (TURN + "tools: [{name: a, input: {x: 0123}}]\n", "3: '0123' means another value in YAML"),
     "sexagesimal": (TURN + "tools: [{name: a, input: {x: 1:30}}]\n", "3: '1:30' means another value"),
     "no tool name": (TURN + "tools: [{input: {}}]\n", "3: a tool call has no name"),
     "input as list": (TURN + "tools: [{name: a, input: []}]\n", "3: input should be a mapping, found a list"),
     "forever in the middle": (
         TURN + "text: a\n        repeat: forever\n      - text: b\n",
-        "4: only the last turn of a session can repeat forever",
+        "2: only the last turn of a session can repeat forever",
     ),
     "unknown condition": (
         TURN + "text: a\n        expect: {result_contains: x}\n",
-        "4: expect has no key 'result_contains' (did you mean",
+        "4: when or expect has no key 'result_contains' (did you mean",
     ),
     "file without base": (TURN + "text: !file a.txt\n", "3: files can only be named by a script that is itself"),
-    "unknown tag": (TURN + "text: !!python/name:os.system a\n", "3: text should be text"),
-    "model without id": ("model: {window: 5}\n" + TURN + "text: a\n", "1: model has no id"),
+    "unknown tag": (TURN + "text: !!python/name:os.system a\n", "3: 'a' means another value in YAML"),
+    "model without id": ("model: {window: 5}\n" + TURN + "text: a\n", "1: a model has no id"),
     "recursive": (TURN + "tools: [{name: a, input: {x: &x [*x]}}]\n", "nested more than 60 levels deep"),
 }
 
