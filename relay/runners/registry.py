@@ -30,7 +30,7 @@ from relay.session.events import Noticed
 @contextmanager
 def _open_api(given: Surroundings) -> Iterator[Runner]:
     from relay.runners.messages.api import open_api
-    from relay.runners.messages.connection import ApiConnection, make_dialect
+    from relay.runners.messages.connection import ApiConnection
     from relay.runners.messages.conversation import ApiRunner
 
     settings = given.settings
@@ -46,7 +46,6 @@ def _open_api(given: Surroundings) -> Iterator[Runner]:
             observe=given.observe,
             interrupts=given.interrupts,
             max_wait_s=settings.max_wait_s,
-            dialect=make_dialect(settings.find_model(settings.model).compat),
         )
         yield ApiRunner(connection=connection, find_own=settings.find_model, strategy=settings.strategy)
 

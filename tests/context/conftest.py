@@ -16,7 +16,7 @@ from relay.config.model import NOTHING_SET, ModelSettings
 from relay.prompts.texts import render_runner_system, render_soft_notice
 from relay.runners.base import Callbacks, SessionSpec
 from relay.runners.messages.api import open_api
-from relay.runners.messages.connection import ApiConnection, make_dialect
+from relay.runners.messages.connection import ApiConnection
 from relay.runners.messages.conversation import ApiRunner, Conversation
 from relay.session.events import Event
 from relay.session.gauge import parse_reset_at
@@ -45,9 +45,7 @@ class Talk:
 
     def renew(self, **changes: Any) -> None:
         """Begin a fresh session of the same run."""
-        self.session = Conversation(
-            self.runner.connection, replace(self.spec, **changes), self.runner.get_model(self.model)
-        )
+        self.session = ExitStack().enter_context(self.runner.open_session(replace(self.spec, **changes)))
 
     @property
     def model(self) -> str:
@@ -92,18 +90,11 @@ def talk() -> Iterator[Callable[..., Talk]]:
             events: list[Event] = []
             calls: list[ToolCall] = []
             runner = ApiRunner(
-                connection=ApiConnection(
-                    api=api,
-                    observe=events.append,
-                    interrupts=interrupts,
-                    max_wait_s=60,
-                    now=now,
-                    dialect=make_dialect(own.compat),
-                ),
+                connection=ApiConnection(api=api, observe=events.append, interrupts=interrupts, max_wait_s=60, now=now),
                 find_own=lambda _: own,
             )
             wanted = make_spec(calls, result, **spec)
-            session = Conversation(runner.connection, wanted, runner.get_model(wanted.model))
+            session = stack.enter_context(runner.open_session(wanted))
             return Talk(server=server, runner=runner, spec=wanted, session=session, events=events, calls=calls)
 
         yield start

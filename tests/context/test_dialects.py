@@ -3,7 +3,7 @@
 import pytest
 
 from relay.config.model import Compat, ModelSettings
-from relay.runners.messages.connection import EndpointDialect, Fault, FaultKind, RequestPart, make_dialect
+from relay.runners.messages.connection import EndpointDialect, Fault, FaultKind
 from relay.session.events import Noticed, ResponseReceived
 from relay.session.prices import UserPrice
 from relay.session.values import SessionEnd
@@ -58,8 +58,8 @@ def test_the_hour_is_left_out_before_the_cache_is(talk, turns):
     ],
 )
 def test_what_is_set_of_a_model_is_what_is_sent_of_thinking(model, compat, thinking):
-    assert make_dialect(compat).choose_thinking(model, 16_000).get("thinking") == thinking
-    assert make_dialect(Compat(thinking="budget")).choose_thinking(model, 1_000) == {}
+    assert EndpointDialect(compat).choose_thinking(model, 16_000).get("thinking") == thinking
+    assert EndpointDialect(Compat(thinking="budget")).choose_thinking(model, 1_000) == {}
 
 
 @pytest.mark.parametrize(
@@ -96,31 +96,44 @@ def test_thinking_that_nobody_signed_is_left_out_where_a_signature_is_wanted():
     refused = Fault(kind=FaultKind.REQUEST, message="HTTP 400: messages.1.content.0: Invalid `signature`")
     dialect = EndpointDialect(answered=True)
     assert dialect.render_messages(UNSIGNED) == UNSIGNED
-    assert dialect.learn(refused, {"messages": UNSIGNED}) is RequestPart.UNSIGNED
+    assert dialect.learn(refused, {"messages": UNSIGNED}) == "thinking without a signature"
+    assert dialect.compat == Compat(unsigned_thinking=False)
     kept = dialect.render_messages(UNSIGNED)
     assert [block.get("signature") for block in kept[1]["content"]] == ["s", None]
     assert kept[0] == UNSIGNED[0]
-    assert make_dialect(Compat(unsigned_thinking=False)).render_messages(UNSIGNED) == kept
+    assert EndpointDialect(Compat(unsigned_thinking=False)).render_messages(UNSIGNED) == kept
     # What another has signed is nothing that this one takes.
-    assert dialect.learn(refused, {"messages": kept}) is RequestPart.EARLIER
+    assert dialect.learn(refused, {"messages": kept}) == "thinking of earlier answers"
     bare = dialect.render_messages(UNSIGNED)
     assert [block["type"] for block in bare[1]["content"]] == ["text"]
-    assert dialect.learn(refused, {"messages": bare}) is None
+    assert dialect.learn(refused, {"messages": bare}) == ""
 
 
 def test_system_messages_go_where_they_are_known_to_be_taken():
-    assert make_dialect(Compat()).takes_system("claude-opus-5-5")
-    assert not make_dialect(Compat()).takes_system("glm-4.6")
-    assert make_dialect(Compat(system_messages=True)).takes_system("glm-4.6")
-    assert not make_dialect(Compat(system_messages=False)).takes_system("claude-opus-5-5")
+    assert EndpointDialect(Compat()).takes("system_messages", "claude-opus-5-5")
+    assert not EndpointDialect(Compat()).takes("system_messages", "glm-4.6")
+    assert EndpointDialect(Compat(system_messages=True)).takes("system_messages", "glm-4.6")
+    assert not EndpointDialect(Compat(system_messages=False)).takes("system_messages", "claude-opus-5-5")
 
 
 def test_what_was_set_and_learnt_is_said_as_settings():
-    """So that the next process need not learn it."""
-    for compat in (
-        Compat(),
-        Compat(cache="blocks", thinking_display=False),
-        Compat(cache="off", thinking="off", cache_hour=False, unsigned_thinking=False, system_messages=False),
-        Compat(thinking="budget", system_messages=True),
-    ):
-        assert make_dialect(compat).say_learnt() == compat
+    """So that the next process need not learn it; the least important part goes first, and each once."""
+    marks = {"type": "ephemeral", "ttl": "1h"}
+    request = {"system": [{"cache_control": marks}], "cache_control": marks, "messages": UNSIGNED}
+    request |= {"thinking": {"type": "adaptive", "display": "summarized"}}
+    rows = [
+        ("Unknown field: thinking.display", "thinking.display", Compat(pictures=True, thinking_display=False)),
+        ("thinking is not supported", "thinking.display", Compat(pictures=True, thinking_display=False)),
+        ("cache_control.ttl: extra", "cache_control.ttl", Compat(pictures=True, cache_hour=False)),
+        ("cache_control: extra", "cache_control of the request", Compat(pictures=True, cache="blocks")),
+        ("something else", "", Compat(pictures=True)),
+    ]
+    for words, part, known in rows:
+        refused = Fault(kind=FaultKind.REQUEST, message=f"HTTP 400: {words}")
+        dialect = EndpointDialect(Compat(pictures=True))
+        assert (dialect.learn(refused, request), dialect.compat) == (part, known), words
+        assert EndpointDialect(answered=True).learn(refused, request) == "", words
+    bare = {"system": [{"cache_control": {}}], "messages": UNSIGNED, "thinking": {"type": "adaptive"}}
+    dialect = EndpointDialect()
+    assert dialect.learn(Fault(kind=FaultKind.REQUEST, message="thinking: no"), bare) == "thinking"
+    assert dialect.compat == Compat(thinking="off")

@@ -337,136 +337,81 @@ def _seconds_from_now(moment: datetime) -> float:
 LEAST_BUDGET_TOKENS = 1_024
 """Smallest budget for thinking, on models where thinking has a budget."""
 _THINKING = "thinking"
+SYSTEM_MESSAGES = "system messages in mid-conversation"
+"""Without them, relay's notices are sent as the user's text, which every endpoint accepts."""
 
 
-class RequestPart(StrEnum):
-    """A part of a request that relay can leave out."""
-
-    SYSTEM_MESSAGE = "system messages in mid-conversation"
-    """Without it, relay's notices are sent as the user's text, which every endpoint accepts."""
-    DISPLAY = "thinking.display"
-    THINKING = "thinking"
-    UNSIGNED = "thinking without a signature"
-    EARLIER = "thinking of earlier answers"
-    """Another endpoint signed it, where a gateway changes the endpoint it asks."""
-    HOUR = "cache_control.ttl"
-    AUTOMATIC_CACHE = "cache_control of the request"
-    """Without it, relay marks the last block itself."""
-    MARKS = "cache_control"
+def _get_marks(request: Mapping[str, Any]) -> Mapping[str, Any]:
+    return request["system"][0].get("cache_control") or {}
 
 
-_NAMED = (
-    ("display", RequestPart.DISPLAY),
-    ("thinking", RequestPart.DISPLAY),
-    ("thinking", RequestPart.THINKING),
-    ("ttl", RequestPart.HOUR),
-    ("cache_control", RequestPart.AUTOMATIC_CACHE),
-    ("cache_control", RequestPart.MARKS),
+_PARTS: tuple[tuple[str, str, tuple[str, Any], Callable[[Mapping[str, Any]], bool]], ...] = (
+    ("thinking.display", "display|thinking", ("thinking_display", False), lambda r: "display" in r.get(_THINKING, {})),
+    ("thinking", "thinking", ("thinking", "off"), lambda r: _THINKING in r),
+    ("cache_control.ttl", "ttl", ("cache_hour", False), lambda r: "ttl" in _get_marks(r)),
+    # relay then marks the last block itself
+    ("cache_control of the request", "cache_control", ("cache", "blocks"), lambda r: "cache_control" in r),
+    ("cache_control", "cache_control", ("cache", "off"), lambda r: bool(_get_marks(r))),
 )
-"""Words of a refusal and the part to leave out for them, the least important part first."""
-
-
-_SETTINGS: Mapping[RequestPart, tuple[str, tuple[Any, ...]]] = {
-    RequestPart.SYSTEM_MESSAGE: ("system_messages", (False,)),
-    RequestPart.DISPLAY: ("thinking_display", (False,)),
-    RequestPart.THINKING: ("thinking", ("off",)),
-    RequestPart.UNSIGNED: ("unsigned_thinking", (False,)),
-    RequestPart.HOUR: ("cache_hour", (False,)),
-    RequestPart.AUTOMATIC_CACHE: ("cache", ("blocks", "off")),
-    RequestPart.MARKS: ("cache", ("off",)),
-}
-"""The setting of `Compat` that leaves a part out, and its values that do."""
+"""Parts that relay can leave out, the least important first: name; words of a refusal that may be about it; the field
+and value of `Compat` that leave it out; whether a request has it."""
 
 
 @dataclass(slots=True)
 class EndpointDialect:
     """What an endpoint accepts. Mutable: learns from refusals."""
 
-    left_out: frozenset[RequestPart] = frozenset()
+    compat: Compat = AS_KNOWN
+    """What the user has set, and what was learnt."""
     answered: bool = False
     """Whether the endpoint has answered a request of this process. A later refusal is not about the common form."""
-    compat: Compat = AS_KNOWN
-    """What the user has set."""
+    takes_earlier: bool = True
+    """Whether it takes thinking of earlier answers: another endpoint signed it, where a gateway changes the endpoint it
+    asks."""
 
-    def takes(self, part: RequestPart) -> bool:
-        """Return whether a request may have this part."""
-        return part not in self.left_out
-
-    def takes_system(self, model: str) -> bool:
-        """Return whether the model accepts system messages in mid-conversation."""
-        limits = find_limits(model)
-        known = self.compat.system_messages
-        said = known if known is not None else limits is not None and limits.system_messages
-        return said and self.takes(RequestPart.SYSTEM_MESSAGE)
-
-    def takes_pictures(self, model: str) -> bool:
-        """Return whether the model is known to take pictures."""
-        limits, known = find_limits(model), self.compat.pictures
-        return known if known is not None else limits is not None and limits.pictures
+    def takes(self, feature: str, model: str) -> bool:
+        """Return whether a model is known to accept ``pictures``, or ``system_messages`` in mid-conversation."""
+        limits, known = find_limits(model), getattr(self.compat, feature)
+        return bool(known if known is not None else limits is not None and getattr(limits, feature))
 
     def choose_thinking(self, model: str, max_tokens: int) -> dict[str, Any]:
         """Return the ``thinking`` field of a request; empty if the field is left out."""
         limits = find_limits(model)
-        known = "adaptive" if limits is not None and limits.adaptive_thinking else "off"
-        kind = self.compat.thinking or known
+        kind = self.compat.thinking or ("adaptive" if limits is not None and limits.adaptive_thinking else "off")
         budget = max_tokens // 2
-        if not self.takes(RequestPart.THINKING) or kind == "off" or (kind == "budget" and budget < LEAST_BUDGET_TOKENS):
+        if kind == "off" or (kind == "budget" and budget < LEAST_BUDGET_TOKENS):
             return {}
         if kind == "budget":
             return {_THINKING: {"type": "enabled", "budget_tokens": budget}}
-        shown = {"display": "summarized"} if self.takes(RequestPart.DISPLAY) else {}
+        shown = {} if self.compat.thinking_display is False else {"display": "summarized"}
         return {_THINKING: {"type": "adaptive", **shown}}
 
-    def learn(self, fault: Fault, request: Mapping[str, Any]) -> RequestPart | None:
-        """Return the part to leave out from now on, because the refusal may be about it; None if there is none."""
+    def learn(self, fault: Fault, request: Mapping[str, Any]) -> str:
+        """Name the part to leave out from now on, because the refusal may be about it; empty if there is none."""
         if fault.kind is not FaultKind.REQUEST:
-            return None
-        part = self._find_part(fault.message.lower(), request)
-        if part is not None:
-            self.left_out |= {part}
-        return part
+            return ""
+        words, messages = fault.message.lower(), request["messages"]
+        if messages[-1]["role"] == "system":
+            return self._leave_out(SYSTEM_MESSAGES, "system_messages", value=False)
+        if "signature" in words and self.takes_earlier:
+            if _drop(_is_unsigned, messages) != messages:
+                return self._leave_out("thinking without a signature", "unsigned_thinking", value=False)
+            self.takes_earlier = _drop(_is_thinking, messages) == messages
+            return "" if self.takes_earlier else "thinking of earlier answers"
+        for name, pattern, setting, is_sent in () if self.answered else _PARTS:
+            if re.search(pattern, words) and is_sent(request):
+                return self._leave_out(name, setting[0], value=setting[1])
+        return ""
 
-    def _find_part(self, words: str, request: Mapping[str, Any]) -> RequestPart | None:
-        if request["messages"][-1]["role"] == "system":
-            return RequestPart.SYSTEM_MESSAGE
-        if "signature" in words and self.takes(RequestPart.EARLIER):
-            has_unsigned = _drop(_is_unsigned, request["messages"]) != request["messages"]
-            has_any = _drop(_is_thinking, request["messages"]) != request["messages"]
-            return RequestPart.UNSIGNED if has_unsigned else RequestPart.EARLIER if has_any else None
-        if self.answered:
-            return None
-        sent = _list_parts(request)
-        return next((part for word, part in _NAMED if word in words and part in sent), None)
+    def _leave_out(self, name: str, setting: str, *, value: Any) -> str:
+        self.compat = structs.replace(self.compat, **{setting: value})
+        return name
 
     def render_messages(self, messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
         """Return the messages without the parts that the endpoint refuses."""
-        if not self.takes(RequestPart.EARLIER):
+        if not self.takes_earlier:
             return _drop(_is_thinking, messages)
-        return messages if self.takes(RequestPart.UNSIGNED) else _drop(_is_unsigned, messages)
-
-    def say_learnt(self) -> Compat:
-        """Return what was set and learnt, as settings."""
-        learnt = {name: values[0] for part, (name, values) in _SETTINGS.items() if not self.takes(part)}
-        return structs.replace(self.compat, **learnt)
-
-
-def make_dialect(compat: Compat) -> EndpointDialect:
-    """Return the dialect that the user's settings describe."""
-    left_out = (part for part, (name, values) in _SETTINGS.items() if getattr(compat, name) in values)
-    return EndpointDialect(left_out=frozenset(left_out), compat=compat)
-
-
-def _list_parts(request: Mapping[str, Any]) -> frozenset[RequestPart]:
-    thinking = request.get(_THINKING) or {}
-    marks = request["system"][0].get("cache_control") or {}
-    said = {
-        RequestPart.DISPLAY: "display" in thinking,
-        RequestPart.THINKING: bool(thinking),
-        RequestPart.HOUR: "ttl" in marks,
-        RequestPart.AUTOMATIC_CACHE: "cache_control" in request,
-        RequestPart.MARKS: bool(marks),
-    }
-    return frozenset(part for part, there in said.items() if there)
+        return _drop(_is_unsigned, messages) if self.compat.unsigned_thinking is False else messages
 
 
 def _drop(

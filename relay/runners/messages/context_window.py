@@ -19,7 +19,7 @@ from relay.runners.account import Account, Sent, fit_answer
 from relay.runners.base import ModelInfo, SessionSpec
 from relay.runners.messages.answers import Answer, make_sendable
 from relay.runners.messages.api import describe_result
-from relay.runners.messages.connection import ApiConnection, Fault, FaultKind, RequestPart, RetryPolicy
+from relay.runners.messages.connection import ApiConnection, Fault, FaultKind, RetryPolicy
 from relay.session.events import CacheBroken, Noticed, RequestStarted, TextShown
 from relay.session.pictures import count_picture_tokens
 from relay.session.usage import Usage, estimate_tokens
@@ -403,9 +403,9 @@ class ContextWindow(Account):
             self._connection.observe(Noticed(text=f"the endpoint refuses a picture: left out ({fault.message})"))
             return True
         part = self._connection.dialect.learn(fault, request)
-        if part is None:
+        if not part:
             return False
-        if part is RequestPart.SYSTEM_MESSAGE:
+        if self.history.ends_in_notice:
             self.history.demote_notice()
         self._connection.observe(Noticed(text=f"the endpoint does not take {part}: left out ({fault.message})"))
         return True
@@ -419,11 +419,11 @@ class ContextWindow(Account):
         return SessionOutcome(end=SessionEnd.DENIED, detail=f"{words}{fault.message}")
 
     def _render_request(self) -> dict[str, Any]:
-        dialect = self._connection.dialect
-        cached = self.spec.cached and dialect.takes(RequestPart.MARKS)
-        ttl = self._ttl if dialect.takes(RequestPart.HOUR) else {}
-        control = {"cache_control": {"type": "ephemeral", **ttl}} if cached else {}
-        automatic = dialect.takes(RequestPart.AUTOMATIC_CACHE)
+        dialect, compat = self._connection.dialect, self._connection.dialect.compat
+        ttl = {} if compat.cache_hour is False else self._ttl
+        marked = self.spec.cached and compat.cache != "off"
+        control = {"cache_control": {"type": "ephemeral", **ttl}} if marked else {}
+        automatic = compat.cache != "blocks"
         messages = self.history.render(ttl, marks_last=not automatic) if control else list(self.history.messages)
         request: dict[str, Any] = {
             "model": self.spec.model,

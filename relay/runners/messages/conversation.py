@@ -44,7 +44,7 @@ from relay.runners.base import (
     show_crossing,
 )
 from relay.runners.messages.answers import Answer
-from relay.runners.messages.connection import ApiConnection, EndpointDialect, get_model, make_dialect
+from relay.runners.messages.connection import ApiConnection, EndpointDialect, get_model
 from relay.runners.messages.context_window import (
     KEPT_USES,
     LEAST_FREED_SHARE,
@@ -88,7 +88,7 @@ class ApiRunner:
     """``reset``; or ``none``, ``compact`` or ``edit``: one conversation goes on from session to session."""
     known: dict[str, ModelInfo] = field(default_factory=dict)
     dialects: dict[Compat, EndpointDialect] = field(default_factory=dict)
-    """The dialects of models that the user describes in another way than the first."""
+    """What each endpoint accepts and refused, by what the user's settings say of its models."""
     kept: "list[tuple[SessionSpec, Conversation]]" = field(default_factory=list)
     agent: str = ""
     metering: str = ""
@@ -130,9 +130,7 @@ class ApiRunner:
     def _connect(self, model: str) -> ApiConnection:
         """Return the connection with the dialect that the user's settings describe for a model."""
         compat = self.find_own(model).compat
-        if compat == self.connection.dialect.compat:
-            return self.connection
-        return replace(self.connection, dialect=self.dialects.setdefault(compat, make_dialect(compat)))
+        return replace(self.connection, dialect=self.dialects.setdefault(compat, EndpointDialect(compat)))
 
     def describe_model(self, model: str) -> ModelSettings:
         """Return what is known of a model by now."""
@@ -141,7 +139,7 @@ class ApiRunner:
             self.find_own(model),
             window_tokens=info.window_tokens,
             max_output_tokens=info.max_output_tokens,
-            compat=self.connection.dialect.say_learnt(),
+            compat=self._connect(model).dialect.compat,
         )
 
 
@@ -351,7 +349,7 @@ class Conversation:
         picture, model = result.picture, self._context.spec.model
         if picture is None:
             return result
-        if not self._connection.dialect.takes_pictures(model):
+        if not self._connection.dialect.takes("pictures", model):
             why = f"relay does not know that {model} takes pictures"
         elif (
             len(self._pictures) >= MAX_PICTURES
@@ -370,7 +368,7 @@ class Conversation:
             self._connection.observe(RelaySpoke(size_bytes=len(text.encode("utf-8", "replace"))))
 
     def _notify(self, text: str) -> None:
-        taken = self._connection.dialect.takes_system(self._context.spec.model)
+        taken = self._connection.dialect.takes("system_messages", self._context.spec.model)
         self._context.history.notify(text, as_system=taken)
         self._context.append(text)
         self._connection.observe(RelaySpoke(size_bytes=len(text.encode("utf-8", "replace"))))
