@@ -181,7 +181,8 @@ def require_branch(repo: Repo, branch: str | None) -> None:
 def _work_on(ctx: RunContext, selection: Selection, phase: Phase, plan_state: PlanState) -> RunEnd | None:
     """Commit finished work, or run a session; return the end of the run, None to go on."""
     # Somebody may have made a file since that no session may read or write.
-    ctx = replace(ctx, workspace=replace(ctx.workspace, sandbox=ctx.workspace.sandbox.look_again()))
+    workspace = replace(ctx.workspace, sandbox=ctx.workspace.sandbox.look_again())
+    ctx = replace(ctx, get_workspace=lambda: workspace)
     plan_state = _prepare_landing(ctx, plan_state)
     plan, attempt = plan_state.plan, plan_state.kept.attempt
     made = commit_proposed(ctx, plan, attempt) if attempt else None

@@ -104,8 +104,8 @@ class RunContext:
 
     files: PlanFiles
     settings: Settings
-    workspace: Workspace
-    """For tools and commands; its sandbox lets a run's sessions write the work tree, a planner's nothing."""
+    get_workspace: Callable[[], Workspace]
+    """Opens it at first use: where sessions work in trees of relay's own, only hooks of the plan's commits need it."""
     sessions: Sessions
     rules: Rules
     meter: Meter
@@ -138,6 +138,11 @@ class RunContext:
     @property
     def repo(self) -> Repo:
         return self.files.repo
+
+    @property
+    def workspace(self) -> Workspace:
+        """For tools and commands; its sandbox lets a run's sessions write the work tree, a planner's nothing."""
+        return self.get_workspace()
 
     @property
     def plan_path(self) -> str:

@@ -18,6 +18,7 @@ from relay.git.status import find_tracked_hidden
 from relay.insight.telemetry.log import EventLog, open_log
 from relay.sandbox.openings import Inquiries
 from relay.sandbox.policy import describe_opened
+from relay.sandbox.run import Sandbox
 from relay.session.events import (
     Event,
     GateFinished,
@@ -34,9 +35,8 @@ from relay.session.events import (
 )
 from relay.session.gauge import open_gauge
 from relay.session.spend import Meter
-from relay.session.values import SessionKind
 from relay.setup.context import RunContext, RunRequest
-from relay.setup.workspace import find_all_secrets
+from relay.setup.workspace import find_all_secrets, get_mechanism
 from relay.store.history import find_beginning
 from relay.store.plan_state import describe_orphans
 from relay.store.refs import get_branch
@@ -55,16 +55,16 @@ if TYPE_CHECKING:
     from relay.news.notifier import Notifier
 
 
-def announce(ctx: RunContext, kind: SessionKind, run_id: str, left: tuple[str, ...]) -> None:
+def announce(ctx: RunContext, request: RunRequest, run_id: str, left: tuple[str, ...]) -> None:
     """Emit the first event of a run, and a warning for each thing that a person should know before it."""
     take_cap(ctx.repo)  # one that came too late for an earlier run is not meant for this one
     started = RunStarted(
         run_id=run_id,
-        command=kind,
+        command=request.kind,
         model=ctx.settings.model,
         plan_path=ctx.plan_path,
         branch=get_branch(ctx.repo),
-        sandbox=ctx.workspace.sandbox.mechanism,
+        sandbox=get_mechanism(ctx.settings),
         cap_usd=ctx.settings.max_cost_usd,
         spent_usd=ctx.meter.total.cost_usd,
         estimated=ctx.meter.total.estimated,
@@ -72,12 +72,11 @@ def announce(ctx: RunContext, kind: SessionKind, run_id: str, left: tuple[str, .
         context=ctx.settings.strategy,
         ablated=ctx.settings.ablate,
         skills=tuple(HashedFile(path=skill.path, sha256=skill.sha256) for skill in ctx.rules.skills),
-        plan_commit="" if kind.replaces_plan else find_beginning(ctx.repo, ctx.plan_path),
+        plan_commit="" if request.kind.replaces_plan else find_beginning(ctx.repo, ctx.plan_path),
     )
     ctx.observe(started)
     reset_at = ctx.settings.reset_at_for(ctx.settings.model)
     limited = open_gauge(window_tokens=ctx.sessions.model.window_tokens, reset_at=reset_at).limited
-    gaps = ctx.workspace.sandbox.gaps
     for words in (
         *left,
         *_describe_git_dir(ctx.repo),
@@ -86,10 +85,14 @@ def announce(ctx: RunContext, kind: SessionKind, run_id: str, left: tuple[str, .
         *_describe_experiment(ctx.settings),
         *ctx.rules.warnings,
         *([limited] if limited else []),
-        *describe_opened(ctx.workspace.sandbox.policy),
-        *gaps,
+        *(() if request.is_apart else describe_sandbox(ctx.workspace.sandbox)),
     ):
         ctx.observe(Noticed(text=words, warning=True))
+
+
+def describe_sandbox(sandbox: Sandbox) -> tuple[str, ...]:
+    """Return a sentence for each way out of a sandbox, and for each protection that it cannot give here."""
+    return (*describe_opened(sandbox.policy), *sandbox.gaps)
 
 
 def describe_settings(settings: Settings, environ: Mapping[str, str]) -> Iterator[str]:

@@ -27,7 +27,7 @@ from relay.session.events import Noticed, Observe
 from relay.session.spend import Meter, Pace
 from relay.session.values import SessionKind
 from relay.setup.context import RunContext, RunRequest
-from relay.setup.observers import Observers, Progress, announce, describe_settings
+from relay.setup.observers import Observers, Progress, announce, describe_sandbox, describe_settings
 from relay.setup.preconditions import check_apart, check_enclosed, check_taken, check_untaken, require_all
 from relay.setup.rules import Rules
 from relay.setup.session import Book, Sessions, find_price_now, make_meter
@@ -87,15 +87,17 @@ def open_run(
         observers.counters.append(progress.note)
 
         open_heard = partial(_open_heard, observers, progress, interrupts)
-        workspace = stack.enter_context(open_heard(request, rules))
-        require_all(check_enclosed(request, workspace.sandbox))
-        sessions, book = _make_sessions(request, get_runner, observe, workspace, meter)
+        get_workspace = cache(lambda: stack.enter_context(open_heard(request, rules)))
+        require_all(check_enclosed(request, None if request.is_apart else get_workspace().sandbox))
+        sessions, book = _make_sessions(request, get_runner, observe, meter)
+        if not request.is_apart:
+            sessions = _put_in(sessions, get_workspace())
         observers.meter = meter
         observers.counters += [meter.observe, sessions.pace.observe, book.observe]
         ctx = RunContext(
             files=request.files,
             settings=settings,
-            workspace=workspace,
+            get_workspace=get_workspace,
             sessions=sessions,
             rules=rules,
             meter=meter,
@@ -106,9 +108,9 @@ def open_run(
             secret_values=find_all_secrets(request),
             environ=request.environ,
             open_reading=partial(_open_reading, request, rules, interrupts),
-            open_tree=partial(_open_tree, request, open_heard, interrupts),
+            open_tree=partial(_open_tree, request, open_heard, interrupts, set[str]()),
         )
-        announce(ctx, request.kind, run_id, (*left, *describe_settings(settings, request.environ)))
+        announce(ctx, request, run_id, (*left, *describe_settings(settings, request.environ)))
         for folder, age_s in ((OUTPUTS, OUTPUT_AGE_S), (FOLDER, TAPE_AGE_S)):
             sweep(ctx.repo.root, folder, now_s=time.time(), max_age_s=age_s)
         yield ctx
@@ -129,27 +131,43 @@ def _open_heard(
 
 @contextmanager
 def _open_tree(
-    request: RunRequest, open_heard: _OpenHeard, interrupts: Interrupts, ctx: RunContext, repo: Repo
+    request: RunRequest,
+    open_heard: _OpenHeard,
+    interrupts: Interrupts,
+    told: set[str],
+    ctx: RunContext,
+    repo: Repo,
 ) -> Iterator[RunContext]:
-    """Yield the collaborators of a run for sessions in another work tree; see `RunContext.open_tree`."""
+    """Yield the collaborators of a run for sessions in another work tree; see `RunContext.open_tree`.
+
+    Args:
+        told: What the user has been told of the sandboxes of this run.
+    """
     own = hide_places(replace(request, repo=repo))
     with hold_worktree(repo) as left, _watching(own):
         rules = load_run_rules(own)
         with open_heard(own, rules) as workspace:
-            for words in left:
-                ctx.observe(Noticed(text=words, warning=True))
+            require_all(check_enclosed(own, workspace.sandbox))
+            for words in dict.fromkeys((*left, *describe_sandbox(workspace.sandbox))):
+                if words not in told:
+                    ctx.observe(Noticed(text=words, warning=True))
+            told.update(describe_sandbox(workspace.sandbox))
             ctx.meter.take_up(read_plan_cost(repo, request.plan_path).open)
             yield replace(
                 ctx,
                 files=own.files,
                 home=ctx.repo,
-                workspace=workspace,
-                sessions=replace(ctx.sessions, sandbox=workspace.sandbox, limits=workspace.limits),
+                get_workspace=lambda: workspace,
+                sessions=_put_in(ctx.sessions, workspace),
                 rules=rules,
                 secret_values=find_all_secrets(own),
                 open_reading=partial(_open_reading, own, rules, interrupts),
                 after_phase=lambda: None,
             )
+
+
+def _put_in(sessions: Sessions, workspace: Workspace) -> Sessions:
+    return replace(sessions, sandbox=workspace.sandbox, limits=workspace.limits)
 
 
 def _open_reading(
@@ -174,7 +192,6 @@ def _make_sessions(
     request: RunRequest,
     get_runner: Callable[[str], Runner],
     observe: Observe,
-    workspace: Workspace,
     meter: Meter,
 ) -> tuple[Sessions, Book]:
     """Return the sessions of this run and the book of their cost; asks the first runner about the model."""
@@ -197,8 +214,6 @@ def _make_sessions(
         check_budget=book.check,
         pace=Pace(),
         observe=observe,
-        sandbox=workspace.sandbox,
-        limits=workspace.limits,
         open_tape=partial(open_tape, find_home(request.repo), secret_values=find_all_secrets(request))
         if settings.history
         else None,

@@ -4,16 +4,26 @@ import contextlib
 import json
 import os
 import subprocess
+import tempfile
 import threading
+from pathlib import Path
 
 import pytest
 
 from relay.base.errors import ExitCode
+from relay.base.interrupts import Interrupts
+from relay.config import Settings
 from relay.git.notes import lock_worktree
 from relay.git.repository import open_repo
+from relay.sandbox import private_folder
+from relay.session.events import Event, RunStarted
+from relay.session.values import SessionKind
+from relay.setup.context import RunRequest
+from relay.setup.open import open_run
 from tests.endpoint.script import parse_script
 from tests.endpoint.server import serve
 from tests.fleet.test_user_acts import Bench
+from tests.scripted import ScriptedRunner
 from tests.waiting import wait_until
 
 PLAN = """\
@@ -67,6 +77,30 @@ def test_a_session_sees_what_git_ignores_at_the_user_s_path_and_changes_nothing_
     assert (stage.root / "2.txt").read_text() == "more\n"
     assert not (stage.root / "deps/more").exists()
     assert stage.git("status", "--porcelain") == " M kept.txt\n?? new.txt\n"
+
+
+def test_only_a_commit_in_the_user_s_checkout_needs_a_sandbox_of_it(stage, monkeypatch):
+    """One that opens proves itself, and looks through the whole tree."""
+    settings, interrupts = Settings(runner="scripted"), Interrupts()
+    events: list[Event] = []
+    request = RunRequest(
+        kind=SessionKind.RUN,
+        repo=open_repo(stage.root),
+        settings=settings,
+        plan_path="PLAN.md",
+        environ={"PATH": "/usr/bin:/bin"},
+        is_apart=True,
+    )
+    with tempfile.TemporaryDirectory() as name:  # a socket's path must be short
+        folder = Path(name)
+        monkeypatch.setattr(private_folder, "find_folder", lambda: folder)
+        with open_run(request, events.append, interrupts, runners={"scripted": ScriptedRunner([]).kind}) as ctx:
+            before = [*folder.iterdir()]
+            assert ctx.workspace is ctx.workspace
+            opened = [*folder.iterdir()]
+        assert (before, len(opened), [*folder.iterdir()]) == ([], 1, [])
+    interrupts.close()
+    assert [event.sandbox for event in events if isinstance(event, RunStarted)] == ["bwrap"]
 
 
 def test_a_submodule_has_its_files(stage):
