@@ -101,7 +101,7 @@ needed again. Run it on your own repositories before you believe either.
 
 def play_own(place: Path) -> list[Path]:
     """Play the demo and the job of ``peers.py``; return their repositories."""
-    from peers import RELAY, make_files, make_script
+    from peers import RELAY, SAME, make_files, make_script
     from processes import make_environ, make_repository
 
     from tests.endpoint.script import parse_script
@@ -111,7 +111,7 @@ def play_own(place: Path) -> list[Path]:
     program = [sys.executable, "-P", "-m", "relay"]
     environ = make_environ("", PYTHONPATH=str(HERE.parent), XDG_CONFIG_HOME=str(place))
     subprocess.run([*program, "demo", "--keep", str(demo)], env=environ, check=True, capture_output=True)
-    script = parse_script(make_script(RELAY, reads=True))
+    script = parse_script(make_script(RELAY, SAME))
     with serve(script) as server, make_repository(make_files()) as root:
         environ["ANTHROPIC_BASE_URL"] = server.base_url
         subprocess.run([*program, "run"], cwd=root, env=environ, check=True, capture_output=True)

@@ -289,7 +289,7 @@ git processes that relay starts for one call: {counted}; for a whole run of one 
 {timed}
 
 **Prompt.** Tools and role, paid for in every request: {runner:,} tokens for a runner, {planner:,} for a planner, at 4
-bytes a token; the limit of 1,300 is a test (`tests/test_overhead.py`).
+bytes a token; the limit of 1,000 is a test (`tests/test_overhead.py`).
 """
 
 

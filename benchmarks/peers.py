@@ -7,9 +7,9 @@ of their shell: a file is looked at, another written, a check is run, the code c
 call ends the phase: under relay it is ``tick``, a peer ticks the box and commits by ``git``. A peer is given the text
 of the phase, as its user would paste it, in a fresh session; relay gives what it always gives.
 
-relay has two rows. In *same turns* it shows the session no file in advance (``RELAY_ARM=ablate=preload``), and the
-model says a last word behind its tick. In *as it is* the model leaves out both turns that relay makes unnecessary: the
-look at the file that the phase names, which stands in the first message, and the last word: the tick names the commit.
+relay has three rows. In *same turns* it shows the session no file in advance (``RELAY_ARM=ablate=preload``), and the
+model says a last word behind its tick. In *files shown* the model leaves out the look at the file that the phase names,
+which stands in the first message. In *as it is* it leaves out the last word too: the tick names the commit.
 
 Packages are installed into DIR. Writes ``peers.md``; every figure in it is the same on every machine.
 """
@@ -19,7 +19,7 @@ import json
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -38,6 +38,9 @@ RELAY = Agent("relay", (), "bash", "")
 MODELS = ("claude-opus-5-5", "claude-opus-5")
 """Whose prices the table has: of the first a read from the cache costs a twentieth of input, of the second a tenth."""
 REFERENCE = "pi"
+NEWEST = {"pi": ("pi-acp@0.0.34", "@earendil-works/pi-coding-agent@1.6.0")}
+"""Of agents that are measured in a newer version than the one that relay drives."""
+SAME, SHOWN, AS_IT_IS = "relay, same turns", "relay, files shown", "relay, as it is"
 DESCRIBED = frozenset({"claude", "opencode"})
 """Agents whose shell requires a description beside the command."""
 
@@ -58,6 +61,11 @@ class Job:
     def hit(self) -> float:
         """The share of the prompts that was read from the cache."""
         return self.usage.cache_read_tokens / self.usage.prompt_tokens
+
+    @property
+    def first(self) -> int:
+        """Tokens of the first prompt."""
+        return self.usages[0].prompt_tokens
 
 
 def make_source(n: int) -> str:
@@ -113,7 +121,7 @@ def list_commands(n: int) -> list[str]:
     ]
 
 
-def make_turns(agent: Agent, n: int, *, reads: bool) -> Iterator[dict[str, Any]]:
+def make_turns(agent: Agent, n: int, row: str) -> Iterator[dict[str, Any]]:
     """Yield the model's turns in a phase."""
 
     def bash(command: str) -> dict[str, Any]:
@@ -121,33 +129,33 @@ def make_turns(agent: Agent, n: int, *, reads: bool) -> Iterator[dict[str, Any]]
         more = {"description": "Work on it"} if agent.name in DESCRIBED else {}
         return {"name": agent.bash, "input": {**given, **more}}
 
-    commands = list_commands(n)[0 if reads else 1 :]
+    commands = list_commands(n)[row in {SHOWN, AS_IT_IS} :]
     done = f"Add the total of part {n}"
     box = f"sed -i 's/^- \\[ \\] \\(.*part{n}.py\\)/- [x] \\1/' PLAN.md"
     end: dict[str, Any] = {"name": "tick", "input": {"item": f"{n}.1", "evidence": f"python3 tests/check{n}.py: ok"}}
     if agent is not RELAY:
         end = bash(f"{box} && git add -A && git commit -qm '{done}'")
-    if not reads:
+    if row == AS_IT_IS:
         end["input"]["commit"] = done
     for tool in (*map(bash, commands), end):
         yield {"tools": [tool]}
-    if reads:
+    if row != AS_IT_IS:
         yield {"text": f"Commit: {done}"}
 
 
-def make_script(agent: Agent, *, reads: bool) -> str:
+def make_script(agent: Agent, row: str) -> str:
     """Return a session for each phase, and an answer for titles."""
     title = {"name": "title", "aside": True, "when": {"first_message_contains": "itle"}, "turns": [{"text": "x"}]}
     sessions = [
-        {"when": {"tools_include": [agent.bash]}, "turns": list(make_turns(agent, n, reads=reads))}
+        {"when": {"tools_include": [agent.bash]}, "turns": list(make_turns(agent, n, row))}
         for n in range(1, PHASES + 1)
     ]
     return json.dumps({"thinking": "scripted", "sessions": [*([title] if agent.makes_titles else []), *sessions]})
 
 
-def run_job(agent: Agent, path: str, *, reads: bool = True) -> Job:
+def run_job(agent: Agent, path: str, row: str) -> Job:
     """Play the job once."""
-    script = parse_script(make_script(agent, reads=reads))
+    script = parse_script(make_script(agent, row))
     with make_repository(make_files()) as root, serve(script) as server, tempfile.TemporaryDirectory() as place:
         if agent is RELAY:
             argv = [sys.executable, "-P", "-m", "relay", "run"]
@@ -155,7 +163,7 @@ def run_job(agent: Agent, path: str, *, reads: bool = True) -> Job:
                 server.base_url,
                 XDG_CONFIG_HOME=place,
                 PYTHONPATH=str(HERE.parent),
-                RELAY_ARM="ablate=preload" if reads else "",
+                RELAY_ARM="ablate=preload" if row == SAME else "",
             )
         else:
             argv = [sys.executable, str(HERE / "agents.py"), "--bare", str(AGENTS.index(agent))]
@@ -189,7 +197,7 @@ def render_report(jobs: Mapping[str, Job]) -> str:
     """Return the report as Markdown."""
     today = datetime.now(UTC).date()
     prices = [price for model in MODELS if (price := find_price(model, at=today))]
-    heads = ["client", "requests", "uncached", "written", "read", "hit", "output"]
+    heads = ["client", "requests", "first prompt", "uncached", "written", "read", "hit", "output"]
     heads += [f"{model}, USD | × {REFERENCE}" for model in MODELS]
     lines = [f"| {' | '.join(heads)} |", "| --- |" + " ---: |" * (len(heads) + len(MODELS) - 1)]
     reference = [_cost(jobs[REFERENCE], price) for price in prices]
@@ -197,24 +205,41 @@ def render_report(jobs: Mapping[str, Job]) -> str:
         usage, cells = job.usage, list[str]()
         for price, other in zip(prices, reference, strict=True):
             cells += [f"{_cost(job, price):.4f}", f"{_cost(job, price) / other:.2f}"]
-        counts = (usage.input_tokens, usage.cache_write_tokens, usage.cache_read_tokens)
+        counts = (job.first, usage.input_tokens, usage.cache_write_tokens, usage.cache_read_tokens)
         words = [name, str(len(job.usages)), *(f"{count:,}" for count in counts)]
         lines.append(f"| {' | '.join([*words, f'{job.hit:.1%}', f'{usage.output_tokens:,}', *cells])} |")
+    versions = ", ".join(f"{name} is {packages[-1].rpartition('@')[2]}" for name, packages in NEWEST.items())
     table, commit = "\n".join(lines), git(HERE, "rev-parse", "--short", "HEAD")
+    rows = (
+        ("files that the phase names in the first message", SAME, SHOWN),
+        ("the commit in the last tick", SHOWN, AS_IT_IS),
+    )
+    saved = "\n".join(_compare(what, jobs[without], jobs[row], prices[0]) for what, without, row in rows)
     return f"""# The same job with relay and with its peers
 
 `python benchmarks/peers.py` — {today}, at {commit}. Three phases of 13 turns on a rehearsed model: the same calls of
 the shell, a plan, a check and a commit for each phase. Tokens as the rehearsal server counts and caches them, at the
-prices of {PRICES_SEEN}. Written by the benchmark; every figure is the same on every machine.
+prices of {PRICES_SEEN}; {versions}. Written by the benchmark; every figure is the same on every machine.
 
 {table}
 
-*relay, same turns* is `RELAY_ARM=ablate=preload`, with a last word of the model behind its tick. In *relay, as it is*
-the model leaves out two turns a phase: the look at the file that the phase names, which stands in the first message,
-and the last word: the tick names the commit. The work is the same. A peer is given the phase's text and commits by
-`git` where relay is told by `tick`; it has no gate, no sandbox and no checkpoints, and its user starts each phase. The
-model is a script, so this says nothing about the quality of the work.
+*{SAME}* is `RELAY_ARM=ablate=preload`, with a last word of the model behind its tick.
+In *{SHOWN}* the model leaves out the look at the file that the phase names, which stands in the first message, and in
+*{AS_IT_IS}* the last word too: the tick names the commit. The work is the same, three phases of it:
+
+| what relay does | turns saved | prompt tokens saved | first prompt | saved at {MODELS[0]} |
+| --- | ---: | ---: | ---: | ---: |
+{saved}
+
+A peer is given the phase's text and commits by `git` where relay is told by `tick`; it has no gate, no sandbox and no
+checkpoints, and its user starts each phase. The model is a script, so this says nothing about the quality of the work.
 """
+
+
+def _compare(what: str, without: Job, job: Job, price: Price) -> str:
+    turns, tokens = len(without.usages) - len(job.usages), without.usage.prompt_tokens - job.usage.prompt_tokens
+    saved = 1 - _cost(job, price) / _cost(without, price)
+    return f"| {what} | {turns} | {tokens:,} | {job.first - without.first:+,} | {saved:.1%} |"
 
 
 def _cost(job: Job, price: Price) -> float:
@@ -230,10 +255,11 @@ def main() -> None:
     options = parser.parse_args()
     asked = {REFERENCE, *options.names}
     agents = [agent for agent in AGENTS if agent.name in asked and agent.api == "Messages"]
-    path = install((options.place or Path(tempfile.mkdtemp(prefix="relay-agents-"))).resolve(), agents)
-    jobs = {"relay, as it is": run_job(RELAY, path, reads=False), "relay, same turns": run_job(RELAY, path)}
+    newest = [replace(agent, packages=NEWEST.get(agent.name, agent.packages)) for agent in agents]
+    path = install((options.place or Path(tempfile.mkdtemp(prefix="relay-agents-"))).resolve(), newest)
+    jobs = {row: run_job(RELAY, path, row) for row in (AS_IT_IS, SHOWN, SAME)}
     for agent in sorted(agents, key=lambda agent: agent.name != REFERENCE):
-        jobs[agent.name] = run_job(agent, path)
+        jobs[agent.name] = run_job(agent, path, agent.name)
         print(agent.name, jobs[agent.name].usage, flush=True)
     report = render_report(jobs)
     print(report)

@@ -129,7 +129,9 @@ def run_tick(notes: AttemptNotes, given: Mapping[str, Any]) -> ToolResult:
         return ToolResult(text=f"{said}\nStill open: {', '.join(left)}.")
     if notes.subject:
         return ToolResult(text=f"{said}\nrelay runs the checks.", ends_turn=True)
-    return ToolResult(text=f"{said}\nNothing is open: stop, and relay runs the checks.")
+    return ToolResult(
+        text=f"{said}\nNothing is open: end with a line `Commit: <what changed>`, and relay runs the checks."
+    )
 
 
 def _find_item(phase: Phase, asked: str) -> Item | None:

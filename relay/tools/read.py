@@ -75,8 +75,8 @@ def run_read(workspace: Workspace, notes: AttemptNotes | None, given: Mapping[st
             if kind in _PICTURES:
                 return _show_picture(place.path, stream.read(MAX_PICTURE_BYTES + 1), size)
             raise RefusedError(f"{place.path} is binary: {size:,} bytes, {kind}.")
-        offset = given.get("offset", 1)
-        window = _read_window(stream, offset, min(given.get("limit", MAX_READ_LINES), MAX_READ_LINES), clean=spilled)
+        offset, limit = (max(given.get(name, most), 1) for name, most in (("offset", 1), ("limit", MAX_READ_LINES)))
+        window = _read_window(stream, offset, min(limit, MAX_READ_LINES), clean=spilled)
     if notes is not None:
         notes.seen[place.path] = make_look(found)
     if not window.lines:

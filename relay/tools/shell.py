@@ -40,7 +40,7 @@ def run_bash(
     command: str = given["command"]
     if "\0" in command or not command.strip() or len(command.encode()) > MAX_COMMAND_BYTES:
         raise RefusedError(f"command must be text of 1 to {MAX_COMMAND_BYTES:,} bytes; write longer scripts to a file.")
-    timeout_s = min(float(given.get("timeout_s", DEFAULT_TIMEOUT_S)), workspace.limits.timeout_s)
+    timeout_s = min(float(max(given.get("timeout_s", DEFAULT_TIMEOUT_S), 1)), workspace.limits.timeout_s)
     keep = cache(look())  # git looks while the sandbox is set up; only once, though that may be tried again
     spool = reserve_output(workspace, call_id)
     limits = replace(workspace.limits, timeout_s=timeout_s)

@@ -8,8 +8,8 @@ Every call gets exactly one result. A refusal by a tool or by the system (no suc
 other exception is a bug of relay.
 
 relay checks a call's input against the part of JSON Schema that its specs use: objects with string, integer, boolean
-and list properties, ``minimum``, ``enum``, ``required`` and no others. A library for the whole standard would cost
-start-up time.
+and list properties, ``enum``, ``required`` and no others; no integer is negative. A library for the whole standard
+would cost start-up time.
 
 relay writes some texts of the model (ticks, records, amendments, notes, plans) into a commit message, the plan, the
 ledger or the next session's first message. A call with a secret in such a text is refused, so that the session can word
@@ -37,7 +37,7 @@ from relay.tools.workspace import RefusedError, Workspace, fit_output
 
 _TEXT: dict[str, Any] = {"type": "string"}
 _LIST: dict[str, Any] = {"type": "array", "items": {"type": "string"}}
-_COUNT: dict[str, Any] = {"type": "integer", "minimum": 1}
+_NUMBER: dict[str, Any] = {"type": "integer"}
 
 
 def _spec(name: str, description: str, required: dict[str, Any], optional: dict[str, Any] | None = None) -> ToolSpec:
@@ -55,10 +55,10 @@ def _text(description: str) -> dict[str, Any]:
 
 READ = _spec(
     "read",
-    f"Show a text file, {MAX_READ_LINES:,} lines or {MAX_READ_BYTES // 1000} KB a call, or a picture. "
+    f"Show a picture, or {MAX_READ_LINES:,} lines or {MAX_READ_BYTES // 1000} KB of a text from line offset on. "
     "Paths are relative to the repository root.",
     {"path": _TEXT},
-    {"offset": {**_COUNT, "description": "first line"}, "limit": {**_COUNT, "description": "lines"}},
+    {"offset": _NUMBER, "limit": _NUMBER},
 )
 SEARCH = _spec(
     "search",
@@ -72,27 +72,25 @@ LIST = _spec(
 )
 EDIT = _spec(
     "edit",
-    "Replace old by new in a file. old must occur exactly once, whitespace included.",
+    "Replace old, which must occur exactly once in the file, whitespace included.",
     {"path": _TEXT, "old": _TEXT, "new": _TEXT},
 )
-WRITE = _spec("write", "Create a file, folders too, or replace all of it.", {"path": _TEXT, "content": _TEXT})
+WRITE = _spec("write", "Write a whole file, and make its folders.", {"path": _TEXT, "content": _TEXT})
 BASH = _spec(
     "bash",
-    "Run a command at the repository root, sandboxed, without input. Each call is a fresh shell; what it leaves "
-    "running is killed. Search with git grep.",
+    "Run a command in a fresh shell, without input; what it leaves running is killed. Search with git grep.",
     {"command": _TEXT},
-    {"timeout_s": _COUNT},
+    {"timeout_s": _NUMBER},
 )
 TICK = _spec(
     "tick",
-    "Claim that an item of your phase is finished.",
-    {"item": _text("its id"), "evidence": _text("what you ran and saw")},
-    {"commit": _text("with the last one: what changed, imperative, at most 72 characters")},
+    "Claim that an item is really done, not skipped or half done. The last one has commit and ends your work.",
+    {"item": _TEXT, "evidence": _text("what you ran and saw")},
+    {"commit": _text("subject, imperative, at most 72 characters")},
 )
 RECORD = _spec(
     "record",
-    "Keep a finding or decision for later sessions. "
-    "The last four are claim ids; confirms: stale, true with these sources.",
+    "Keep a decision or finding. The last four are claim ids; confirms: stale, true with these sources.",
     {
         "claim": _TEXT,
         "because": _TEXT,
@@ -125,16 +123,21 @@ HAND_OFF = _spec(
     "End this session; a fresh one goes on with the phase.",
     {"next_step": _TEXT, "learned": _LIST, "dead_ends": _LIST},
 )
-BLOCK = _spec("block", "End the run: only the user can go on.", {"reason": _text("what is needed, what you tried")})
+BLOCK = _spec(
+    "block",
+    "End the run: an item cannot be done as written, or only the user can go on.",
+    {"reason": _text("what is needed, what you tried")},
+)
 DEFER = _spec(
-    "defer", "Leave the user a question in the plan and go on as you assume.", {"question": _TEXT, "assumed": _TEXT}
+    "defer",
+    "Leave the user a question that need not stop you; go on as you assume.",
+    {"question": _TEXT, "assumed": _TEXT},
 )
 BASH_READ_ONLY = _spec(
     "bash",
-    "Run a command at the repository root, sandboxed, without input; nothing can be written. "
-    "Each call is a fresh shell.",
+    "Run a command in a fresh shell, without input; it can write nothing.",
     {"command": _TEXT},
-    {"timeout_s": _COUNT},
+    {"timeout_s": _NUMBER},
 )
 _QUESTION = _object({"question": _TEXT, "options": _LIST, "default": _text("one of options")})
 ASK = _spec(
@@ -144,26 +147,25 @@ ASK = _spec(
 )
 SUBMIT_PLAN = _spec(
     "submit_plan",
-    "Hand in the plan. If something is wrong with it you are told; correct it and hand it in again.",
+    "Hand in the whole plan; you are told what is wrong with it.",
     {"markdown": _TEXT},
 )
 EXPLORE = _spec(
     "explore",
-    "Have a fresh session that can only read answer a question about many files. "
-    "You get claims with their places, which the ledger keeps.",
+    "Have a fresh session read many files for a question; claims with their places come back, and stay in the ledger.",
     {"question": _TEXT},
     {"paths": {**_LIST, "description": "where to begin"}},
 )
 
 _FINDING = _object({
     "file": _TEXT,
-    "line": {"type": "integer", "minimum": 0},
+    "line": _NUMBER,
     "summary": _text("one sentence"),
     "failure_scenario": _text("what somebody does, and what goes wrong then"),
     "category": {**_TEXT, "enum": ["correctness", "security", "tests", "missing", "other"]},
     "severity": {**_TEXT, "enum": ["important", "nit"]},
 })  # fmt: skip
-_VERDICT = _object({"number": _COUNT, "confirmed": {"type": "boolean"}, "reason": _TEXT})
+_VERDICT = _object({"number": _NUMBER, "confirmed": {"type": "boolean"}, "reason": _TEXT})
 REPORT_FINDINGS = _spec(
     "report_findings",
     "Say what is wrong with the change; ends the session.",
@@ -253,8 +255,7 @@ def _check_value(schema: Mapping[str, Any], value: Any) -> str | None:
                 return f"must be one of {', '.join(schema['enum'])}"
             return None if _is_text(value) else "holds half of a surrogate pair"
         case "integer" if isinstance(value, int) and not isinstance(value, bool):
-            least = schema.get("minimum")
-            return f"must be at least {least}" if least is not None and value < least else None
+            return "must not be negative" if value < 0 else None
         case "boolean" if isinstance(value, bool):
             return None
         case "array" if isinstance(value, list) and all(
@@ -357,7 +358,7 @@ def _build(
     """Return a toolbox whose `bash` says the default and the largest time limit of a command."""
     most_s = workspace.limits.timeout_s
     limits = f"default {DEFAULT_TIMEOUT_S}, most" if most_s > DEFAULT_TIMEOUT_S else "default and most"
-    timeout = {**_COUNT, "description": f"{limits} {most_s:.0f}"}
+    timeout = {**_NUMBER, "description": f"{limits} {most_s:.0f}"}
     known = tuple(
         replace(spec, input_schema=_object({"command": _TEXT}, {"timeout_s": timeout})) if spec.name == "bash" else spec
         for spec in specs

@@ -21,7 +21,9 @@ def test_a_tick_is_a_claim(bench):
 
 def test_the_last_tick_says_what_comes_next(bench):
     bench.ok("tick", item="2.2", evidence="e")
-    assert "Nothing is open: stop, and relay runs the checks." in bench.ok("tick", item=" (2.3) ", evidence="e")
+    assert "Nothing is open: end with a line `Commit: <what changed>`, and relay runs the checks." in bench.ok(
+        "tick", item=" (2.3) ", evidence="e"
+    )
 
 
 def test_ticking_again_changes_nothing(bench):

@@ -45,7 +45,7 @@ def test_a_long_file_comes_in_windows_that_tile_it(bench):
 
 def test_a_call_shows_what_the_tool_says_that_it_does(bench):
     """The model plans its reads by it: a larger number is a read too few, a smaller one a read too many."""
-    ((lines, kilobytes),) = re.findall(r"([\d,]+) lines or (\d+) KB a call", READ.description)
+    ((lines, kilobytes),) = re.findall(r"([\d,]+) lines or (\d+) KB of a text", READ.description)
     (bench.root / "f.txt").write_text(("y" * 99 + "\n") * 600)
     (bench.root / "g.txt").write_text("\n" * 9_000)
     shown = bench.ok("read", path="f.txt").rpartition("\n")[0]
@@ -57,6 +57,7 @@ def test_offset_and_limit(bench):
     (bench.root / "f.txt").write_text("1\n2\n3\n4\n")
     assert bench.ok("read", path="f.txt", offset=2, limit=2) == "2\n3\n[lines 2-3. Use offset=4 to continue]"
     assert bench.ok("read", path="f.txt", offset=3, limit=2) == "3\n4"
+    assert bench.ok("read", path="f.txt", offset=0, limit=0) == "1\n[lines 1-1. Use offset=2 to continue]"
     assert "has 4 lines; offset 9 is past its end" in bench.refused("read", path="f.txt", offset=9)
 
 

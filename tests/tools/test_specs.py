@@ -37,7 +37,7 @@ def spec_of(name):
         ("read", {"path": 3}, '"path" must be a string'),
         ("read", {"path": "a", "offset": "3"}, '"offset" must be an integer'),
         ("read", {"path": "a", "offset": True}, '"offset" must be an integer'),
-        ("read", {"path": "a", "offset": 0}, '"offset" must be at least 1'),
+        ("read", {"path": "a", "offset": -1}, '"offset" must not be negative'),
         ("record", {"claim": "c", "because": "b", "sources": "a.py"}, '"sources" must be a list of strings'),
         ("record", {"claim": "c", "because": "b", "sources": ["a", 1]}, '"sources" must be a list of strings'),
         ("write", {"path": "a", "content": "\ud800"}, "surrogate"),

@@ -376,7 +376,7 @@ def _make_handover(  # noqa: PLR0913  # two private callers
             phase=phase,
             plan_path=ctx.plan_path,
             environment=(
-                *_describe_environment(attempt.branch, ctx.workspace.sandbox, ctx.settings),
+                *_describe_environment(ctx.workspace.sandbox, ctx.settings),
                 *describe_places(phase),
             ),
             claimed=tuple(item.id for item in pending.claims if item in phase.items),
@@ -521,13 +521,13 @@ def _list_texts(plan: Plan) -> Mapping[str, tuple[str, ...]]:
     return {phase.id: (*(item.text for item in phase.items), *notes[phase.id]) for phase in plan.phases}
 
 
-def _describe_environment(branch: str, sandbox: Sandbox, settings: Settings) -> tuple[str, ...]:
+def _describe_environment(sandbox: Sandbox, settings: Settings) -> tuple[str, ...]:
     hosts = ", ".join(settings.network.names)
     shared = [render_path(str(place.relative_to(sandbox.policy.shown_root))) for place in sandbox.policy.lent]
-    network = "with network" if settings.network.whole else f"network: HTTPS to {hosts}" if hosts else "without network"
-    confined = f"in a sandbox ({sandbox.mechanism}), {network}; they can write here and in $TMPDIR, home is empty"
+    network = "with network" if settings.network.whole else f"with HTTPS to {hosts}" if hosts else "without network"
+    confined = f"in a sandbox {network}; they write only here and in $TMPDIR, home is empty"
     return (
-        f"Branch {branch}. Commands run {confined if sandbox.mechanism.confines else 'without a sandbox'}.",
+        f"Commands run {confined if sandbox.mechanism.confines else 'without a sandbox'}.",
         *([f"What they write in {list_some(shared)} is gone when they end."] if shared else []),
     )
 
