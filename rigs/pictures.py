@@ -22,7 +22,7 @@ from rich.text import Text
 
 from relay.cli.screen import clean_line
 from relay.cli.views.board import Board
-from relay.cli.views.draw import draw_run
+from relay.cli.views.draw import draw
 from relay.cli.views.narrate import STYLES, Narrator
 from relay.session.records import LoggedEvent
 from tests.logs import read_events
@@ -67,7 +67,7 @@ def draw_live(records: Iterable[LoggedEvent]) -> str:
     for line in above:
         line.truncate(WIDTH, overflow="ellipsis")
     console = Console(record=True, width=WIDTH, file=io.StringIO(), force_terminal=True, color_system="truecolor")
-    console.print(Group(*above, *draw_run(board, now=at, width=WIDTH, height=HEIGHT)))
+    console.print(Group(*above, *draw(board, now=at, width=WIDTH, height=HEIGHT)))
     return _FONTS.sub("", console.export_svg(title="relay run", unique_id="live"))
 
 

@@ -22,7 +22,7 @@ from relay.store.refs import has_jobs
 
 if TYPE_CHECKING:
     from relay.base.interrupts import Interrupts
-    from relay.cli.views.base import SharedView
+    from relay.cli.views.base import View
     from relay.plan.model import Plan
     from relay.setup.context import PlanFiles, RunContext, RunEnd, RunRequest
 
@@ -179,7 +179,7 @@ def run_sessions(
     *,
     as_json: bool,
     asks: bool = False,
-    view: "SharedView | None" = None,
+    view: "View | None" = None,
 ) -> int:
     """Open the view and the run's collaborators, act, report the end, close them; return the exit code.
 

@@ -9,10 +9,10 @@ import sys
 import termios
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from types import TracebackType
-from typing import Protocol, Self
+from typing import Self
 
 from relay.base.interrupts import Interrupted, Interrupts, Urgency
 from relay.cli.screen import clean_line, has_person, say
@@ -22,46 +22,17 @@ from relay.session.records import LoggedEvent
 from relay.setup.context import Ask
 
 
-class View(Protocol):
+class View(ABC):
     """Shows a run while its `with` block is open.
 
     Contract:
         `observe` is an `events.Observe`: it returns at once and raises no error of a stream.
         `note_stop` may be called in a signal handler, at any moment of the run's thread.
         When the block ends, every event is shown and the terminal is as it was before.
+
+    Args:
+        clock: In seconds.
     """
-
-    def observe(self, event: events.Event) -> None:
-        """Show an event that happens now."""
-
-    def replay(self, at: float, event: events.Event) -> None:
-        """Show an event of the past; `at` is in seconds on the view's clock."""
-
-    def tell(self, record: LoggedEvent, *, phase_id: str) -> None:
-        """Show an event of a job, as the job's log has it."""
-
-    def note_stop(self, urgency: Urgency) -> None:
-        """Show that the user asked for a stop, and how soon it comes."""
-
-    def note_loss(self) -> None:
-        """Show that the run's relay is gone without an end in the log."""
-
-    def __enter__(self) -> Self: ...
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None: ...
-
-
-class SharedView(View, Protocol):
-    """A view that can be suspended while relay asks the user a question."""
-
-    def suspended(self) -> AbstractContextManager[object]:
-        """Show all events, then leave the terminal to the body of the `with` block."""
-
-
-class ClockedView(ABC):
-    """Base of views with a clock, with an empty `__enter__` and `__exit__`."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
@@ -72,7 +43,23 @@ class ClockedView(ABC):
 
     @abstractmethod
     def replay(self, at: float, event: events.Event) -> None:
-        """Show an event of the past."""
+        """Show an event of the past; `at` is in seconds on the view's clock."""
+
+    @abstractmethod
+    def tell(self, record: LoggedEvent, *, phase_id: str) -> None:
+        """Show an event of a job, as the job's log has it."""
+
+    @abstractmethod
+    def note_stop(self, urgency: Urgency) -> None:
+        """Show that the user asked for a stop, and how soon it comes."""
+
+    @abstractmethod
+    def note_loss(self) -> None:
+        """Show that the run's relay is gone without an end in the log."""
+
+    def suspended(self) -> AbstractContextManager[object]:
+        """Show all events, then leave the terminal to the body of the `with` block, for a question to the user."""
+        return nullcontext()
 
     def __enter__(self) -> Self:
         return self
@@ -88,7 +75,7 @@ _MAX_LINE_BYTES = 4_096
 """A terminal cuts longer lines by itself."""
 
 
-def find_asker(view: SharedView, interrupts: Interrupts, *, asks: bool) -> Ask | None:
+def find_asker(view: View, interrupts: Interrupts, *, asks: bool) -> Ask | None:
     """Return the function that asks the person at the terminal; None if there is no person, or `asks` is False.
 
     Args:
@@ -99,40 +86,33 @@ def find_asker(view: SharedView, interrupts: Interrupts, *, asks: bool) -> Ask |
     return partial(_ask, view, interrupts)
 
 
-def _ask(view: SharedView, interrupts: Interrupts, question: QuestionAsked, left: int) -> str | None:
+def _ask(view: View, interrupts: Interrupts, question: QuestionAsked, left: int) -> str | None:
     """Show a question and read the answer; None if the user asks for a stop, or the terminal is closed."""
     if interrupts.finish_turn:
         return None
     with view.suspended(), contextlib.suppress(Interrupted, OSError):
         with contextlib.suppress(termios.error):
             termios.tcflush(sys.stdin, termios.TCIFLUSH)  # drop input typed before the question
-        say()
-        say(f"question: {clean_line(question.question)}")
+        say(f"\nquestion: {clean_line(question.question)}")
         for number, option in enumerate(question.options, 1):
             say(f"  {number}. {clean_line(option)}{' (default)' if option == question.assumed else ''}")
         more = f", {left} more to come" if left else ""
         say(f"Type a number or your own words, or press Enter for the default{more}.", style="dim")
         with interrupts.interruptible(Urgency.FINISH_TURN):
-            return _read(question)
+            while True:
+                sys.stdout.write("> ")
+                sys.stdout.flush()
+                line = os.read(sys.stdin.fileno(), _MAX_LINE_BYTES).decode("utf-8", "replace")  # one line of a terminal
+                answer = clean_line(line)
+                if not line:
+                    say()
+                    return None
+                if not answer.isdecimal() and len(answer) <= MAX_ANSWER_CHARS:
+                    return answer or question.assumed
+                if not answer.isdecimal():
+                    say(f"{len(answer):,} characters are more than {MAX_ANSWER_CHARS:,}; please shorten your answer.")
+                elif 1 <= int(answer) <= len(question.options):
+                    return question.options[int(answer) - 1]
+                else:
+                    say(f"There are {len(question.options)} options.")
     return None
-
-
-def _read(question: QuestionAsked) -> str | None:
-    while True:
-        sys.stdout.write("> ")
-        sys.stdout.flush()
-        line = os.read(sys.stdin.fileno(), _MAX_LINE_BYTES).decode("utf-8", "replace")  # a terminal gives one line
-        if not line:
-            say()
-            return None
-        answer = clean_line(line)
-        if not answer:
-            return question.assumed
-        if not answer.isdecimal():
-            if len(answer) <= MAX_ANSWER_CHARS:
-                return answer
-            say(f"{len(answer):,} characters are more than {MAX_ANSWER_CHARS:,}; please shorten your answer.")
-        elif 1 <= int(answer) <= len(question.options):
-            return question.options[int(answer) - 1]
-        else:
-            say(f"There are {len(question.options)} options.")

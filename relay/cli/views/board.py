@@ -1,9 +1,8 @@
 """The state that the live view draws, computed from events."""
 
 from collections import deque
-from collections.abc import Callable, Mapping
 from dataclasses import field, replace
-from typing import Any
+from typing import get_args
 
 from relay.base.interrupts import Urgency
 from relay.base.values import dataclass
@@ -84,152 +83,97 @@ class Board:
     def apply(self, event: events.Event, now: float) -> None:
         """Update the board by an event."""
         self.heard_at = now
-        _APPLY[type(event)](self, event, now)
+        self.activity = self._find_activity(event, now)
+        match event:
+            case events.RunStarted():
+                self.started_at, self.run, self.estimated, self.ended = now, event, event.estimated, None
+            case events.PlanShown():
+                self.phases = event.complete(self.phases)
+            case events.SessionStarted():
+                self.session, self.response, self.used, self.focus = event, None, Usage(), event.phase_id
+                self.said.clear()
+            case events.ResponseReceived():
+                self.response = event if event.turn else self.response
+                self.used += Usage() if event.usage is None or event.estimated else event.usage
+                self._charge(event)
+            case events.TextShown():
+                lines = event.text[-SAID_CHARS:].splitlines()[-SAID_LINES:]
+                self.said.extend((event.thinking, line) for line in lines if line.strip())
+            case events.GateStarted():
+                self.focus = event.phase_id
+            case events.SessionEnded():
+                self.said.clear()
+            case events.CapMoved() if self.run:
+                self.run = replace(self.run, cap_usd=event.cap_usd)
+            case events.JobMoved():
+                self._move_job(event, now)
+            case events.RunEnded():
+                self.ended = event
+                self.said.clear()
+            case _:  # the lines above the board tell it
+                pass
 
     def apply_job(self, phase_id: str, event: events.Event, now: float) -> None:
         """Update the board by an event of a job."""
         self.heard_at = now
-        job = self.jobs.setdefault(phase_id, Board(started_at=now))
-        job.apply(event, now)
+        self.jobs.setdefault(phase_id, Board(started_at=now)).apply(event, now)
         if isinstance(event, events.ResponseReceived):  # all jobs share one cap
-            self.responses += 1
-            self.charge(event)
+            self._charge(event)
 
-    def charge(self, event: events.ResponseReceived) -> None:
-        """Add the cost of an answer."""
+    def _charge(self, event: events.ResponseReceived) -> None:
+        self.responses += 1
         self.estimated = self.estimated or event.estimated
         self.unseen_usd += (event.cost_usd or 0.0) * event.estimated
         self.cost_gaps += event.cost_usd is None
         self.run_usd += event.cost_usd or 0.0
 
+    def _move_job(self, event: events.JobMoved, now: float) -> None:
+        self.jobs.pop(event.phase_id, None)
+        self.job_states.pop(event.phase_id, None)
+        if event.state in {"started", "merging"}:
+            self.jobs[event.phase_id] = Board(started_at=now)
+        elif event.state != "landed":  # the phase's box shows that
+            self.job_states[event.phase_id] = event.state, event.detail
 
-def _on_job(board: Board, event: events.JobMoved, now: float) -> None:
-    board.jobs.pop(event.phase_id, None)
-    board.job_states.pop(event.phase_id, None)
-    if event.state in {"started", "merging"}:
-        board.jobs[event.phase_id] = Board(started_at=now)
-    elif event.state != "landed":  # the phase's box shows that
-        board.job_states[event.phase_id] = event.state, event.detail
-
-
-def _on_run(board: Board, event: events.RunStarted, now: float) -> None:
-    board.started_at = now
-    board.run, board.estimated, board.ended = event, event.estimated, None
-
-
-def _on_plan(board: Board, event: events.PlanShown, _now: float) -> None:
-    board.phases = event.complete(board.phases)
-
-
-def _on_session(board: Board, event: events.SessionStarted, _now: float) -> None:
-    board.session, board.response, board.activity, board.focus = event, None, None, event.phase_id
-    board.used = Usage()
-    board.said.clear()
-
-
-def _on_request(board: Board, event: events.RequestStarted, now: float) -> None:
-    board.activity = Activity(name="model", summary=f"answering, turn {event.turn}", since=now)
-
-
-def _on_response(board: Board, event: events.ResponseReceived, _now: float) -> None:
-    if event.turn:
-        board.response, board.activity = event, None
-    board.responses += 1
-    board.charge(event)
-    if event.usage is not None and not event.estimated:
-        board.used += event.usage
-
-
-def _on_text(board: Board, event: events.TextShown, _now: float) -> None:
-    for line in event.text[-SAID_CHARS:].splitlines()[-SAID_LINES:]:
-        if line.strip():
-            board.said.append((event.thinking, line))
+    def _find_activity(self, event: events.Event, now: float) -> Activity | None:
+        """Return the activity behind an event."""
+        present = self.activity
+        match event:
+            case events.RequestStarted():
+                present = Activity(name="model", summary=f"answering, turn {event.turn}", since=now)
+            case events.ResponseReceived():
+                present = None if event.turn else present
+            case events.ToolStarted():
+                present = Activity(name=event.name, summary=event.summary, since=now)
+            case events.OutputShown() if present:
+                present = replace(present, output=event.line)
+            case events.TransferShown():
+                since = present.since if present and present.name == "git" else now
+                present = Activity(name="git", summary=event.line, since=since) if event.line else None
+            case events.RetryScheduled():
+                name, words = ("retry", f"attempt {event.attempt} — ") if event.attempt else ("waits", "")
+                present = Activity(name=name, summary=words + event.reason, since=now, until=now + event.wait_s)
+            case events.SetupStarted():
+                present = Activity(name="setup", summary=event.command, since=now)
+            case events.GateStarted():
+                words = f"{'baseline: ' if event.baseline else ''}{'; '.join(event.commands)}"
+                present = Activity(name="gate", summary=words, since=now)
+            case _ if isinstance(event, _ENDS):
+                present = None
+            case _:
+                pass
+        return present
 
 
-def _on_tool(board: Board, event: events.ToolStarted, now: float) -> None:
-    board.activity = Activity(name=event.name, summary=event.summary, since=now)
-
-
-def _on_output(board: Board, event: events.OutputShown, _now: float) -> None:
-    if board.activity is not None:
-        board.activity = replace(board.activity, output=event.line)
-
-
-def _on_transfer(board: Board, event: events.TransferShown, now: float) -> None:
-    begun = board.activity.since if board.activity and board.activity.name == "git" else now
-    board.activity = Activity(name="git", summary=event.line, since=begun) if event.line else None
-
-
-def _on_retry(board: Board, event: events.RetryScheduled, now: float) -> None:
-    name, words = "waits", event.reason
-    if event.attempt:
-        name, words = "retry", f"attempt {event.attempt} — {words}"
-    board.activity = Activity(name=name, summary=words, since=now, until=now + event.wait_s)
-
-
-def _on_setup(board: Board, event: events.SetupStarted, now: float) -> None:
-    board.activity = Activity(name="setup", summary=event.command, since=now)
-
-
-def _on_gate(board: Board, event: events.GateStarted, now: float) -> None:
-    board.focus = event.phase_id
-    kind = "baseline: " if event.baseline else ""
-    board.activity = Activity(name="gate", summary=f"{kind}{'; '.join(event.commands)}", since=now)
-
-
-def _on_session_end(board: Board, _event: events.SessionEnded, _now: float) -> None:
-    board.activity = None
-    board.said.clear()
-
-
-def _on_end(board: Board, event: events.RunEnded, _now: float) -> None:
-    board.activity, board.ended = None, event
-    board.said.clear()
-
-
-def _on_idle(board: Board, _event: events.Event, _now: float) -> None:
-    board.activity = None
-
-
-def _on_cap(board: Board, event: events.CapMoved, _now: float) -> None:
-    board.run = replace(board.run, cap_usd=event.cap_usd) if board.run else None
-
-
-def _on_nothing(_board: Board, _event: events.Event, _now: float) -> None:
-    """Ignore events that change nothing on the board."""
-
-
-_APPLY: Mapping[type[Any], Callable[[Board, Any, float], None]] = {
-    events.RunStarted: _on_run,
-    events.PlanShown: _on_plan,
-    events.SessionStarted: _on_session,
-    events.RequestStarted: _on_request,
-    events.ResponseReceived: _on_response,
-    events.RelaySpoke: _on_nothing,
-    events.TextShown: _on_text,
-    events.ToolStarted: _on_tool,
-    events.ToolFinished: _on_idle,
-    events.OutputShown: _on_output,
-    events.TransferShown: _on_transfer,
-    events.GaugeCrossed: _on_nothing,
-    events.RetryScheduled: _on_retry,
-    events.CacheBroken: _on_nothing,
-    events.HostAsked: _on_nothing,
-    events.SetupStarted: _on_setup,
-    events.SetupFinished: _on_idle,
-    events.GateStarted: _on_gate,
-    events.GateFinished: _on_idle,
-    events.PlanRestored: _on_nothing,
-    events.Committed: _on_nothing,
-    events.SessionEnded: _on_session_end,
-    events.Noticed: _on_nothing,
-    events.ReviewFinished: _on_nothing,
-    events.QuestionAsked: _on_nothing,
-    events.WordsHeard: _on_nothing,
-    events.CapMoved: _on_cap,
-    events.JobMoved: _on_job,
-    events.RunEnded: _on_end,
-}
-_ELSEWHERE = (_on_nothing, _on_run, _on_plan, _on_text, _on_job)
-MOMENT_KINDS = frozenset(kind.__name__ for kind, take in _APPLY.items() if take not in _ELSEWHERE)
-"""Events about the present activity: `relay status` reads the end of a log for them."""
+_ENDS = (
+    events.SessionStarted,
+    events.ToolFinished,
+    events.SetupFinished,
+    events.GateFinished,
+    events.SessionEnded,
+    events.RunEnded,
+)
+"""Events after which nothing goes on until the next begins."""
+_ELSEWHERE = (events.RunStarted, events.PlanShown, events.TextShown, events.JobMoved, events.RelaySpoke)
+MOMENT_KINDS = frozenset(kind.__name__ for kind in get_args(events.Event) if kind not in _ELSEWHERE)
+"""Events about the present activity, and small ones: `relay status` reads the end of a log for them."""

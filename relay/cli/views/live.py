@@ -21,12 +21,11 @@ from rich.segment import ControlType
 from rich.text import Text
 
 from relay.base.interrupts import Urgency
-from relay.base.words import count, shorten
-from relay.cli.screen import clean_line, clip
-from relay.cli.views.base import ClockedView
+from relay.base.words import count
+from relay.cli.views.base import View
 from relay.cli.views.board import Board
-from relay.cli.views.draw import draw_run
-from relay.cli.views.narrate import STYLES, Line, Narrator, Tone, tell_job
+from relay.cli.views.draw import draw
+from relay.cli.views.narrate import STYLES, Line, Narrator, Tone, render_line, tell_job
 from relay.session import events
 from relay.session.records import LoggedEvent
 
@@ -43,7 +42,7 @@ _LONGEST_LINE_CHARS = 400
 _SHOW, _HIDE = b"\x1b[?25h", b"\x1b[?25l"
 
 
-class LiveView(ClockedView):
+class LiveView(View):
     """A view on a terminal.
 
     Args:
@@ -116,42 +115,20 @@ class LiveView(ClockedView):
             with self._live:
                 while not self._closing.wait(FRAME_S):
                     if self._queue or time.monotonic() - self._drawn_at >= IDLE_FRAME_S:
-                        self._draw_frame()
-                lines = self._take()
-                self._erase_wraps()
-                if lines:
-                    self._console.print(Group(*map(_style, lines)))
+                        self._drawn_at = time.monotonic()
+                        self._print_news()
+                        self._live.update(Group(*self._draw()), refresh=True)
+                self._print_news()
             if self._keeps_board:
                 self._console.print(Group(*self._draw()))
         except (OSError, ValueError):
             self._queue.clear()  # the terminal is gone; the run goes on, and its log has everything
 
-    def _draw_frame(self) -> None:
-        self._drawn_at = time.monotonic()
-        lines = self._take()
-        self._erase_wraps()
-        if lines:
-            self._console.print(Group(*map(_style, lines)))
-        self._live.update(Group(*self._draw()), refresh=True)
+    def _print_news(self) -> None:
+        """Apply the new events to the board and print their lines, once the rows of the last frame are erased.
 
-    def _draw(self) -> list[Text]:
-        width, height = self._console.size
-        tall = min(_TALLEST, max(1, height - _LINES_ABOVE))
-        frame = draw_run(self._board, now=self._clock(), width=max(1, width - _ECHO_CELLS), height=tall)
-        self._frame_cells = [line.cell_len for line in frame]
-        return frame
-
-    def _erase_wraps(self) -> None:
-        """Erase the rows that the last frame has more than lines: a terminal wraps lines when it becomes narrower."""
-        width = self._console.width
-        rows = sum(max(0, (cells - 1) // width) for cells in self._frame_cells)
-        codes = (ControlType.CURSOR_UP, 1), (ControlType.ERASE_IN_LINE, 2)
-        if rows:
-            self._console.control(Control(ControlType.CARRIAGE_RETURN, codes[1], *codes * rows))
-        self._frame_cells = []
-
-    def _take(self) -> list[Line]:
-        """Apply the new events to the board; return their lines."""
+        These are more than its lines where a terminal has become narrower and wraps them.
+        """
         lines: list[Line] = []
         while self._queue:
             at, event, phase_id = self._queue.popleft()
@@ -160,16 +137,24 @@ class LiveView(ClockedView):
             else:
                 self._board.apply(event, at)
             lines.extend(line for line in tell_job(self._narrators[phase_id], phase_id, event) if not line.detail)
-        most = max(1, self._console.size.height - 1)
-        if not self._keeps_board or len(lines) <= most:
-            return lines
-        # Only the last lines that fit the screen: a run may have a long past when somebody begins to watch.
-        return [Line(text=f"… {count(len(lines) - most, 'line')} before", tone=Tone.QUIET), *lines[-most:]]
+        width, height = self._console.size
+        if self._keeps_board and len(lines) >= height:  # a run may have a long past when somebody begins to watch
+            gone = len(lines) - max(1, height - 1)
+            lines = [Line(text=f"… {count(gone, 'line')} before", tone=Tone.QUIET), *lines[gone:]]
+        if rows := sum(max(0, (cells - 1) // width) for cells in self._frame_cells):
+            codes = (ControlType.CURSOR_UP, 1), (ControlType.ERASE_IN_LINE, 2)
+            self._console.control(Control(ControlType.CARRIAGE_RETURN, codes[1], *codes * rows))
+        self._frame_cells = []
+        if lines:
+            texts = (Text(render_line(one, _LONGEST_LINE_CHARS), STYLES[one.tone], overflow="fold") for one in lines)
+            self._console.print(Group(*texts))
 
-
-def _style(line: Line) -> Text:
-    safe = clip(clean_line(shorten(line.text, 2 * _LONGEST_LINE_CHARS)), _LONGEST_LINE_CHARS)
-    return Text(safe, STYLES[line.tone], overflow="fold")
+    def _draw(self) -> list[Text]:
+        width, height = self._console.size
+        tall = min(_TALLEST, max(1, height - _LINES_ABOVE))
+        frame = draw(self._board, now=self._clock(), width=max(1, width - _ECHO_CELLS), height=tall)
+        self._frame_cells = [line.cell_len for line in frame]
+        return frame
 
 
 @contextmanager

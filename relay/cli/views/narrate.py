@@ -1,6 +1,6 @@
 """Events as lines: one line per fact, in stable words.
 
-The lines are the whole plain view, and the scrolling part of the live view. Their text is raw: the printer cleans it.
+The lines are the whole plain view, and the scrolling part of the live view. `render_line` cleans their text.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -10,7 +10,8 @@ from typing import Any
 
 from relay.base.interrupts import Urgency
 from relay.base.values import dataclass
-from relay.base.words import count_plan, count_questions, list_some, name_item, render_duration, render_usd
+from relay.base.words import count_plan, count_questions, list_some, name_item, render_duration, render_usd, shorten
+from relay.cli.screen import clean_line, clip
 from relay.session import events
 from relay.session.events import CheckResult, ShownPhase
 from relay.session.gauge import find_band, render_band
@@ -59,6 +60,17 @@ class Line:
     tone: Tone = Tone.PLAIN
     detail: bool = False
     """Whether the live view leaves the line out, because its board shows the present state of such things."""
+
+
+LONGEST_LINE_CHARS = 2_000
+"""Limit on a plain line; the event log has the full text."""
+
+
+def render_line(line: Line, limit_chars: int = LONGEST_LINE_CHARS) -> str:
+    """Clean a line and cut it to a limit."""
+    hidden = max(0, len(line.text) - 2 * limit_chars)
+    text = clip(clean_line(shorten(line.text, 2 * limit_chars)), limit_chars)
+    return f"{text} (+{hidden:,} more)" if hidden else text
 
 
 class Narrator:

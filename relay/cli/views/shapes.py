@@ -4,19 +4,14 @@ import os
 import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, nullcontext
 from typing import TextIO
 
 from relay.base.interrupts import Urgency
-from relay.base.words import shorten
-from relay.cli.screen import clean_line, clip, escape_json, has_style, is_utf8
-from relay.cli.views.base import ClockedView, SharedView
-from relay.cli.views.narrate import LOST, STOPPING, Line, Narrator, tell_job
+from relay.cli.screen import escape_json, has_style, is_utf8
+from relay.cli.views.base import View
+from relay.cli.views.narrate import LOST, STOPPING, Narrator, render_line, tell_job
 from relay.session import events
 from relay.session.records import LoggedEvent, Recorder, render_record
-
-LONGEST_LINE_CHARS = 2_000
-"""Limit on a plain line; the event log has the full text."""
 
 
 def make_view(
@@ -26,7 +21,7 @@ def make_view(
     environ: Mapping[str, str] = os.environ,
     clock: Callable[[], float] = time.time,
     keeps_board: bool = False,
-) -> SharedView:
+) -> View:
     """Return a view: JSON if wanted, live on a terminal that can move its cursor, else plain lines.
 
     A CI service (variable ``CI``) may offer a terminal but keeps its output as a log: it gets plain lines.
@@ -48,16 +43,12 @@ def make_view(
     return PlainView(stream, clock)
 
 
-class _LineView(ClockedView):
+class _LineView(View):
     """Base of the plain and JSON views: writes lines to a stream until the stream breaks."""
 
     def __init__(self, stream: TextIO, clock: Callable[[], float]) -> None:
         super().__init__(clock)
         self._stream: TextIO | None = stream
-
-    def suspended(self) -> AbstractContextManager[object]:
-        """Do nothing: these views write only when an event happens."""
-        return nullcontext()
 
     def _write(self, line: str) -> None:
         if self._stream is None:
@@ -131,10 +122,3 @@ class PlainView(_LineView):
     def note_loss(self) -> None:
         """Write the loss as the last line."""
         self._write(LOST)
-
-
-def render_line(line: Line, limit_chars: int = LONGEST_LINE_CHARS) -> str:
-    """Clean a line and cut it to a limit."""
-    hidden = max(0, len(line.text) - 2 * limit_chars)
-    text = clip(clean_line(shorten(line.text, 2 * limit_chars)), limit_chars)
-    return f"{text} (+{hidden:,} more)" if hidden else text
