@@ -3,6 +3,7 @@
 ======================================  ====  ==========================================================
 raised                                  exit  shown
 ======================================  ====  ==========================================================
+`FlagError`                             2     as `RelayError`: what was typed is not allowed
 `RelayError`                            1     ``Error:``, a ``Caused by:`` for each cause, ``Hint:``; with
                                               ``--json`` the same as one JSON document
 full disk, no permission                1     the same, in the system's words; the free space of
@@ -25,13 +26,12 @@ from typing import TYPE_CHECKING
 import click
 
 from relay import __version__
-from relay.base.errors import ConfigError, ExitCode, RelayError
+from relay.base.errors import ConfigError, ExitCode, FlagError, RelayError
 from relay.base.hints import AT_ROOT, RUN, Caller, Command
 from relay.base.interrupts import Interrupted
-from relay.cli.screen import JSON_VERSION, complain
+from relay.cli.screen import complain, render_document
 
 if TYPE_CHECKING:
-    from relay.cli.documents import ErrorDocument, SaidError
     from relay.setup.place import Place
 
 
@@ -84,11 +84,17 @@ def run_guarded(run: Callable[[], object], argv: list[str], asked: Asked | None 
         argv: The command line, for the bug report.
         asked: What the command notes while it runs; None when it notes nothing.
     """
+    asked, code = asked or Asked(), int(ExitCode.DONE)
     try:
-        code = _run(run, argv, asked or Asked())
-    except BrokenPipeError:
-        return _close_pipe()
-    try:
+        try:
+            result = run()
+            code = result if isinstance(result, int) else ExitCode.DONE
+        except BrokenPipeError:
+            raise
+        except (KeyboardInterrupt, Interrupted):
+            code = _say_interrupted(argv, asked.caller)
+        except Exception as error:  # noqa: BLE001  # the boundary: nothing above it can handle a bug
+            code = _report(error, argv, asked.caller)
         sys.stdout.flush()
     except BrokenPipeError:
         return _close_pipe()
@@ -98,32 +104,33 @@ def run_guarded(run: Callable[[], object], argv: list[str], asked: Asked | None 
     return code
 
 
-def _run(run: Callable[[], object], argv: list[str], asked: Asked) -> int:
-    try:
-        result = run()
-    except BrokenPipeError:
-        raise
-    except (KeyboardInterrupt, Interrupted):
-        return _say_interrupted(argv, asked.caller)
-    except Exception as error:  # noqa: BLE001  # the boundary: nothing above it can handle a bug
-        return _report(error, argv, asked.caller)
-    return result if isinstance(result, int) else ExitCode.DONE
-
-
 def _report(error: Exception, argv: list[str], caller: Caller) -> int:
+    code = ExitCode.USER
     match error:
+        case click.Abort() if isinstance(error.__cause__, KeyboardInterrupt):
+            return _say_interrupted(argv, caller)
         case click.Abort():
-            code = _say_aborted(error, argv, caller)
+            complain("Error: stopped: the question was not answered")
         case click.ClickException():
-            code = _say_usage(error)
-        case RelayError() if "--json" in argv:
-            code = _say_error_json(error, caller)
+            return _say_usage(error)
+        case FlagError():
+            code = ExitCode.USAGE
+            _say_error(error, caller)
+        case RelayError() if "--json" in argv:  # one line on standard error, where nothing else is then
+            from relay.cli.documents import ErrorDocument, SaidError, fill
+
+            said = fill(SaidError, error, message=error.message, hint=caller.write(error.hint))
+            complain(render_document(ErrorDocument(error=said, exit_code=int(code))))
         case RelayError():
-            code = _say_error(error, caller)
+            _say_error(error, caller)
         case OSError() if error.errno in _ENVIRONMENT_ERRNOS:
-            code = _say_system(error)
+            where = os.fsdecode(error.filename) if isinstance(error.filename, (str, bytes)) else ""
+            if not where and error.errno in {errno.ENOSPC, errno.EDQUOT}:
+                where = f"free are {_describe_free_space()}"
+            _say_block("Error", f"{error.strerror or error}{where and ': '}{where}")
+            _say_block("Hint", "nothing was lost; put this right and run the command again")
         case _:
-            code = _say_bug(error, argv)
+            return _say_bug(error, argv)
     return code
 
 
@@ -132,13 +139,6 @@ def _say_interrupted(argv: list[str], caller: Caller) -> int:
     way = ("`", RUN, "` resumes.") if name == "run" else ("type the same `", Command(words=(name,)), "` again.")
     complain(caller.write(("Interrupted. Nothing is lost; ", way)))
     return ExitCode.INTERRUPTED
-
-
-def _say_aborted(abort: click.Abort, argv: list[str], caller: Caller) -> int:
-    if isinstance(abort.__cause__, KeyboardInterrupt):
-        return _say_interrupted(argv, caller)
-    complain("Error: stopped: the question was not answered")
-    return ExitCode.USER
 
 
 def _say_usage(error: click.ClickException) -> int:
@@ -151,46 +151,17 @@ def _say_usage(error: click.ClickException) -> int:
         from relay.config.sources import find_other_way
 
         way = find_other_way(error.option_name)
-    if way:
-        _say_block("Hint", way)
-    elif ctx is not None:
-        _say_block("Hint", f"`{ctx.command_path} --help` shows what is allowed")
+    if way or ctx is not None:
+        _say_block("Hint", way or (f"`{ctx.command_path} --help` shows what is allowed" if ctx else ""))
     return ExitCode.USAGE if isinstance(error, click.UsageError) else ExitCode.USER
 
 
-def _say_error(error: RelayError, caller: Caller) -> int:
+def _say_error(error: RelayError, caller: Caller) -> None:
     _say_block("Error", str(error))
     for cause in error.causes:
         _say_block("Caused by", cause)
     if error.hint:
         _say_block("Hint", caller.write(error.hint))
-    return ExitCode.USER
-
-
-def _say_error_json(error: RelayError, caller: Caller) -> int:
-    """Say the same to a program: one line on standard error, where nothing else is then."""
-    import json
-
-    said: SaidError = {
-        "kind": error.kind,
-        "message": error.message,
-        "path": error.path,
-        "line": error.line,
-        "causes": list(error.causes),
-        "hint": caller.write(error.hint),
-    }
-    document: ErrorDocument = {"error": said, "exit_code": int(ExitCode.USER)}
-    complain(json.dumps({"version": JSON_VERSION, **document}))
-    return ExitCode.USER
-
-
-def _say_system(error: OSError) -> int:
-    where = os.fsdecode(error.filename) if isinstance(error.filename, (str, bytes)) else ""
-    if not where and error.errno in {errno.ENOSPC, errno.EDQUOT}:
-        where = f"free are {_describe_free_space()}"
-    _say_block("Error", f"{error.strerror or error}{where and ': '}{where}")
-    _say_block("Hint", "nothing was lost; put this right and run the command again")
-    return ExitCode.USER
 
 
 def _describe_free_space() -> str:
@@ -246,46 +217,33 @@ def save_bug_report(error: Exception, argv: list[str], environ: Mapping[str, str
     It leaves out the environment, and replaces keys and the values of variables that look like secrets.
 
     Returns:
-        The file, in the user's state directory or else in the temporary one; None if neither can be written.
+        The file, in the user's state directory (``$XDG_STATE_HOME/relay``, else ``~/.local/state/relay``) or else in
+        the temporary one; None if neither can be written.
     """
+    import platform
     import tempfile
+    import traceback
 
     from relay.base.redaction import redact_for_strangers
 
-    text = redact_for_strangers(_render_bug_report(error, argv), environ)
-    for folder in (_find_state_dir(environ), Path(tempfile.gettempdir())):
-        try:
-            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            stamp = time.strftime("%Y%m%d-%H%M%S")
-            handle, name = tempfile.mkstemp(prefix=f"relay-bug-{stamp}-", suffix=".log", dir=folder)
-            with os.fdopen(handle, "w", encoding="utf-8", errors="backslashreplace") as file:
-                file.write(text)
-            return Path(name)
-        except OSError:
-            continue
-    return None
-
-
-def _render_bug_report(error: Exception, argv: list[str]) -> str:
-    import platform
-    import traceback
-
-    frames = "".join(traceback.format_exception(error, limit=-50))
-    return (
+    text = (
         f"relay {__version__} bug report\n\n"
         f"command:  {' '.join(['relay', *argv])}\n"
         f"time:     {time.strftime('%Y-%m-%dT%H:%M:%S%z')}\n"
         f"python:   {platform.python_version()} ({sys.implementation.name})\n"
         f"platform: {platform.platform()}\n\n"
-        f"{frames}"
+        f"{''.join(traceback.format_exception(error, limit=-50))}"
     )
-
-
-def _find_state_dir(environ: Mapping[str, str]) -> Path:
-    """Return ``$XDG_STATE_HOME/relay``, else ``~/.local/state/relay``, else the temporary directory."""
-    import tempfile
-
     state, home = Path(environ.get("XDG_STATE_HOME", "")), Path(environ.get("HOME", ""))
-    if state.is_absolute():
-        return state / "relay"
-    return home / ".local/state/relay" if home.is_absolute() else Path(tempfile.gettempdir())
+    own = state / "relay" if state.is_absolute() else home / ".local/state/relay"
+    for folder in (*([own] if own.is_absolute() else []), Path(tempfile.gettempdir())):
+        try:
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            stamp = time.strftime("%Y%m%d-%H%M%S")
+            handle, name = tempfile.mkstemp(prefix=f"relay-bug-{stamp}-", suffix=".log", dir=folder)
+            with os.fdopen(handle, "w", encoding="utf-8", errors="backslashreplace") as file:
+                file.write(redact_for_strangers(text, environ))
+            return Path(name)
+        except OSError:
+            continue
+    return None

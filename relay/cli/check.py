@@ -18,10 +18,11 @@ from relay.base.words import count, list_some, render_tokens, render_usd, shorte
 from relay.cli.boundary import note_place
 from relay.cli.options import json_option
 from relay.cli.screen import say, say_document, say_hanging
+from relay.plan.text import find_plan_folder
 from relay.setup.place import Place, find_settings, load_plan
 
 if TYPE_CHECKING:
-    from relay.cli.documents import CheckDocument, Parallel, PlanItem, PlanPhase
+    from relay.cli.documents import CheckDocument
     from relay.config import Settings
     from relay.plan.model import Phase, Plan, Violation
     from relay.plan.waves import Waves
@@ -109,62 +110,74 @@ def check_file(place: Place, environ: Mapping[str, str]) -> PlanCheck:
         PlanError: There is no such file.
     """
     from relay.config.choices import check_models, require_models
+    from relay.config.model import MOST_JOBS
     from relay.gate.needs import check_files, check_folder
     from relay.gate.places import check_folders, open_ground, settle_plan
     from relay.gate.shell_line import check_gates, find_lines
     from relay.plan.check import check_plan
+    from relay.plan.model import Violation
+    from relay.plan.waves import find_waves
     from relay.prompts.package_data import EXAMPLE, INSTEAD, is_example
+    from relay.session.prices import find_price
+    from relay.setup.preconditions import check_plan_file
 
     try:
         plan = load_plan(place)
     except PlanError as error:
         if not place.plan_file.exists():
             raise
-        return PlanCheck(place=place, plan=None, remarks=(_from_error(error, place),))
+        return PlanCheck(place=place, plan=None, remarks=(_note(place, error),))
     if is_example(plan):
-        return PlanCheck(
-            place=place,
-            plan=plan,
-            remarks=(_from_error(PlanError(EXAMPLE, path=place.plan_name, hint=INSTEAD), place),),
-        )
+        remark = _note(place, PlanError(EXAMPLE, path=place.plan_name, hint=INSTEAD))
+        return PlanCheck(place=place, plan=plan, remarks=(remark,))
     violations = sorted((*check_plan(plan), *check_gates(plan)), key=attrgetter("line"))
-    remarks = (*_check_place(place), *(_from_violation(violation, place) for violation in violations))
+    remarks = tuple(_note(place, violation) for violation in violations)
+    if place.found is not None and not Path(place.plan_name).is_absolute():
+        refused = check_plan_file(place.found, place.plan_name).error
+        remarks = (*((replace(_note(place, refused), path=place.plan_name),) if refused else ()), *remarks)
     lines, head = find_lines(plan), place.found.head() if place.found else None
     try:
         with within(place.plan_name):
             plan = settle_plan(open_ground(place.root, place.found, place.plan_name, head), plan)
     except PlanError as error:
-        remark = _from_error(error, place)
+        remark = _note(place, error)
         known = [one.message for one in remarks]
         return PlanCheck(place=place, plan=plan, remarks=remarks if remark.message in known else (remark, *remarks))
     try:
         settings = find_settings({}, environ, place.root, plan=plan, plan_name=place.plan_name)
         require_models(settings)
     except ConfigError as error:
-        remarks = (_from_error(error, place), *remarks)
+        remarks = (_note(place, error), *remarks)
         return PlanCheck(place=place, plan=plan, remarks=remarks)
+    none = "is none of your mcp_servers: a run stops there"
     warned = (
-        *_check_servers(plan, settings),
+        *(
+            Violation(line=line, message=f"Tools: {name} {none}", warning=True)
+            for phase in plan.phases
+            for name, line in phase.tool_lines
+            if not phase.done and name not in settings.mcp_servers
+        ),
         *_check_ignored(plan, place),
         *check_folders(plan, place.root),
         *check_files(plan, place.root, lines),
         *(check_folder(plan, place.root, place.found.git.list_files) if place.found else ()),
     )
     chosen = check_models([phase for phase in plan.phases if not phase.done], settings)
-    more = (_from_violation(one, place) for one in (*warned, *chosen))
+    more = (_note(place, one) for one in (*warned, *chosen))
     remarks = tuple(sorted((*remarks, *more), key=attrgetter("line")))
     if any(settings.runner_for(phase.runner) != "api" for phase in plan.phases):  # the default needs no import
         remarks = tuple(sorted((*remarks, *_check_runners(place, plan, settings, environ)), key=attrgetter("line")))
-    return _size(place, plan, remarks, settings)
-
-
-def _check_place(place: Place) -> Iterator[CheckRemark]:
-    """Yield an error for a plan in the repository that a run refuses because of where it is."""
-    if place.found is not None and not Path(place.plan_name).is_absolute():
-        from relay.setup.preconditions import check_plan_file
-
-        if error := check_plan_file(place.found, place.plan_name).error:
-            yield replace(_from_error(error, place), path=place.plan_name)
+    sizes, today = measure_plan(place.root, plan, settings), datetime.now(UTC).date()
+    models = [settings.model_for(phase.model) for phase in plan.phases]
+    return PlanCheck(
+        place=place,
+        plan=plan,
+        remarks=remarks,
+        sizes=sizes,
+        prices=tuple(find_price(model, at=today, overrides=settings.prices) for model in models),
+        settings=settings,
+        waves=find_waves(plan, {size.phase_id: size.turns for size in sizes}, jobs=MOST_JOBS),
+    )
 
 
 def _check_runners(
@@ -178,23 +191,13 @@ def _check_runners(
         if not phase.done:
             wished.setdefault(settings.runner_for(phase.runner), phase.find_wish("runner")[1])
     for violation in check_runners(plan.phases, settings, known):
-        yield _from_violation(violation, place)
+        yield _note(place, violation)
     for name, line in wished.items():
         try:
             if name in known:
                 known[name].require(environ, settings)
         except RelayError as error:
-            yield replace(_from_error(error, place), path=place.plan_name, line=line, warning=True)
-
-
-def _check_servers(plan: "Plan", settings: "Settings") -> Iterator["Violation"]:
-    from relay.plan.model import Violation
-
-    for phase in plan.phases:
-        for name, line in phase.tool_lines:
-            if not phase.done and name not in settings.mcp_servers:
-                words = f"Tools: {name} is none of your mcp_servers: a run stops there"
-                yield Violation(line=line, message=words, warning=True)
+            yield replace(_note(place, error), path=place.plan_name, line=line, warning=True)
 
 
 def _check_ignored(plan: "Plan", place: Place) -> Iterator["Violation"]:
@@ -219,41 +222,27 @@ def _check_ignored(plan: "Plan", place: Place) -> Iterator["Violation"]:
             yield Violation(line=paths[taken[0]], message=words, warning=True)
 
 
-def _from_error(error: RelayError, place: Place) -> CheckRemark:
-    hint = place.caller.write(error.hint) if error.hint else ""
-    return CheckRemark(path=error.path, line=error.line, message=error.message, hint=hint)
-
-
-def _from_violation(violation: "Violation", place: Place) -> CheckRemark:
-    hint = place.caller.write(violation.hint) if violation.hint else ""
-    path, line = place.plan_name, violation.line
-    return CheckRemark(path=path, line=line, message=violation.message, warning=violation.warning, hint=hint)
-
-
-def _size(place: Place, plan: "Plan", remarks: tuple[CheckRemark, ...], settings: "Settings") -> PlanCheck:
-    from relay.config.model import MOST_JOBS
-    from relay.plan.waves import find_waves
-    from relay.session.prices import find_price
-
-    sizes = measure_plan(place.root, plan, settings)
-    today, models = datetime.now(UTC).date(), [settings.model_for(phase.model) for phase in plan.phases]
-    prices = tuple(find_price(model, at=today, overrides=settings.prices) for model in models)
-    waves = find_waves(plan, {size.phase_id: size.turns for size in sizes}, jobs=MOST_JOBS)
-    return PlanCheck(
-        place=place, plan=plan, remarks=remarks, sizes=sizes, prices=prices, settings=settings, waves=waves
-    )
+def _note(place: Place, found: "RelayError | Violation") -> CheckRemark:
+    """Return a remark about the plan, or about the file that an error names."""
+    hint = place.caller.write(found.hint) if found.hint else ""
+    if isinstance(found, RelayError):
+        return CheckRemark(path=found.path, line=found.line, message=found.message, hint=hint)
+    path, line = place.plan_name, found.line
+    return CheckRemark(path=path, line=line, message=found.message, warning=found.warning, hint=hint)
 
 
 def measure_plan(root: Path, plan: "Plan", settings: "Settings") -> "tuple[PhaseSize, ...]":
-    """Estimate each phase, without asking an endpoint."""
-    from relay.run.planning.submission import measure_phases
+    """Estimate each phase, without asking an endpoint. Rules of folders are left out of the guess."""
+    from relay.run.planning.submission import iter_sizes, measure_phases
+    from relay.setup.rules import MAX_BYTES
 
     find_line = cache(partial(find_line_tokens, settings))
+    rules = (size for name in ("AGENTS.md", *settings.rules_fallback_names) for size in iter_sizes(root, (name,)))
     return measure_phases(
         root,
         plan,
         find_line=lambda phase: find_line(settings.model_for(phase.model)),
-        rules_bytes=_count_rules(root, settings),
+        rules_bytes=min(MAX_BYTES, next(rules, 0)),
     )
 
 
@@ -268,57 +257,22 @@ def find_line_tokens(settings: "Settings", model: str) -> int:
     return open_gauge(window_tokens=window, reset_at=settings.reset_at_for(model)).soft_tokens
 
 
-def _count_rules(root: Path, settings: "Settings") -> int:
-    """Return the size of the root's rules file, within the budget; rules of folders are left out of the guess."""
-    from relay.run.planning.submission import iter_sizes
-    from relay.setup.rules import MAX_BYTES
-
-    sizes = (size for name in ("AGENTS.md", *settings.rules_fallback_names) for size in iter_sizes(root, (name,)))
-    return min(MAX_BYTES, next(sizes, 0))
-
-
 def render_json(checked: PlanCheck) -> "CheckDocument":
-    """Return the plan and its violations as JSON."""
+    """Return the plan and its violations as JSON; ``time`` of jobs side by side is relative to one after the other."""
+    from relay.cli.documents import CheckDocument, Parallel, PlanPhase, SharedPath, fill
     from relay.run.planning.submission import describe_overkill
 
-    phases = checked.plan.phases if checked.plan else ()
-    return {
-        "phases": [_render_phase(phase) for phase in phases],
-        "violations": [
-            {"path": one.path, "line": one.line, "message": one.message, "warning": one.warning, "hint": one.hint}
-            for one in checked.remarks
-        ],
-        "parallel": None if checked.waves is None else _render_waves(checked.waves),
-        "overkill": bool(describe_overkill(checked.sizes)),
-    }
-
-
-def _render_waves(waves: "Waves") -> "Parallel":
-    """Return the waves as JSON; ``time`` is that of ``jobs`` side by side, relative to one after the other."""
-    return {
-        "waves": [list(wave) for wave in waves.waves],
-        "shared": [{"path": shared.path, "phases": list(shared.phase_ids)} for shared in waves.shared],
-        "jobs": waves.jobs,
-        "time": round(waves.parallel / waves.serial, 3) if waves.serial else None,
-    }
-
-
-def _render_phase(phase: "Phase") -> "PlanPhase":
-    items: list[PlanItem] = [
-        {"id": item.id, "text": item.text, "done": item.done, "line": item.line, "paths": list(item.paths)}
-        for item in phase.items
+    phases = [
+        fill(PlanPhase, one, runner=one.runner or None, model=one.model or None, effort=one.effort or None)
+        for one in (checked.plan.phases if checked.plan else ())
     ]
-    return {
-        "id": phase.id,
-        "title": phase.title,
-        "line": phase.line,
-        "verify": list(phase.verify),
-        "after": list(phase.after),
-        "runner": phase.runner or None,
-        "model": phase.model or None,
-        "effort": phase.effort or None,
-        "items": items,
-    }
+    parallel = None
+    if waves := checked.waves:
+        shared = [SharedPath(path=one.path, phases=one.phase_ids) for one in waves.shared]
+        time = round(waves.parallel / waves.serial, 3) if waves.serial else None
+        parallel = fill(Parallel, waves, shared=shared, time=time)
+    overkill = bool(describe_overkill(checked.sizes))
+    return fill(CheckDocument, None, phases=phases, violations=checked.remarks, parallel=parallel, overkill=overkill)
 
 
 def show_checked(checked: PlanCheck) -> None:
@@ -330,32 +284,34 @@ def show_checked(checked: PlanCheck) -> None:
         say(f"{found.where}{word}{found.message}", style="yellow" if found.warning else "red")
         if found.hint:
             say(f"  {found.hint}", style="dim")
-    _propose(checked)
-    if checked.plan and checked.sizes:
+    plan = checked.plan
+    if plan and any(not (phase.done or phase.verify) for phase in plan.phases):
+        from relay.gate.needs import find_test_command
+
+        if test := find_test_command(checked.place.root, checked.place.plan_name):
+            say(f"proposed: Verify: `{test.command}` ({test.source}); relay gate tries it", style="dim")
+    if plan and checked.sizes:
         if checked.remarks:
             say()
-        _show_sizes(checked, checked.plan)
+        _show_sizes(checked, plan)
         say()
-    if checked.waves:
-        _show_waves(checked.waves, checked.plan)
-    say(_render_verdict(checked), style="green" if checked.exit_code is ExitCode.DONE else "red")
-
-
-def _propose(checked: PlanCheck) -> None:
-    """Propose the repository's own test command if an open phase has no gate."""
-    if checked.plan is None or all(phase.done or phase.verify for phase in checked.plan.phases):
-        return
-    from relay.gate.needs import find_test_command
-
-    if found := find_test_command(checked.place.root, checked.place.plan_name):
-        say(f"proposed: Verify: `{found.command}` ({found.source}); relay gate tries it", style="dim")
+    if plan and checked.waves:
+        _show_waves(checked.waves, plan)
+    warnings = sum(found.warning for found in checked.remarks)
+    errors = len(checked.remarks) - warnings
+    items = sum(len(phase.items) for phase in plan.phases) if plan else 0
+    words = f" is valid: {count(len(plan.phases) if plan else 0, 'phase')}, {count(items, 'item')}"
+    verdict = f": {count(errors, 'error')}" if errors else words
+    tail = f", {count(warnings, 'warning')}" if warnings else ""
+    say(f"{checked.place.plan_name}{verdict}{tail}", style="red" if errors else "green")
 
 
 def _show_sizes(checked: PlanCheck, plan: "Plan") -> None:
     import shutil
 
-    from relay.plan.text import find_plan_folder
-    from relay.run.planning.submission import describe_layers, describe_overkill
+    from relay.plan.edit import NO_HEADING
+    from relay.run.planning.submission import describe_layers, describe_overkill, suggest_parts
+    from relay.session.prices import cost_usd
 
     titles = [f"{phase.id}  {phase.title}" for phase in plan.phases]
     runs = [_name_choices(phase, checked.settings) for phase in plan.phases]
@@ -363,10 +319,14 @@ def _show_sizes(checked: PlanCheck, plan: "Plan") -> None:
     width = min(_TITLE_CHARS, room, max(map(len, titles)))
     say(f"{'phase':<{width}}  {'open':>5}  context, cost: rough", style="dim")
     for phase, size, price, title, by in zip(plan.phases, checked.sizes, checked.prices, titles, runs, strict=True):
-        figures = f"{len(phase.open_items):>2}/{len(phase.items):<2}  {_render_size(size, price)}"
-        say(f"{shorten(title, width):<{width}}  {figures}{by}")
+        usd = render_usd(None if price is None else size.turns * cost_usd(size.turn, price))
+        rough = f"about {render_tokens(size.context_tokens)}, {usd}" if size.turns else "done"
+        say(f"{shorten(title, width):<{width}}  {len(phase.open_items):>2}/{len(phase.items):<2}  {rough}{by}")
         if size.too_big:
-            say(f"   too big for one session: {_advise_split(checked, phase, size)}", style="yellow")
+            parts = suggest_parts(size)
+            split = checked.place.caller.write(Command(words=("plan", "--split", size.phase_id)))
+            way = f"it {NO_HEADING}" if phase.in_list else f"{split}{f' (into {parts})' if parts > 1 else ''}"
+            say(f"   too big for one session: {way}", style="yellow")
     lines = dict.fromkeys(map(render_tokens, sorted({size.line_tokens for size in checked.sizes})))
     say(f"context: at a phase's end; a session hands over at {' or '.join(lines)}", style="dim")
     if words := describe_overkill(checked.sizes):
@@ -408,7 +368,7 @@ def _describe_note(checked: PlanCheck) -> str:
     return describe_note(phase_id, note, size.line_tokens) if size else ""
 
 
-def _show_waves(waves: "Waves", plan: "Plan | None") -> None:
+def _show_waves(waves: "Waves", plan: "Plan") -> None:
     """Print which phases can run side by side; nothing if each phase waits for the one before it."""
     if waves.widest < _SIDE_BY_SIDE and not waves.shared:
         return
@@ -422,7 +382,7 @@ def _show_waves(waves: "Waves", plan: "Plan | None") -> None:
     if left := waves.shared[_SHOWN_SHARED:]:
         say(f"              and for {count(len(left), 'more path')}")
     there = {phase_id for wave in waves.waves for phase_id in wave}
-    if missing := [phase.id for phase in plan.phases if not phase.done and phase.id not in there] if plan else []:
+    if missing := [phase.id for phase in plan.phases if not phase.done and phase.id not in there]:
         say_hanging("in no wave    ", f"{list_some(missing)}: what they wait for is never done")
     say()
 
@@ -437,36 +397,3 @@ def _name_choices(phase: "Phase", settings: "Settings | None") -> str:
     parts += [f"on {model}"] if model != settings.model else []
     parts += [f"effort {effort}"] if effort != settings.effort else []
     return f"  {', '.join(parts)}" if parts else ""
-
-
-def _render_size(size: "PhaseSize", price: "Price | None") -> str:
-    from relay.session.prices import cost_usd
-
-    if not size.turns:
-        return "done"
-    usd = render_usd(None if price is None else size.turns * cost_usd(size.turn, price))
-    return f"about {render_tokens(size.context_tokens)}, {usd}"
-
-
-def _advise_split(checked: PlanCheck, phase: "Phase", size: "PhaseSize") -> str:
-    from relay.run.planning.submission import suggest_parts
-
-    if phase.in_list:
-        from relay.plan.edit import NO_HEADING
-
-        return f"it {NO_HEADING}"
-
-    parts = suggest_parts(size)
-    split = checked.place.caller.write(Command(words=("plan", "--split", size.phase_id)))
-    return f"{split}{f' (into {parts})' if parts > 1 else ''}"
-
-
-def _render_verdict(checked: PlanCheck) -> str:
-    warnings = sum(found.warning for found in checked.remarks)
-    errors = len(checked.remarks) - warnings
-    tail = f", {count(warnings, 'warning')}" if warnings else ""
-    if errors:
-        return f"{checked.place.plan_name}: {count(errors, 'error')}{tail}"
-    phases = checked.plan.phases if checked.plan else ()
-    items = sum(len(phase.items) for phase in phases)
-    return f"{checked.place.plan_name} is valid: {count(len(phases), 'phase')}, {count(items, 'item')}{tail}"

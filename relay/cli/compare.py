@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from relay.base.errors import ConfigError, ExitCode, FlagError, PlanError, RelayError, RepoError
+from relay.base.errors import ConfigError, ExitCode, PlanError, RelayError, RepoError
 from relay.base.hints import advise_extra
 from relay.base.words import count, render_usd
 from relay.cli.boundary import note_place, note_plan
-from relay.cli.options import AMOUNT, json_option, network_option, offer_models, offer_plans, sandbox_option
+from relay.cli.options import AMOUNT, find_flags, json_option, network_option, offer_models, offer_plans, sandbox_option
 from relay.cli.screen import clean_line, complain, has_person, say, say_document
 from relay.config.model import OWN_LOOP
 from relay.plan.parse import find_plan_in
@@ -107,7 +107,7 @@ def _plan_experiment(plan: str | None, options: Mapping[str, Any]) -> "tuple[Pla
             f"--hidden-dir: {options['hidden_dir']} is in the repository, where sessions can read it"
         )
     base, branch = _find_base(place)
-    settings = _find_settings(place, base, _find_flags(options), os.environ)
+    settings = _find_settings(place, base, find_flags(options), os.environ)
     cap = options["max_cost"] if options["max_cost"] is not None else settings.max_cost_usd
     if cap is None:
         raise click.UsageError("an experiment needs a cap: --max-cost USD")
@@ -124,10 +124,6 @@ def _plan_experiment(plan: str | None, options: Mapping[str, Any]) -> "tuple[Pla
         reviews=not options["no_review"],
         options=_list_words(options),
     )
-
-
-def _find_flags(options: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: options[name] for name in ("model", "network", "sandbox")}
 
 
 def _list_words(options: Mapping[str, Any]) -> tuple[str, ...]:
@@ -170,7 +166,7 @@ def _work(place: Place, experiment: "Experiment", options: Mapping[str, Any], *,
     from relay.sandbox.process import prepare_process
     from relay.setup.preconditions import require_approval
 
-    settings = _find_settings(place, experiment.base, _find_flags(options), os.environ)
+    settings = _find_settings(place, experiment.base, find_flags(options), os.environ)
     require_approval(place.root, settings, os.environ)
     arms = _require_arms(place, experiment, options)
     if not _is_over(place.repo, experiment):
@@ -187,7 +183,7 @@ def _work(place: Place, experiment: "Experiment", options: Mapping[str, Any], *,
         main=place.repo,
         experiment=experiment,
         settings=settings,
-        flags=_find_flags(options),
+        flags=find_flags(options),
         environ=os.environ,
         interrupts=interrupts,
         tell=tell,
@@ -216,7 +212,7 @@ def _require_arms(place: Place, experiment: "Experiment", options: Mapping[str, 
     found = []
     for arm in map(parse_arm, experiment.arms):
         typed = {option.removeprefix("--").replace("-", "_"): word for option, word in arm.options}
-        flags, environ = {**_find_flags(options), **typed}, {**os.environ, **arm.environ}
+        flags, environ = {**find_flags(options), **typed}, {**os.environ, **arm.environ}
         settings = _find_settings(place, experiment.base, flags, environ)
         kind = get_kind(settings.runner, origin=f"--arms {arm.name}", known=list_runners(settings))
         kind.require(os.environ, settings)
@@ -232,10 +228,7 @@ def _require_arms(place: Place, experiment: "Experiment", options: Mapping[str, 
 def _find_settings(place: Place, base: str, flags: Mapping[str, Any], environ: Mapping[str, str]) -> "Settings":
     """Return the settings with those of the plan as the commit has it."""
     plan = find_plan_in(find_text(place.repo, base, place.plan_name) or "")
-    try:
-        return find_settings(flags, environ, place.root, plan=plan, plan_name=place.plan_name)
-    except FlagError as error:
-        raise click.UsageError(str(error)) from error
+    return find_settings(flags, environ, place.root, plan=plan, plan_name=place.plan_name)
 
 
 def _estimate(

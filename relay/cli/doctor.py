@@ -13,19 +13,17 @@ from relay.base.errors import ConfigError, ExitCode
 from relay.base.hints import AT_ROOT, Caller
 from relay.base.words import count
 from relay.cli.boundary import note_place
+from relay.cli.documents import AgentTrial, DoctorDocument, DoctorFinding, EffectiveSetting, FoundAgent, fill
 from relay.cli.options import json_option, offer_models, offer_runners
 from relay.cli.screen import complain, say, say_document
 from relay.cli.sessions import make_request
 from relay.session.values import SessionKind
-from relay.setup.doctor import Report
-from relay.setup.place import find_settings
+from relay.setup.doctor import Report, examine
+from relay.setup.place import find_settings, get_place
 from relay.setup.preconditions import Finding, State
 
 if TYPE_CHECKING:
-    from relay.cli.documents import AgentTrial, DoctorDocument, DoctorFinding, EffectiveSetting, FoundAgent
     from relay.config import Settings
-    from relay.sandbox.visibility import Inventory
-    from relay.setup.preconditions import Finding
     from relay.setup.trials import AgentFound
 
 
@@ -95,24 +93,20 @@ def command(*, runner: str | None, with_settings: bool, as_json: bool, **section
         return _show_inventory(as_json=as_json)
     if days is not None:
         return _drop_checkpoints(days)
-    from relay.setup.doctor import examine
-
     report = examine(Path.cwd(), os.environ, {"runner": runner})
     if as_json:
-        _say(render_json(report))
+        settings = {key: EffectiveSetting(value=value, origin=origin) for key, value, origin in report.settings}
+        found = _render(report.findings, report.caller)
+        ready, advice = not report.missing, report.next_command
+        say_document(DoctorDocument(ready=ready, findings=found, settings=settings, next=advice))
     else:
-        show_report(report, with_settings=with_settings)
+        _show_report(report, with_settings=with_settings)
     return ExitCode.USER if report.missing else ExitCode.DONE
-
-
-def _say(document: "DoctorDocument") -> None:
-    say_document(document)
 
 
 def _try_model(flags: Mapping[str, str | None], *, as_json: bool) -> int:
     from relay.config.sources import show_user_file
     from relay.runners.registry import get_kind, list_runners
-    from relay.setup.place import find_settings, get_place
     from relay.setup.trials import estimate_trial, try_model
 
     place = get_place(plan=None, environ=os.environ, needs_repo=False)
@@ -123,20 +117,18 @@ def _try_model(flags: Mapping[str, str | None], *, as_json: bool) -> int:
     trial = try_model(kind, settings, os.environ)
     missing = any(finding.state is State.MISSING for finding in trial.findings)
     if as_json:
-        found = [render_check(finding, place.caller) for finding in trial.findings]
-        _say({"ready": not missing, "findings": found, "table": trial.table})
-        return ExitCode.USER if missing else ExitCode.DONE
-    for finding in trial.findings:
-        show_finding(finding, place.caller.write(finding.hint))
-    if trial.table:
-        say(f"\nAs it stands in {show_user_file(os.environ)}:\n\n{trial.table}")
+        found = _render(trial.findings, place.caller)
+        say_document(DoctorDocument(ready=not missing, findings=found, table=trial.table))
+    else:
+        _show_findings(trial.findings, place.caller)
+        if trial.table:
+            say(f"\nAs it stands in {show_user_file(os.environ)}:\n\n{trial.table}")
     return ExitCode.USER if missing else ExitCode.DONE
 
 
-def show_report(report: Report, *, with_settings: bool) -> None:
+def _show_report(report: Report, *, with_settings: bool) -> None:
     """Print the findings, then the settings, then the verdict."""
-    for finding in report.findings:
-        show_finding(finding, report.caller.write(finding.hint))
+    _show_findings(report.findings, report.caller)
     if with_settings and report.settings:
         say()
         width = max(len(key) for key, _, _ in report.settings)
@@ -150,34 +142,19 @@ def show_report(report: Report, *, with_settings: bool) -> None:
         say(f"next: {report.next_command}")
 
 
-def show_finding(finding: Finding, hint: str) -> None:
-    """Print a finding, its details and its hint."""
-    say(f"{_MARKS[finding.state]:<8} {finding.name:<11} {finding.words}", style=_STYLES[finding.state])
-    for detail in finding.details if finding.state is not State.OK else ():
-        say(f"{'':<21}{detail}", style="dim")
-    if hint:
-        first, *more = hint.splitlines()
-        say("\n".join((f"{'':<21}do: {first}", *(f"{'':<25}{line}" for line in more))))
+def _show_findings(findings: Iterable[Finding], caller: Caller) -> None:
+    """Print findings, each with its details and its hint."""
+    for finding in findings:
+        say(f"{_MARKS[finding.state]:<8} {finding.name:<11} {finding.words}", style=_STYLES[finding.state])
+        for detail in finding.details if finding.state is not State.OK else ():
+            say(f"{'':<21}{detail}", style="dim")
+        if hint := caller.write(finding.hint):
+            first, *more = hint.splitlines()
+            say("\n".join((f"{'':<21}do: {first}", *(f"{'':<25}{line}" for line in more))))
 
 
-def render_check(finding: Finding, caller: Caller) -> "DoctorFinding":
-    """Return a finding as JSON."""
-    return {
-        "name": finding.name,
-        "state": finding.state,
-        "words": finding.words,
-        "details": list(finding.details),
-        "hint": caller.write(finding.hint),
-    }
-
-
-def render_json(report: Report) -> "DoctorDocument":
-    """Return the report as JSON."""
-    findings = [render_check(finding, report.caller) for finding in report.findings]
-    settings: dict[str, EffectiveSetting] = {
-        key: {"value": value, "origin": origin} for key, value, origin in report.settings
-    }
-    return {"ready": not report.missing, "findings": findings, "settings": settings, "next": report.next_command}
+def _render(findings: Iterable[Finding], caller: Caller) -> tuple[DoctorFinding, ...]:
+    return tuple(fill(DoctorFinding, finding, hint=caller.write(finding.hint)) for finding in findings)
 
 
 _ALL = "all"
@@ -187,68 +164,53 @@ _COLUMNS = "{:<10}{:<15}{:<11}{:<10}{:<9}{:<10}{:<11}{}"
 
 def _check_agents(name: str, *, as_json: bool) -> int:
     """List the agents, or try one of them or all; each runs inside relay's sandbox and never sees the key."""
-    from relay.setup.place import get_place
     from relay.setup.trials import examine_agents
 
     place = get_place(plan=None, environ=os.environ, needs_repo=False)
     settings = find_settings({}, os.environ, place.root, plan=None)
-    found = examine_agents(settings, os.environ)
+    agents = examine_agents(settings, os.environ)
     if name:
-        return _try(found, name, settings, as_json=as_json)
+        return _try(agents, name, settings, as_json=as_json)
+    rows = [
+        fill(
+            FoundAgent,
+            agent.profile,
+            program=agent.program,
+            steering="yes",
+            login=agent.login,
+            missing=agent.missing,
+            install=agent.profile.package,
+        )
+        for agent in agents
+    ]
     if as_json:
-        _say({"agents": [_render(agent) for agent in found]})
-    else:
-        _show(found)
-    return ExitCode.USER if all(agent.missing for agent in found) else ExitCode.DONE
+        say_document({"agents": rows})
+        return ExitCode.USER if all(agent.missing for agent in agents) else ExitCode.DONE
+    say(_COLUMNS.format(*_SHOWN).replace("title", "agent", 1), style="dim")
+    for row, agent in zip(rows, agents, strict=True):
+        cells = [("-" if row.missing else "yes") if one == "found" else getattr(row, one) for one in _SHOWN]
+        say(_COLUMNS.format(*cells), style="dim" if row.missing else "")
+        if row.missing:
+            say(f"{'':<10}{row.missing}: {row.install or agent.profile.installation}", style="dim")
+    say("\nusage: exact, counted by relay's gateway; ~ as the agent reports it. `relay doctor --agent NAME` is free.")
+    return ExitCode.USER if all(agent.missing for agent in agents) else ExitCode.DONE
 
 
-def _render(agent: "AgentFound") -> "FoundAgent":
-    profile = agent.profile
-    return {
-        "name": profile.name,
-        "title": profile.title,
-        "program": agent.program,
-        "tested": profile.tested,
-        "usage": profile.usage,
-        "steering": "yes",
-        "tools": profile.tools,
-        "login": agent.login,
-        "missing": agent.missing,
-        "install": profile.package,
-    }
-
-
-def _show(found: "tuple[AgentFound, ...]") -> None:
-    head = _COLUMNS.format("name", "agent", "found", "tested", "usage", "steering", "tools", "login")
-    say(head, style="dim")
-    for agent in found:
-        row = {**_render(agent), "found": "-" if agent.missing else "yes"}
-        say(_COLUMNS.format(*(row[name] for name in _SHOWN)), style="dim" if agent.missing else "")
-        if agent.missing:
-            say(f"{'':<10}{agent.missing}: {row['install'] or agent.profile.installation}", style="dim")
-    say()
-    say("usage: exact, counted by relay's gateway; ~ as the agent reports it. `relay doctor --agent NAME` is free.")
-
-
-def _try(found: "tuple[AgentFound, ...]", name: str, settings: "Settings", *, as_json: bool) -> int:
-    chosen = [agent for agent in found if name in {agent.profile.name, _ALL}]
+def _try(agents: "Sequence[AgentFound]", name: str, settings: "Settings", *, as_json: bool) -> int:
+    chosen = [agent for agent in agents if name in {agent.profile.name, _ALL}]
     if not chosen:
-        names = ", ".join(agent.profile.name for agent in found)
+        names = ", ".join(agent.profile.name for agent in agents)
         raise click.UsageError(f"--agent: found {name!r}; allowed: {names}, {_ALL}")
-    works = False
     rows: list[AgentTrial] = []
     for agent in chosen:
         findings = _run_trial(agent, settings)
         ready = all(finding.state is not State.MISSING for finding in findings)
-        works = works or ready
-        rows.append(
-            {"name": agent.profile.name, "ready": ready, "findings": [render_check(f, AT_ROOT) for f in findings]}
-        )
+        rows.append(AgentTrial(name=agent.profile.name, ready=ready, findings=_render(findings, AT_ROOT)))
         if not as_json:
             _show_trial(agent, findings, ready=ready)
     if as_json:
-        _say({"trials": rows})
-    return ExitCode.DONE if works else ExitCode.USER
+        say_document({"trials": rows})
+    return ExitCode.DONE if any(row.ready for row in rows) else ExitCode.USER
 
 
 def _run_trial(agent: "AgentFound", settings: "Settings") -> "tuple[Finding, ...]":
@@ -274,8 +236,7 @@ def try_for_use(agent: "AgentFound", settings: "Settings") -> tuple[bool, bool]:
 def _show_trial(agent: "AgentFound", findings: "tuple[Finding, ...]", *, ready: bool) -> None:
     profile = agent.profile
     say(f"{profile.title} ({profile.name})", style="bold")
-    for finding in findings:
-        show_finding(finding, AT_ROOT.write(finding.hint))
+    _show_findings(findings, AT_ROOT)
     say(f"relay run --runner {profile.name} {'can work here' if ready else 'cannot work here yet'}", style="bold")
     say()
 
@@ -317,37 +278,33 @@ def _show_inventory(*, as_json: bool) -> int:
     with open_own_workspace(request) as workspace:
         found = take_inventory(workspace.sandbox)
     if as_json:
-        _say({"sandbox": found})
+        say_document({"sandbox": found})
         return 0
     say(f"{found.mechanism}, {found.level}: resources of a command in `relay run`", style="bold")
-    for head, entries in _describe(found):
-        say()
-        say(head, style="cyan")
-        for entry in entries:
+    scratch = (f"{found.tmp} (TMPDIR; private, kept between commands)", f"{found.home} (HOME; new for each command)")
+    groups: Mapping[str, Sequence[str]] = {
+        "can write": (*found.writable, *scratch),
+        "can write, but loses it when the command ends": found.lost,
+        "can only read, inside the above": found.protected,
+        "sees as empty": found.hidden,
+        "can read, inside the empty ones": found.shown,
+        "cannot read": found.masked,
+        "cannot reach these sockets": found.sockets,
+        "everything else": ("read only",),
+        "network": found.opened or ("only its own loopback: no host, no service of this machine",),
+        "variables passed on": (" ".join(found.passed),),
+        "variables dropped (the setting `env` passes them on)": (" ".join(found.dropped),),
+        "variables never passed on": (" ".join(found.refused),),
+        "not protected here": found.gaps,
+    }
+    for head, entries in groups.items():
+        if any(entries):
+            say()
+            say(head, style="cyan")
+        for entry in filter(None, entries):
             text = textwrap.wrap(entry, _WIDTH - 2, break_long_words=False, break_on_hyphens=False)
             say("\n".join(f"  {line}" for line in text))
     return 0
-
-
-def _describe(found: "Inventory") -> Iterable[tuple[str, Sequence[str]]]:
-    """Return each group with its entries, without empty groups."""
-    scratch = (f"{found.tmp} (TMPDIR; private, kept between commands)", f"{found.home} (HOME; new for each command)")
-    groups = (
-        ("can write", (*found.writable, *scratch)),
-        ("can write, but loses it when the command ends", found.lost),
-        ("can only read, inside the above", found.protected),
-        ("sees as empty", found.hidden),
-        ("can read, inside the empty ones", found.shown),
-        ("cannot read", found.masked),
-        ("cannot reach these sockets", found.sockets),
-        ("everything else", ("read only",)),
-        ("network", found.opened or ("only its own loopback: no host, no service of this machine",)),
-        ("variables passed on", (" ".join(found.passed),)),
-        ("variables dropped (the setting `env` passes them on)", (" ".join(found.dropped),)),
-        ("variables never passed on", (" ".join(found.refused),)),
-        ("not protected here", found.gaps),
-    )
-    return ((head, entries) for head, entries in groups if any(entries))
 
 
 def _drop_checkpoints(days: int) -> int:

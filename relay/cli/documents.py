@@ -1,9 +1,12 @@
 """The JSON documents that commands print with --json: fields and meanings. `make docs` writes docs/reference/json.md.
 
-A field is in every document of its kind unless its words say when it is.
+A field is in every document of its kind unless its words say when it is. `fill` takes the fields that a value of relay
+has under the same name.
 """
 
-from typing import NotRequired, TypedDict
+from typing import Any, TypeVar
+
+from msgspec import UNSET, Struct, UnsetType, convert
 
 from relay.base.errors import ErrorKind
 from relay.base.words import BoxState
@@ -11,12 +14,31 @@ from relay.ledger.belief import ClaimStatus
 from relay.ledger.model import Kind
 from relay.sandbox.visibility import Inventory
 from relay.session.events import CheckResult
+from relay.session.usage import Spent
 from relay.setup.preconditions import State
 from relay.store.outcomes import OutcomeSums, PhaseOutcome
 from relay.store.resume import ResumeCase
 
 
-class Spend(TypedDict):
+class Document(Struct, kw_only=True):
+    """A document, or a part of one."""
+
+
+DocumentT = TypeVar("DocumentT", bound=Document)
+
+
+def fill(kind: type[DocumentT], value: object, **given: Any) -> DocumentT:
+    """Return a document with the fields of a value, but for those that are given."""
+    fields = {name: given[name] if name in given else getattr(value, name) for name in kind.__struct_fields__}
+    return convert(fields, kind, from_attributes=True)
+
+
+def fill_spend(spent: Spent) -> "Spend":
+    """Return what something has cost."""
+    return fill(Spend, spent.usage, usd=spent.cost_usd, estimated=spent.estimated)
+
+
+class Spend(Document):
     """Money and tokens."""
 
     usd: float | None
@@ -33,7 +55,7 @@ class Spend(TypedDict):
     """The thinking part of `output_tokens`; 0 if not reported."""
 
 
-class StatusItem(TypedDict):
+class StatusItem(Document):
     """An item of a phase."""
 
     id: str
@@ -41,23 +63,23 @@ class StatusItem(TypedDict):
     state: BoxState
 
 
-class StatusPhase(TypedDict):
+class StatusPhase(Document):
     """A phase, with its commits on the branch."""
 
     id: str
     title: str
     done: bool
-    items: list[StatusItem]
-    commits: list[str]
+    items: tuple[StatusItem, ...]
+    commits: tuple[str, ...]
     """Oldest first."""
-    doubts: list[str]
+    doubts: tuple[str, ...]
     """Doubts about ticked boxes, from the phase's commits."""
     runner: str | None
     """The runner that the plan names, if any."""
     spent: Spend
 
 
-class CurrentActivity(TypedDict):
+class CurrentActivity(Document):
     """The present activity."""
 
     name: str
@@ -68,7 +90,7 @@ class CurrentActivity(TypedDict):
     """The end of a wait."""
 
 
-class CurrentWork(TypedDict):
+class CurrentWork(Document):
     """The session at work."""
 
     run: str
@@ -83,7 +105,7 @@ class CurrentWork(TypedDict):
     activity: CurrentActivity | None
 
 
-class StatusJob(TypedDict):
+class StatusJob(Document):
     """A phase with its own work tree (a job)."""
 
     phase: str
@@ -98,7 +120,7 @@ class StatusJob(TypedDict):
     """Why it waits."""
 
 
-class FleetPhase(TypedDict):
+class FleetPhase(Document):
     """A phase that a fleet was given."""
 
     phase: str
@@ -106,30 +128,30 @@ class FleetPhase(TypedDict):
     """As `relay fleet status` says it."""
 
 
-class StatusFleet(TypedDict):
+class StatusFleet(Document):
     """What a fleet was at when `relay fleet submit` or `status` was typed here last."""
 
     at: float
     """Seconds since the epoch."""
-    phases: list[FleetPhase]
+    phases: tuple[FleetPhase, ...]
 
 
-class UsageLimit(TypedDict):
+class UsageLimit(Document):
     """A provider's usage limit that stopped the open phase."""
 
     model: str
     resets_at: float
 
 
-class RedGate(TypedDict):
+class RedGate(Document):
     """The last unexpected red gate of the run."""
 
     phase: str
     at: float
-    checks: list[CheckResult]
+    checks: tuple[CheckResult, ...]
 
 
-class LastRun(TypedDict):
+class LastRun(Document):
     """The end of the last run of this plan; unknown if the run was killed."""
 
     command: str
@@ -142,7 +164,7 @@ class LastRun(TypedDict):
     gate: RedGate | None
 
 
-class StatusNext(TypedDict):
+class StatusNext(Document):
     """The next step of `relay run`."""
 
     phase: str | None
@@ -151,15 +173,15 @@ class StatusNext(TypedDict):
     then: str
 
 
-class StatusDocument(TypedDict):
+class StatusDocument(Document):
     """The plan's state."""
 
     plan: str
     branch: str | None
     """Null if HEAD is detached."""
     done: bool
-    phases: list[StatusPhase]
-    questions: list[str]
+    phases: tuple[StatusPhase, ...]
+    questions: tuple[str, ...]
     """Questions that sessions left to you, with their assumptions."""
     spent: Spend
     """The cost of the whole plan."""
@@ -168,7 +190,7 @@ class StatusDocument(TypedDict):
     running: str | None
     """The relay that works here."""
     at_work: CurrentWork | None
-    jobs: list[StatusJob]
+    jobs: tuple[StatusJob, ...]
     fleet: StatusFleet | None
     limit: UsageLimit | None
     last_run: LastRun | None
@@ -180,50 +202,50 @@ class StatusDocument(TypedDict):
     """A command that helps more than `relay run`."""
 
 
-class PlanItem(TypedDict):
+class PlanItem(Document):
     """An item."""
 
     id: str
     text: str
     done: bool
     line: int
-    paths: list[str]
+    paths: tuple[str, ...]
     """Paths that the item names."""
 
 
-class PlanPhase(TypedDict):
+class PlanPhase(Document):
     """A phase."""
 
     id: str
     title: str
     line: int
-    verify: list[str]
-    after: list[str]
+    verify: tuple[str, ...]
+    after: tuple[str, ...]
     """Phases that come before it."""
     runner: str | None
     model: str | None
     effort: str | None
-    items: list[PlanItem]
+    items: tuple[PlanItem, ...]
 
 
-class SharedPath(TypedDict):
+class SharedPath(Document):
     """A path that several phases name, so that they cannot run side by side."""
 
     path: str
-    phases: list[str]
+    phases: tuple[str, ...]
 
 
-class Parallel(TypedDict):
+class Parallel(Document):
     """The phases that could run side by side."""
 
-    waves: list[list[str]]
-    shared: list[SharedPath]
+    waves: tuple[tuple[str, ...], ...]
+    shared: tuple[SharedPath, ...]
     jobs: int
     time: float | None
     """Duration with that many jobs, relative to one phase after the other."""
 
 
-class PlanViolation(TypedDict):
+class PlanViolation(Document):
     """A mistake in the plan, or a warning."""
 
     path: str
@@ -235,28 +257,28 @@ class PlanViolation(TypedDict):
     hint: str
 
 
-class CheckDocument(TypedDict):
+class CheckDocument(Document):
     """A plan and its mistakes."""
 
-    phases: list[PlanPhase]
+    phases: tuple[PlanPhase, ...]
     """Empty if the plan cannot be read."""
-    violations: list[PlanViolation]
+    violations: tuple[PlanViolation, ...]
     parallel: Parallel | None
     overkill: bool
     """Whether one session is expected to do all open phases in half of its context."""
 
 
-class DoctorFinding(TypedDict):
+class DoctorFinding(Document):
     """The result of one check."""
 
     name: str
     state: State
     words: str
-    details: list[str]
+    details: tuple[str, ...]
     hint: str
 
 
-class EffectiveSetting(TypedDict):
+class EffectiveSetting(Document):
     """A setting."""
 
     value: str
@@ -264,7 +286,7 @@ class EffectiveSetting(TypedDict):
     """The source of the value."""
 
 
-class FoundAgent(TypedDict):
+class FoundAgent(Document):
     """An agent that can run sessions."""
 
     name: str
@@ -282,34 +304,34 @@ class FoundAgent(TypedDict):
     install: str
 
 
-class AgentTrial(TypedDict):
+class AgentTrial(Document):
     """The result of one agent's trial."""
 
     name: str
     ready: bool
-    findings: list[DoctorFinding]
+    findings: tuple[DoctorFinding, ...]
 
 
-class DoctorDocument(TypedDict):
+class DoctorDocument(Document):
     """The results of all checks; or, of one section of the doctor, what it found."""
 
-    ready: NotRequired[bool]
+    ready: bool | UnsetType = UNSET
     """Whether nothing is missing; not with --agent and --sandbox."""
-    findings: NotRequired[list[DoctorFinding]]
-    settings: NotRequired[dict[str, EffectiveSetting]]
-    next: NotRequired[str]
+    findings: tuple[DoctorFinding, ...] | UnsetType = UNSET
+    settings: dict[str, EffectiveSetting] | UnsetType = UNSET
+    next: str | UnsetType = UNSET
     """The command to type next; where something is missing, the first line of the advice about it."""
-    table: NotRequired[str]
+    table: str | UnsetType = UNSET
     """With --model: the model's table for a settings file."""
-    agents: NotRequired[list[FoundAgent]]
+    agents: tuple[FoundAgent, ...] | UnsetType = UNSET
     """With --agent: the agents that relay knows."""
-    trials: NotRequired[list[AgentTrial]]
+    trials: tuple[AgentTrial, ...] | UnsetType = UNSET
     """With --agent NAME: the results of agents' trials."""
-    sandbox: NotRequired[Inventory]
+    sandbox: Inventory | UnsetType = UNSET
     """With --sandbox: what a session's commands see, write and reach."""
 
 
-class ClaimSource(TypedDict):
+class ClaimSource(Document):
     """A place that a claim cites."""
 
     path: str
@@ -321,7 +343,7 @@ class ClaimSource(TypedDict):
     """The place as the ledger writes it."""
 
 
-class LedgerClaim(TypedDict):
+class LedgerClaim(Document):
     """A claim and its status."""
 
     id: str
@@ -330,55 +352,55 @@ class LedgerClaim(TypedDict):
     why: str
     claim: str
     because: str
-    rests_on: list[str]
-    replaces: list[str]
-    sources: list[ClaimSource]
+    rests_on: tuple[str, ...]
+    replaces: tuple[str, ...]
+    sources: tuple[ClaimSource, ...]
     phase: str
     session: str
     at: str
-    explanation: list[str]
+    explanation: tuple[str, ...]
     """The claim in full, and a line for each fact behind its status, if it was asked for by its id; empty in a list."""
 
 
-class Contradiction(TypedDict):
+class Contradiction(Document):
     """Claims that cannot all hold; nobody has settled it."""
 
     id: str
-    claims: list[str]
+    claims: tuple[str, ...]
     because: str
 
 
-class LedgerDocument(TypedDict):
+class LedgerDocument(Document):
     """The claims of the ledger, or one."""
 
-    claims: list[LedgerClaim]
-    contradictions: list[Contradiction]
-    to_do: list[str]
+    claims: tuple[LedgerClaim, ...]
+    contradictions: tuple[Contradiction, ...]
+    to_do: tuple[str, ...]
     """What a person or a session has to settle or to look at again."""
 
 
-class OutcomesDocument(TypedDict):
+class OutcomesDocument(Document):
     """With --all: how phases went."""
 
-    phases: list[PhaseOutcome]
+    phases: tuple[PhaseOutcome, ...]
     """Oldest first."""
-    month: list[OutcomeSums]
-    model: list[OutcomeSums]
-    runner: list[OutcomeSums]
+    month: tuple[OutcomeSums, ...]
+    model: tuple[OutcomeSums, ...]
+    runner: tuple[OutcomeSums, ...]
 
 
-class SaidError(TypedDict):
+class SaidError(Document):
     """The error."""
 
     kind: ErrorKind
     message: str
     path: str
     line: int
-    causes: list[str]
+    causes: tuple[str, ...]
     hint: str
 
 
-class ErrorDocument(TypedDict):
+class ErrorDocument(Document):
     """An error; standard error holds nothing else then."""
 
     error: SaidError

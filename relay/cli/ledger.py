@@ -14,7 +14,7 @@ from relay.cli.screen import say, say_document
 from relay.plan.text import find_ledger_path
 
 if TYPE_CHECKING:
-    from relay.cli.documents import LedgerClaim, LedgerDocument
+    from relay.cli.documents import LedgerClaim
     from relay.git.repository import Repo
     from relay.ledger.belief import Belief, Judgement
     from relay.ledger.model import Claim, Entry, Ledger, Source, Stamp
@@ -84,12 +84,10 @@ def list_claims(plan: str | None, claim_id: str | None, *, as_json: bool) -> Non
     todo = list_work([nogood.id for nogood in nogoods], stale)
     why = {name: explain_claim(ledger, judgement, found.changed, name) for name in names} if claim_id else {}
     if as_json:
-        document: LedgerDocument = {
-            "claims": [_render(found, ledger.claims[name], why.get(name, ())) for name in names],
-            "contradictions": [{"id": one.id, "claims": list(one.claims), "because": one.because} for one in nogoods],
-            "to_do": list(todo),
-        }
-        say_document(document)
+        from relay.cli.documents import LedgerDocument, fill
+
+        claims = tuple(_render(found, ledger.claims[name], why.get(name, ())) for name in names)
+        say_document(fill(LedgerDocument, None, claims=claims, contradictions=nogoods, to_do=todo))
         return
     for nogood in () if claim_id else nogoods:
         say(describe_nogood(nogood), style="red")
@@ -262,25 +260,12 @@ def _find_fault(repo: "Repo", source: "Source") -> str:
 
 def _render(found: Open, claim: "Claim", explanation: "Sequence[str]") -> "LedgerClaim":
     """Return a claim with its status as JSON."""
-    belief, changed = found.judgement[claim.id], found.changed
-    return {
-        "id": claim.id,
-        "kind": claim.kind,
-        "status": belief.status,
-        "why": belief.because,
-        "claim": claim.claim,
-        "because": claim.because,
-        "rests_on": list(claim.rests_on),
-        "replaces": list(claim.replaces),
-        "phase": claim.stamp.phase,
-        "session": claim.stamp.session,
-        "at": claim.stamp.at,
-        "explanation": list(explanation),
-        "sources": [
-            {"path": s.path, "lines": s.lines, "blob": s.blob, "changed": changed.get(s, ""), "place": str(s)}
-            for s in claim.sources
-        ],
-    }
+    from relay.cli.documents import ClaimSource, LedgerClaim, fill
+
+    belief, stamp = found.judgement[claim.id], claim.stamp
+    sources = tuple(fill(ClaimSource, s, changed=found.changed.get(s, ""), place=str(s)) for s in claim.sources)
+    given = {"status": belief.status, "why": belief.because, "explanation": tuple(explanation), "sources": sources}
+    return fill(LedgerClaim, claim, **given, phase=stamp.phase, session=stamp.session, at=stamp.at)
 
 
 def _style(belief: "Belief") -> str:

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING
 
 from relay.base.errors import ConfigError
 from relay.base.words import UNKNOWN, count, render_usd
@@ -32,9 +31,6 @@ from relay.store.outcomes import (
     sum_outcomes,
 )
 
-if TYPE_CHECKING:
-    from relay.cli.documents import OutcomesDocument
-
 _COLUMNS = "{}, #Phases, #First pass, #Sessions, #Red gates, #Taken back, #Cost to done, #Cost"
 _KINDS = ((Ink.GOOD, "first pass"), (Ink.SOFT, "repaired"), (Ink.BAD, "taken back"), (Ink.GRID, "unknown"))
 
@@ -56,9 +52,10 @@ def show_outcomes(rev: str, *, days: int | None, output: str | None, as_text: bo
         since = (datetime.now(UTC) - timedelta(days=days)).timestamp()
         outcomes = tuple(one for one in outcomes if one.time >= since)
     if as_json:
-        month, model, runner = (list(group_outcomes(outcomes, by)) for by in GROUPS)
-        document: OutcomesDocument = {"phases": list(outcomes), "month": month, "model": model, "runner": runner}
-        say_document(document)
+        from relay.cli.documents import OutcomesDocument, fill
+
+        groups = {by: tuple(group_outcomes(outcomes, by)) for by in GROUPS}
+        say_document(fill(OutcomesDocument, None, phases=outcomes, **groups))
         return
     if not outcomes:
         raise ConfigError(f"no commit below {rev} ends a phase" + (f" of the last {days} days" if days else ""))

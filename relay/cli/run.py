@@ -7,13 +7,12 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
-from functools import partial
 from itertools import chain
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import click
 
-from relay.base.errors import ExitCode, FlagError, RelayError, RepoError, within
+from relay.base.errors import ExitCode, RelayError, RepoError, within
 from relay.base.hints import Command
 from relay.base.words import list_some, name_item, shorten
 from relay.cli.options import SectionedCommand, find_flags, offer_phases, session_options, setup_option
@@ -35,7 +34,7 @@ from relay.setup.place import Place, find_source, get_place, load_plan
 if TYPE_CHECKING:
     from relay.cli.pr import KeepRequest
     from relay.config import Settings
-    from relay.run.selection import Hours, Selection
+    from relay.run.selection import Selection
     from relay.setup.context import RunContext, RunRequest
 
 
@@ -54,27 +53,22 @@ def get_job_count(options: Mapping[str, Any], phase: str, settings_jobs: int) ->
     Raises:
         click.UsageError: The user typed --jobs with an option for one phase at a time.
     """
-    alone = [f"--{name}" for name in ("phase", "approve") if (phase != "all" if name == "phase" else options[name])]
+    alone = "--phase" if phase != "all" else "--approve" if options["approve"] else ""
     if options["jobs"] is not None and settings_jobs > 1 and alone:
-        raise click.UsageError(f"{alone[0]} and --jobs exclude each other: {alone[0]} is for one phase at a time")
+        raise click.UsageError(f"{alone} and --jobs exclude each other: {alone} is for one phase at a time")
     return 1 if alone else settings_jobs
 
 
-def show_waves(plan: "Plan", jobs: int) -> "tuple[Phase, ...]":
-    """Print which phases may run side by side; return those that would start."""
-    from relay.plan.waves import find_waves
-
-    waves = find_waves(plan, {}, jobs=jobs).waves
-    shown = shorten(" │ ".join(" ".join(wave) for wave in waves), _SHOWN_CHARS)
-    say_hanging("waves  ", f"{shown}, up to {jobs} at once")
-    return tuple(phase for phase in plan.phases if phase.id in waves[0][:jobs]) if waves else ()
-
-
-def _warn(ctx: "RunContext", known: Sequence[str]) -> None:
-    """Note what is known, and warn of a fleet that is at the plan."""
+def _tell_start(ctx: "RunContext", known: Sequence[str]) -> None:
+    """Note what is known, and what sessions do not see of the user's work; warn of a fleet that is at the plan."""
+    from relay.git.names import list_paths
+    from relay.git.status import read_status
     from relay.store.worktree_notes import read_fleet_sight
 
-    for words in known:
+    status = read_status(ctx.repo)
+    unseen = sorted({*status.changed, *status.untracked} - {ctx.plan_path, ctx.ledger_path})
+    lost = f"this run does not see what you have not committed: {list_paths(unseen)}" if unseen else ""
+    for words in filter(None, (*known, lost)):
         ctx.observe(Noticed(text=words))
     if sight := read_fleet_sight(ctx.repo, ctx.plan_path):
         from relay.cli.views.job_lines import warn_of_fleet
@@ -83,22 +77,13 @@ def _warn(ctx: "RunContext", known: Sequence[str]) -> None:
 
 
 def describe_sizes(place: Place, settings: "Settings", plan: Plan, phases: Sequence[Phase]) -> tuple[str, ...]:
-    """Return what the user should know of the sizes of the phases of a request before they are paid for."""
+    """Return which plan it is, and what the user should know of the sizes of phases before they are paid for."""
     from relay.cli.check import measure_plan
     from relay.run.planning.submission import describe_fit
 
     asked = {phase.id for phase in phases}
-    return describe_fit(plan, [size for size in measure_plan(place.root, plan, settings) if size.phase_id in asked])
-
-
-def _find_unseen(ctx: "RunContext") -> tuple[str, ...]:
-    """Return what sessions in work trees of their own do not see of the user's work."""
-    from relay.git.names import list_paths
-    from relay.git.status import read_status
-
-    status = read_status(ctx.repo)
-    found = sorted({*status.changed, *status.untracked} - {ctx.plan_path, ctx.ledger_path})
-    return (f"this run does not see what you have not committed: {list_paths(found)}",) if found else ()
+    sizes = [size for size in measure_plan(place.root, plan, settings) if size.phase_id in asked]
+    return (*place.tell_choice("run"), *describe_fit(plan, sizes))
 
 
 def make_job_words(request: "RunRequest", options: Mapping[str, Any]) -> tuple[str, ...]:
@@ -136,19 +121,32 @@ def run_approved(start: Start, plan_option: str | None, *, as_json: bool) -> int
         RelayError: As `start`.
     """
     skipped: set[str] = set()
+    has_asker = has_person() and not as_json
 
     def look() -> tuple[Place, Phase | None]:
         place = get_place(plan=plan_option, environ=os.environ)
         return place, load_plan(place).next_phase(skipped)
 
-    has_asker = has_person() and not as_json
-    tell_next = partial(_tell_next, look, code=ExitCode.DONE if has_asker else ExitCode.STOPPED)
+    def tell_next(end: RunEnd) -> RunEnd:
+        try:
+            phase = look()[1] if end.exit_code == ExitCode.DONE else None
+        except RelayError:  # somebody edits the plan; the next look reports it, after the end of this run
+            phase = None
+        if phase is None:
+            return end
+        code, again = ExitCode.DONE if has_asker else ExitCode.STOPPED, Command(words=("run", "--approve"))
+        return replace(end, exit_code=code, next_command=again, waits_for=f"phase {phase.id} — {phase.title}")
+
     code = start("next", tell_next)
     while code == ExitCode.DONE:
         place, phase = look()
         if phase is None or not has_asker:
             return code
-        match _ask(phase):
+        say(f"\nnext: phase {phase.id} — {phase.title}", style="bold")
+        for item in phase.open_items:
+            say(f"  {name_item(item.id, item.text)}")
+        say("  ".join(f"[{key}] {words}" for key, words in _ANSWERS.items()), style="dim")
+        match click.prompt("Go on?", type=click.Choice(list(_ANSWERS)), default="y", show_choices=True):
             case "y":
                 code = start(phase.id, tell_next)
             case "s":
@@ -157,63 +155,6 @@ def run_approved(start: Start, plan_option: str | None, *, as_json: bool) -> int
                 click.edit(filename=str(place.plan_file))
             case _:
                 return code
-    return code
-
-
-def _parse_hours(options: Mapping[str, Any]) -> "Hours":
-    from relay.run.selection import parse_hours
-
-    try:
-        return parse_hours(options["not_before"], options["until"], now=time.time())
-    except FlagError as error:
-        raise click.UsageError(str(error)) from error
-
-
-def _tell_next(look: Callable[[], tuple[Place, Phase | None]], end: RunEnd, *, code: ExitCode) -> RunEnd:
-    try:
-        phase = look()[1] if end.exit_code == ExitCode.DONE else None
-    except RelayError:  # somebody edits the plan; the next look reports it, after the end of this run
-        return end
-    if phase is None:
-        return end
-    return replace(end, exit_code=code, next_command=Command(words=("run", "--approve")), waits_for=_name(phase))
-
-
-def _name(phase: Phase) -> str:
-    return f"phase {phase.id} — {phase.title}"
-
-
-def _ask(phase: Phase) -> str:
-    say()
-    say(f"next: {_name(phase)}", style="bold")
-    for item in phase.open_items:
-        say(f"  {name_item(item.id, item.text)}")
-    say("  ".join(f"[{key}] {words}" for key, words in _ANSWERS.items()), style="dim")
-    return str(click.prompt("Go on?", type=click.Choice(list(_ANSWERS)), default="y", show_choices=True))
-
-
-def run_plans(plans: Sequence[str], phase: str, options: Mapping[str, Any]) -> int:
-    """Run several plans, one after the other, as long as each is done; return the exit code of the last.
-
-    Raises:
-        click.UsageError: Another option names the plan, or phases of one plan.
-        RelayError: One of the plans cannot be read: nothing has been run then.
-    """
-    if options["plan"] is not None or (phase != "all" and len(plans) > 1):
-        named = "--plan" if options["plan"] is not None else "--phase"
-        raise click.UsageError(f"{named} is for one plan: leave it out, or the plan files")
-    places: dict[str, str] = {}
-    for plan in plans:
-        place = get_place(plan=plan, environ=os.environ)
-        load_plan(place)
-        places.setdefault(place.plan_name, plan)
-    code = int(ExitCode.DONE)
-    for name, plan in places.items():
-        if len(places) > 1 and not options["as_json"]:
-            say(name, style="bold")
-        code = begin(phase, {**options, "plan": plan})
-        if code != ExitCode.DONE:
-            break
     return code
 
 
@@ -254,29 +195,37 @@ _SECTIONS = {
 @setup_option
 @parent_option
 @click.option("--lands-only", is_flag=True, hidden=True, help="End where a session would begin.")
-def command(phase: str, *, plans: tuple[str, ...], approve: bool, **options: Any) -> int:
+def command(phase: str, *, plans: tuple[str, ...], **options: Any) -> int:
     """Work through the plan: one fresh session and one green commit per phase.
 
     Run it again after an interruption. Ctrl-C lets the session finish its step and hand over; a second Ctrl-C stops at
     once. No work is lost.
     """
-    options["approve"] = approve
-    if plans:
-        return run_plans(plans, phase, options)
-    return begin(phase, options)
+    if plans and (options["plan"] is not None or (phase != "all" and len(plans) > 1)):
+        named = "--plan" if options["plan"] is not None else "--phase"
+        raise click.UsageError(f"{named} is for one plan: leave it out, or the plan files")
+    places: dict[str, str | None] = {} if plans else {"": options["plan"]}
+    for plan in plans:  # none is run before all are read
+        place = get_place(plan=plan, environ=os.environ)
+        load_plan(place)
+        places.setdefault(place.plan_name, plan)
+    code = int(ExitCode.DONE)
+    for name, named_plan in places.items():
+        if code == ExitCode.DONE:
+            if len(places) > 1 and not options["as_json"]:
+                say(name, style="bold")
+            code = begin(phase, {**options, "plan": named_plan})
+    return code
 
 
 def begin(phase: str, options: Mapping[str, Any]) -> int:
     """Run one plan, with questions between phases where the user asked for them; return the exit code."""
-    approve = options["approve"]
-    if not approve or phase != "all":
+    if not options["approve"] or phase != "all":
         return start(phase, options)
     if options["dry_run"]:
         return start("next", options)
-
-    return run_approved(
-        lambda one, tell_next: start(one, options, tell_next), options["plan"], as_json=options["as_json"]
-    )
+    plan, as_json = options["plan"], options["as_json"]
+    return run_approved(lambda one, tell_next: start(one, options, tell_next), plan, as_json=as_json)
 
 
 def start(phase: str, options: Mapping[str, Any], tell_next: "Callable[[RunEnd], RunEnd]" = lambda end: end) -> int:
@@ -288,19 +237,25 @@ def start(phase: str, options: Mapping[str, Any], tell_next: "Callable[[RunEnd],
     Raises:
         RelayError: The user must change something first.
     """
+    from relay.cli.views.shapes import make_view
     from relay.fleet.beginning import require_phases, tidy_jobs
     from relay.fleet.parent import Order, run_plan
     from relay.run.loop import end_without_session, run
-    from relay.run.selection import describe_choice, work_within
+    from relay.run.selection import describe_choice, parse_hours, work_within
+    from relay.store.branches import name_branch
     from relay.store.plan_state import ask
     from relay.store.worktree_notes import is_own_tree
 
     as_json = options["as_json"]
-    hours = _parse_hours(options)
+    hours = parse_hours(options["not_before"], options["until"], now=time.time())
     request, place = make_request(SessionKind.RUN, options)
     selection = parse_selection(phase)
     selection = replace(selection, unchecked=options["unchecked"], lands_only=options["lands_only"])
-    jobs, keep = get_job_count(options, phase, request.settings.jobs), _prepare_drafts(request, place, options)
+    jobs, keep = get_job_count(options, phase, request.settings.jobs), cast("KeepRequest", nullcontext)
+    if request.settings.pr and not options["job_of"]:
+        from relay.cli.pr import prepare_drafts
+
+        keep = prepare_drafts(request, place, makes_branch=options["branch"])
     if options["dry_run"]:
         return show_dry_run(request, place, selection, jobs=jobs)
     plan_state = ask(find_source(place), request.repo)
@@ -313,21 +268,9 @@ def start(phase: str, options: Mapping[str, Any], tell_next: "Callable[[RunEnd],
     request = require_phases(request, plan_state.plan, selection)
     ask_for_setup(request, approved=options["approve_setup"], as_json=as_json)
     if options["branch"]:
-        from relay.git.status import check_state
-        from relay.setup.preconditions import check_apart, check_plan_file, check_taken, require_all
-        from relay.store.branches import begin_branch, name_branch
-
-        # What a run refuses, it refuses before HEAD moves. A detached HEAD is no obstacle: the branch ends it.
-        plan_file = check_plan_file(request.repo, request.plan_path)
-        require_all(chain(check_apart(request), (plan_file,), check_taken(request)))
-        if state := check_state(place.repo):
-            raise RepoError(state)
-        begin_branch(place.repo, name_branch(plan_state.plan.title, place.plan_name))
+        _begin_branch(request, name_branch(plan_state.plan.title, place.plan_name))
     plan = plan_state.plan
-    known = describe_sizes(place, request.settings, plan, selection.list_phases(plan))
-    sizes = (*place.tell_choice("run"), *known)
-    from relay.cli.views.shapes import make_view
-
+    sizes = describe_sizes(place, request.settings, plan, selection.list_phases(plan))
     view = make_view(json=as_json, stream=sys.stdout)
     is_job = options["job_of"] is not None or is_own_tree(request.repo)
     request, words = replace(request, is_apart=not is_job), make_job_words(request, options)
@@ -338,12 +281,24 @@ def start(phase: str, options: Mapping[str, Any], tell_next: "Callable[[RunEnd],
         obey_parent(ctx.interrupts, options["job_of"])
         if is_job:
             return work_within(hours, ctx.interrupts, ctx.observe, lambda: run(ctx, selection))
-        choice = describe_choice(plan, selection.text)
-        _warn(ctx, (*([choice] if choice else []), *sizes, *_find_unseen(ctx)))
+        _tell_start(ctx, (describe_choice(plan, selection.text), *sizes))
         with keep(ctx) as kept:
             return tell_next(work_within(hours, ctx.interrupts, ctx.observe, lambda: run_plan(kept, order, view.tell)))
 
     return run_sessions(request, place.caller, act, as_json=as_json, view=view)
+
+
+def _begin_branch(request: "RunRequest", name: str) -> None:
+    """Switch to a new branch. What a run refuses is refused before HEAD moves; a branch ends a detached HEAD."""
+    from relay.git.status import check_state
+    from relay.setup.preconditions import check_apart, check_plan_file, check_taken, require_all
+    from relay.store.branches import begin_branch
+
+    plan_file = check_plan_file(request.repo, request.plan_path)
+    require_all(chain(check_apart(request), (plan_file,), check_taken(request)))
+    if state := check_state(request.repo):
+        raise RepoError(state)
+    begin_branch(request.repo, name)
 
 
 def _ask_for_gate(request: "RunRequest", place: Place, phases: "Sequence[Phase]", options: Mapping[str, Any]) -> str:
@@ -371,15 +326,6 @@ def _ask_for_gate(request: "RunRequest", place: Place, phases: "Sequence[Phase]"
     say("it passes", style="green")
     say(f"verify = [{json.dumps(found.command)}] in relay.toml makes it the gate of every phase", exact=True)
     return found.command if click.confirm("Make it the gate of this run's phases?", default=True) else ""
-
-
-def _prepare_drafts(request: "RunRequest", place: Place, options: Mapping[str, Any]) -> "KeepRequest":
-    """Return how the run keeps the branch's request up to date; only the run that the user typed does."""
-    if not request.settings.pr or options["job_of"]:
-        return nullcontext
-    from relay.cli.pr import prepare_drafts
-
-    return prepare_drafts(request, place, makes_branch=options["branch"])
 
 
 _PHASES = "allowed: next, all, the number of a phase, or a range such as 2-4"
@@ -412,6 +358,7 @@ def show_dry_run(request: "RunRequest", place: "Place", selection: "Selection", 
     from relay.cli.status import Near, show_summary
     from relay.fleet.beginning import find_begun, require_phases
     from relay.gate.needs import check_folder
+    from relay.plan.waves import find_waves
     from relay.run.commit.readiness import settle_in
     from relay.run.loop import needs_session
     from relay.run.resume import require_point
@@ -432,15 +379,17 @@ def show_dry_run(request: "RunRequest", place: "Place", selection: "Selection", 
     plan = settle_in(request.repo, request.plan_path, plan_state.plan, request.repo.head())
     said = describe_sizes(place, request.settings, plan, selection.list_phases(plan))
     strange = (found.message for found in check_folder(plan, place.root, place.repo.git.list_files))
-    for words in filter(None, (*place.tell_choice("run"), describe_choice(plan, selection.text), *said, *strange)):
+    for words in filter(None, (describe_choice(plan, selection.text), *said, *strange)):
         say(words, style="yellow")
     phases = tuple(one for one in plan.phases if phase and one.id == phase.id)
     if begun:
         phases = ()
-        which = f"phases {list_some(list(begun))}" if len(begun) > 1 else f"phase {next(iter(begun))}"
-        say(f"first  {which}, which has work that has not landed")
+        say(f"first  phase{'s' * (len(begun) > 1)} {list_some(list(begun))}, which has work that has not landed")
     elif jobs > 1 and not plan_state.running:
-        phases = show_waves(plan, jobs)
+        waves = find_waves(plan, {}, jobs=jobs).waves
+        shown = shorten(" │ ".join(" ".join(wave) for wave in waves), _SHOWN_CHARS)
+        say_hanging("waves  ", f"{shown}, up to {jobs} at once")
+        phases = tuple(one for one in plan.phases if waves and one.id in waves[0][:jobs])
     show_next(phases, request.settings)
     return ExitCode.DONE
 

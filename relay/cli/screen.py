@@ -13,7 +13,10 @@ import sys
 import unicodedata
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal, TextIO
+from typing import TYPE_CHECKING, Literal, TextIO
+
+if TYPE_CHECKING:
+    from relay.cli.documents import Document
 
 _SEQUENCE = re.compile(
     r"(?:\x1b\[|\x9b)[0-?]*+[ -/]*+[@-~]"  # CSI: colours, cursor movement, erasing
@@ -209,15 +212,18 @@ def say_hanging(label: str, text: str) -> None:
     say(textwrap.fill(text, width, initial_indent=label, subsequent_indent=hang, break_on_hyphens=False))
 
 
-def say_document(body: Mapping[str, object]) -> None:
+def say_document(body: "Mapping[str, object] | Document") -> None:
     """Print a command's result as one JSON document, with the version of its description in docs/reference/json.md."""
+    say_json(render_document(body))
+
+
+def render_document(body: "Mapping[str, object] | Document") -> str:
+    """Return a document on one line of ASCII."""
     import json
-    from dataclasses import asdict, is_dataclass
 
-    def dump(value: Any) -> Any:
-        return asdict(value) if is_dataclass(value) and not isinstance(value, type) else str(value)
+    from msgspec import to_builtins
 
-    say_json(json.dumps({"version": JSON_VERSION, **body}, ensure_ascii=True, default=dump))
+    return json.dumps({"version": JSON_VERSION, **to_builtins(body, enc_hook=str)}, ensure_ascii=True)
 
 
 def say_json(line: str) -> None:

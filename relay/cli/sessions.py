@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from relay.base.errors import FlagError, PlanError, RelayError
+from relay.base.errors import PlanError, RelayError
 from relay.base.hints import Caller
 from relay.cli.boundary import note_plan
 from relay.cli.options import find_flags
@@ -23,7 +23,6 @@ from relay.store.refs import has_jobs
 if TYPE_CHECKING:
     from relay.base.interrupts import Interrupts
     from relay.cli.views.base import View
-    from relay.plan.model import Plan
     from relay.setup.context import PlanFiles, RunContext, RunEnd, RunRequest
 
 
@@ -62,39 +61,19 @@ def make_request(
         needs_plan: Whether a missing or unreadable plan is an error.
 
     Raises:
-        RelayError: There is no repository, the plan is not in it, or a setting is not allowed.
-        click.UsageError: A typed value is not allowed.
+        RelayError: There is no repository, the plan is not in it, or a setting or typed value is not allowed.
     """
     from relay.setup.context import RunRequest
 
-    place = note_plan(options["plan"])
+    place, plan = note_plan(options["plan"]), None
     try:
-        settings = find_settings(
-            find_flags(options),
-            os.environ,
-            place.root,
-            plan=_find_plan(place, needs_plan=needs_plan),
-            plan_name=place.plan_name,
-        )
-    except FlagError as error:
-        raise click.UsageError(str(error)) from error
-    request = RunRequest(
-        kind=kind,
-        repo=place.repo,
-        settings=settings,
-        plan_path=place.plan_name,
-        environ=os.environ,
-    )
-    return request, place
-
-
-def _find_plan(place: Place, *, needs_plan: bool) -> "Plan | None":
-    try:
-        return load_plan(place)
+        plan = load_plan(place)
     except PlanError:
         if needs_plan:
             raise
-        return None
+    settings = find_settings(find_flags(options), os.environ, place.root, plan=plan, plan_name=place.plan_name)
+    request = RunRequest(kind=kind, repo=place.repo, settings=settings, plan_path=place.plan_name, environ=os.environ)
+    return request, place
 
 
 def take_open_tree(request: "RunRequest", phase_id: str = "") -> "RunRequest":

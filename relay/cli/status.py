@@ -29,7 +29,7 @@ from relay.cli.boundary import note_place
 from relay.cli.options import json_option, plan_option
 from relay.cli.screen import find_width, say, say_document
 from relay.git.notes import is_locked
-from relay.plan.model import Item, Phase
+from relay.plan.model import Phase
 from relay.plan.text import find_ledger_path
 from relay.session.usage import Spent
 from relay.setup.place import find_source
@@ -38,14 +38,7 @@ from relay.store.refs import has_jobs
 from relay.store.resume import ResumeCase
 
 if TYPE_CHECKING:
-    from relay.cli.documents import (
-        Spend,
-        StatusDocument,
-        StatusFleet,
-        StatusItem,
-        StatusJob,
-        StatusPhase,
-    )
+    from relay.cli.documents import CurrentWork, StatusDocument, StatusFleet, StatusJob
     from relay.cli.views.job_lines import JobStanding
     from relay.cli.views.last_run import AtWork
     from relay.git.repository import Repo
@@ -79,43 +72,39 @@ def command(plan: str | None, *, why: bool, as_json: bool) -> None:
     relay reads them from the work tree, the branch's commits and refs/relay/; it asks no model.
     """
     place = note_place(plan)
-    summary = summarize_plan(find_source(place), place.repo)
-    jobs, fleet = _find_jobs(place.repo, summary)
-    if jobs:
+    repo, summary = place.repo, summarize_plan(find_source(place), place.repo)
+    near = Near()
+    if not summary.plan.done:
+        from relay.store.worktree_notes import read_fleet_sight
+
+        last = _find_last_run(repo, summary)
+        near = Near(
+            fleet=read_fleet_sight(repo, summary.plan_name), last=last, is_answered=_is_answered(repo, summary, last)
+        )
+    if has_jobs(repo):
         from relay.cli.sessions import find_left_questions
+        from relay.cli.views.job_lines import find_job_standings
         from relay.setup.context import PlanFiles
 
-        files = PlanFiles(repo=place.repo, plan_path=place.plan_name, ledger_path=find_ledger_path(place.plan_name))
-        summary = _look_into_jobs(replace(summary, questions=find_left_questions(files)), files)
-    last, work = _find_last_run(place.repo, summary), None
-    if is_locked(place.repo) and not any(job.is_told for job in jobs):  # else the newest log is a job's
+        near = replace(near, jobs=find_job_standings(repo, summary.plan_name, summary.plan))
+        files = PlanFiles(repo=repo, plan_path=place.plan_name, ledger_path=find_ledger_path(place.plan_name))
+        if near.jobs:
+            summary = _look_into_jobs(replace(summary, questions=find_left_questions(files)), files)
+    if is_locked(repo) and not any(job.is_told for job in near.jobs):  # else the newest log is a job's
         from relay.cli.views.last_run import find_work
 
-        work = find_work(place.root)
+        near = replace(near, work=find_work(place.root))
         running = summary.plan_state.running or "a relay is at work here"
         summary = replace(summary, plan_state=replace(summary.plan_state, running=running))
-    near = Near(last=last, work=work, jobs=jobs, fleet=fleet, is_answered=_is_answered(place.repo, summary, last))
     if as_json:
         say_document(render_json(summary, place.caller, near, place.root))
         return
     lines: tuple[str, ...] = ()
-    if fleet or jobs:
+    if near.fleet or near.jobs:
         from relay.cli.views.job_lines import tell_fleet, tell_jobs
 
-        lines = (*(tell_fleet(fleet) if fleet else ()), *tell_jobs(place.root, jobs))
+        lines = (*(tell_fleet(near.fleet) if near.fleet else ()), *tell_jobs(place.root, near.jobs))
     show_summary(summary, place.caller, near, why=why, lines=lines)
-
-
-def _find_jobs(repo: "Repo", summary: PlanSummary) -> "tuple[tuple[JobStanding, ...], FleetSight | None]":
-    """Return the plan's jobs here, and what a fleet is at if work is left."""
-    from relay.store.worktree_notes import read_fleet_sight
-
-    fleet = None if summary.plan.done else read_fleet_sight(repo, summary.plan_name)
-    if not has_jobs(repo):
-        return (), fleet
-    from relay.cli.views.job_lines import find_job_standings, find_told
-
-    return find_job_standings(repo, summary.plan_name, summary.plan, find_told(repo)), fleet
 
 
 def _look_into_jobs(summary: PlanSummary, files: "PlanFiles") -> PlanSummary:
@@ -125,8 +114,7 @@ def _look_into_jobs(summary: PlanSummary, files: "PlanFiles") -> PlanSummary:
     from relay.store.attempts import read_attempt
     from relay.store.plan_state import ask
 
-    jobs = find_jobs(files.repo, files.plan_path)
-    begun = [job for job in jobs if read_attempt(job.repo) is not None]
+    begun = [job for job in find_jobs(files.repo, files.plan_path) if read_attempt(job.repo) is not None]
     if len(begun) != 1 or summary.plan_state.point is None:
         return summary
     (job,) = begun
@@ -135,27 +123,18 @@ def _look_into_jobs(summary: PlanSummary, files: "PlanFiles") -> PlanSummary:
     return replace(summary, plan_state=replace(summary.plan_state, point=point, kept=own.kept))
 
 
-def _render_jobs(root: Path, near: Near) -> "tuple[list[StatusJob], StatusFleet | None]":
-    if not (near.jobs or near.fleet):
-        return [], None
-    from relay.cli.views.job_lines import render_fleet, render_jobs
-
-    return render_jobs(root, near.jobs), render_fleet(near.fleet) if near.fleet else None
-
-
 def _is_answered(repo: "Repo", summary: PlanSummary, last: "LastRun | None") -> bool:
-    if last is None or not last.next_command.startswith("relay say "):
-        return False
     from relay.store.worktree_notes import read_words
 
-    return bool(read_words(repo, _find_next(summary) or ""))
+    asked = last is not None and last.next_command.startswith("relay say ")
+    return asked and bool(read_words(repo, _find_next(summary) or ""))
 
 
 def _find_last_run(repo: "Repo", summary: PlanSummary) -> "LastRun | None":
-    """Return how the last run of this plan on this branch ended; None if no work is left, or a run is at work."""
+    """Return how the last run of this plan on this branch ended; None if a run is at work."""
     from relay.store.worktree_notes import read_last_run
 
-    last = None if summary.plan.done else read_last_run(repo)
+    last = read_last_run(repo)
     if last is None or (last.plan_path, last.branch) != (summary.plan_name, summary.branch):
         return None
     return None if last.ended is None and is_locked(repo) else last
@@ -164,16 +143,23 @@ def _find_last_run(repo: "Repo", summary: PlanSummary) -> "LastRun | None":
 def show_summary(summary: PlanSummary, caller: Caller, near: Near, *, why: bool, lines: Sequence[str] = ()) -> None:
     """Print where the plan stands; `lines` are about phases in work trees of their own."""
     where = f"{summary.plan_name} on {summary.branch}" if summary.branch else f"{summary.plan_name}, HEAD detached"
-    states = [[find_state(item, known) for item in phase.items] for phase, known in _pair(summary)]
-    say(f"{where}: {count_plan(states)}", style="bold")
-    _show_questions(summary)
+    say(f"{where}: {count_plan([_list_states(phase, known) for phase, known in _pair(summary)])}", style="bold")
+    if summary.questions:
+        words = f"{count_questions(summary.questions)}; the plan's notes keep them until you remove them"
+        say(f"check  {words}", style="bold yellow")
+    for question in summary.questions:
+        say(f"       {question}", style="yellow")
     for item in summary.plan.left_to_person:
         say(f"you    {name_item(item.id, item.text)}: tick it in {summary.plan_name} when it is done", style="yellow")
     say()
     _show_phases(summary)
     say()
     say(f"spent  {_render_cost(summary.spent)}")
-    _show_limit(summary)
+    now = time.time()
+    if limit := _find_limit(summary, now):
+        until, model = limit
+        words = f"the usage limit of {model} resets at {render_moment(until, now=now)}, in {render_span(until - now)}"
+        say(f"limit  {words}", style="yellow")
     if summary.rewound != Spent():
         say(f"       {_render_usd(summary.rewound)} of it on rewound work")
     for words in summary.orphans:
@@ -181,13 +167,13 @@ def show_summary(summary: PlanSummary, caller: Caller, near: Near, *, why: bool,
     if near.last is not None:
         from relay.cli.views.last_run import say_lines, tell_last_run
 
-        say_lines(tell_last_run(near.last, now=time.time(), why=why))
+        say_lines(tell_last_run(near.last, now=now, why=why))
     for line in lines:
         say(line)
     if near.work is not None:
         from relay.cli.views.last_run import tell_work
 
-        first, *rest = tell_work(near.work, now=time.time())
+        first, *rest = tell_work(near.work, now=now)
         say(f"now    {first}", style="bold")
         for line in rest:
             say(f"       {line}")
@@ -197,18 +183,7 @@ def show_summary(summary: PlanSummary, caller: Caller, near: Near, *, why: bool,
         who = count(at_work, "phase") if at_work else "a run is"
         say(f"now    {who} at work; relay watch shows it live", style="bold")
     else:
-        said = find_other_way(summary, caller, near)
-        _show_next(summary, caller, why=why, left=[job.phase_id for job in near.jobs if job.is_open], said=said)
-
-
-def _show_questions(summary: PlanSummary) -> None:
-    if summary.questions:
-        say(
-            f"check  {count_questions(summary.questions)}; the plan's notes keep them until you remove them",
-            style="bold yellow",
-        )
-    for question in summary.questions:
-        say(f"       {question}", style="yellow")
+        _show_next(summary, caller, near, why=why)
 
 
 def find_other_way(summary: PlanSummary, caller: Caller, near: Near) -> str:
@@ -221,26 +196,25 @@ def find_other_way(summary: PlanSummary, caller: Caller, near: Near) -> str:
     return last.next_command if last.waits_for or meets_it else ""
 
 
-def _show_next(summary: PlanSummary, caller: Caller, *, why: bool, left: Sequence[str], said: str) -> None:
-    point = summary.plan_state.point
+def _show_next(summary: PlanSummary, caller: Caller, near: Near, *, why: bool) -> None:
+    point, left = summary.plan_state.point, [job.phase_id for job in near.jobs if job.is_open]
     if point is not None and (left[1:] or (left and point.case is ResumeCase.NOTHING_OPEN)):
         phases = f"phase{'s' if left[1:] else ''} {', '.join(left)}"
         say(f"next   {caller.write(RUN)} goes on with {phases}", style="bold")
-        return
-    if summary.obstacle:
+    elif summary.obstacle:
         say(f"now    {caller.write(summary.obstacle)}", style="bold")
         say(f"next   {caller.write(RUN)}, after that", style="bold")
-        return
-    if summary.plan_state.running or summary.plan_state.point is None:
+    elif summary.plan_state.running or point is None:
         say(f"now    {summary.plan_state.running}", style="bold")
-        return
-    if why:
-        say(f"found  {summary.plan_state.point.why}")
-    nothing_left = summary.plan.done and summary.plan_state.point.case is ResumeCase.NOTHING_OPEN
-    then = "nothing is left" if nothing_left else f"{caller.write(RUN)} {summary.plan_state.point.then}"
-    say(f"next   {said or then}", style="bold")
-    if said:
-        say(f"       without that, {then}", style="dim")
+    else:
+        if why:
+            say(f"found  {point.why}")
+        nothing_left = summary.plan.done and point.case is ResumeCase.NOTHING_OPEN
+        then = "nothing is left" if nothing_left else f"{caller.write(RUN)} {point.then}"
+        said = find_other_way(summary, caller, near)
+        say(f"next   {said or then}", style="bold")
+        if said:
+            say(f"       without that, {then}", style="dim")
 
 
 def _find_limit(summary: PlanSummary, now: float) -> tuple[float, str] | None:
@@ -251,14 +225,6 @@ def _find_limit(summary: PlanSummary, now: float) -> tuple[float, str] | None:
 
     found = find_wait_until(summary.plan_state.kept.attempt)
     return found if found is not None and found[0] > now else None
-
-
-def _show_limit(summary: PlanSummary) -> None:
-    now = time.time()
-    if found := _find_limit(summary, now):
-        until, model = found
-        words = f"the usage limit of {model} resets at {render_moment(until, now=now)}, in {render_span(until - now)}"
-        say(f"limit  {words}", style="yellow")
 
 
 def _find_next(summary: PlanSummary) -> str | None:
@@ -272,25 +238,25 @@ def _pair(summary: PlanSummary) -> "list[tuple[Phase, PhaseSummary]]":
     return list(zip(summary.plan.phases, summary.phases, strict=True))
 
 
-def find_state(item: Item, known: PhaseSummary) -> BoxState:
-    """Return the state of an item's box; a claim counts until it is committed."""
-    return "claimed" if item.id in known.claimed and not item.done else item.state
+def _list_states(phase: Phase, known: PhaseSummary) -> list[BoxState]:
+    """Return the states of the items' boxes; a claim counts until it is committed."""
+    return ["claimed" if item.id in known.claimed and not item.done else item.state for item in phase.items]
 
 
 def _show_phases(summary: PlanSummary) -> None:
     """Print a line for each phase, cut to the terminal's width, and the items of the next phase."""
     next_id, pairs = _find_next(summary), _pair(summary)
-    facts = ["  ".join(_list_facts(phase, known)) for phase, known in pairs]
+    told = ["  ".join(_list_facts(phase, known)) for phase, known in pairs]
     digits, room = max(len(phase.id) for phase, _ in pairs), _TITLE_CHARS
     if width := find_width():
-        room = max(_LEAST_TITLE_CHARS, min(room, width - len("▸ [x]   ") - max(map(len, facts))))
+        room = max(_LEAST_TITLE_CHARS, min(room, width - len("▸ [x]   ") - max(map(len, told))))
     said = set[str]()
-    for (phase, known), told in zip(pairs, facts, strict=True):
-        states = [find_state(item, known) for item in phase.items]
+    for (phase, known), facts in zip(pairs, told, strict=True):
+        states = _list_states(phase, known)
         state, is_next = sum_up(states), phase.id == next_id
         title = shorten(f"{phase.id:<{digits}}  {phase.title}", room)
         style = "bold" if is_next else "dim" if state == "done" else ""
-        say(f"{'▸' if is_next else ' '} {BOXES[state]} {title:<{room}}  {told}", style=style)
+        say(f"{'▸' if is_next else ' '} {BOXES[state]} {title:<{room}}  {facts}", style=style)
         for words in known.doubts:
             if words not in said:
                 say(f"        doubtful: {words}", style="yellow")
@@ -300,7 +266,7 @@ def _show_phases(summary: PlanSummary) -> None:
 
 
 def _list_facts(phase: Phase, known: PhaseSummary) -> list[str]:
-    states = [find_state(item, known) for item in phase.items]
+    states = _list_states(phase, known)
     facts = [count_boxes(states)]
     if known.commits or known.claimed or known.spent != Spent():
         facts.append(_render_usd(known.spent))
@@ -323,66 +289,84 @@ def _render_cost(spent: Spent) -> str:
     return f"{_render_usd(spent)}  ({tokens}, {share:.0%} of the input from the cache)"
 
 
-def render_json(
-    summary: PlanSummary, caller: Caller, near: Near | None = None, root: Path = Path()
-) -> "StatusDocument":
+def render_json(summary: PlanSummary, caller: Caller, near: Near, root: Path) -> "StatusDocument":
     """Return the plan's state as JSON.
 
     Args:
         root: The work tree that has the jobs' logs.
     """
-    from relay.cli.views.last_run import render_last_run, render_work
+    from relay.cli import documents
+    from relay.cli.documents import fill, fill_spend
 
-    near, point = near or Near(), summary.plan_state.point
-    limit = _find_limit(summary, time.time())
-    jobs, fleet = _render_jobs(root, near)
-    return {
-        "plan": summary.plan_name,
-        "branch": summary.branch,
-        "done": summary.plan.done,
-        "phases": [_render_phase(phase, known) for phase, known in _pair(summary)],
-        "questions": list(summary.questions),
-        "spent": _render_spent(summary.spent),
-        "rewound": _render_spent(summary.rewound),
-        "running": summary.plan_state.running or None,
-        "at_work": render_work(near.work),
-        "jobs": jobs,
-        "fleet": fleet,
-        "limit": {"model": limit[1], "resets_at": limit[0]} if limit else None,
-        "last_run": render_last_run(near.last),
-        "obstacle": caller.write(summary.obstacle) or None,
-        "next": {"phase": point.phase_id or None, "row": point.case, "why": point.why, "then": point.then}
-        if point
-        else None,
-        "said": find_other_way(summary, caller, near) or None,
-    }
-
-
-def _render_phase(phase: Phase, known: PhaseSummary) -> "StatusPhase":
-    items: list[StatusItem] = [
-        {"id": item.id, "text": item.text, "state": find_state(item, known)} for item in phase.items
-    ]
-    return {
-        "id": phase.id,
-        "title": phase.title,
-        "done": phase.done,
-        "items": items,
-        "commits": list(known.commits),
-        "doubts": list(known.doubts),
-        "runner": phase.runner or None,
-        "spent": _render_spent(known.spent),
-    }
+    point, limit = summary.plan_state.point, _find_limit(summary, time.time())
+    phases = []
+    for phase, known in _pair(summary):
+        pairs = zip(phase.items, _list_states(phase, known), strict=True)
+        items = tuple(fill(documents.StatusItem, item, state=state) for item, state in pairs)
+        given = {"commits": known.commits, "doubts": known.doubts, "runner": phase.runner or None}
+        phases.append(fill(documents.StatusPhase, phase, items=items, spent=fill_spend(known.spent), **given))
+    last = near.last and fill(
+        documents.LastRun,
+        near.last,
+        next=near.last.next_command,
+        gate=near.last.gate and fill(documents.RedGate, near.last.gate, phase=near.last.gate.phase_id),
+    )
+    return fill(
+        documents.StatusDocument,
+        summary,
+        plan=summary.plan_name,
+        done=summary.plan.done,
+        phases=tuple(phases),
+        spent=fill_spend(summary.spent),
+        rewound=fill_spend(summary.rewound),
+        running=summary.plan_state.running or None,
+        at_work=_render_work(near.work),
+        jobs=_render_jobs(near.jobs, root) if near.jobs else (),
+        fleet=near.fleet and render_fleet(near.fleet),
+        limit=documents.UsageLimit(model=limit[1], resets_at=limit[0]) if limit else None,
+        last_run=last,
+        obstacle=caller.write(summary.obstacle) or None,
+        next=point and fill(documents.StatusNext, point, phase=point.phase_id or None, row=point.case),
+        said=find_other_way(summary, caller, near) or None,
+    )
 
 
-def _render_spent(spent: Spent) -> "Spend":
-    used = spent.usage
-    return {
-        "usd": spent.cost_usd,
-        "estimated": spent.estimated,
-        "input_tokens": used.input_tokens,
-        "cache_read_tokens": used.cache_read_tokens,
-        "cache_write_5m_tokens": used.cache_write_5m_tokens,
-        "cache_write_1h_tokens": used.cache_write_1h_tokens,
-        "output_tokens": used.output_tokens,
-        "thinking_tokens": used.thinking_tokens,
-    }
+def _render_work(work: "AtWork | None") -> "CurrentWork | None":
+    """Return a run at work as JSON; times are in seconds since the epoch."""
+    from relay.cli.documents import CurrentWork, fill
+
+    if work is None:
+        return None
+    board = work.board
+    given = {name: getattr(board.response, name, None) for name in ("fill_tokens", "soft_tokens", "hard_tokens")}
+    session, number = getattr(board.session, "session_id", None), getattr(board.session, "number", None)
+    phase = work.phase_id or None
+    return fill(CurrentWork, board, run=work.run_id, phase=phase, session=session, number=number, **given)
+
+
+def _render_jobs(jobs: "tuple[JobStanding, ...]", root: Path) -> "tuple[StatusJob, ...]":
+    from relay.cli.documents import StatusJob, fill
+    from relay.cli.views.last_run import find_job_works
+
+    works = {work.phase_id: work for work in find_job_works(root, [job.phase_id for job in jobs if job.at_work])}
+    return tuple(
+        fill(
+            StatusJob,
+            job,
+            phase=job.phase_id,
+            worktree=str(job.place) if job.place else None,
+            state=job.case.value if job.place else "lost" if job.is_open else "waiting",
+            at_work=_render_work(works.get(job.phase_id)) if job.at_work else None,
+            stopped=None if job.at_work or job.waits else job.stopped or None,
+            waits=None if job.at_work else job.waits or None,
+        )
+        for job in jobs
+    )
+
+
+def render_fleet(sight: "FleetSight") -> "StatusFleet":
+    """Return what a fleet is at as JSON; ``at`` is in seconds since the epoch."""
+    from relay.cli.documents import FleetPhase, StatusFleet
+
+    phases = tuple(FleetPhase(phase=one, state=words) for one, words in sight.phases.items())
+    return StatusFleet(at=sight.at, phases=phases)

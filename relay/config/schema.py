@@ -57,9 +57,9 @@ def render_types(kinds: Iterable[Any]) -> dict[str, dict[str, Any]]:
         if fields := part.get("properties"):
             words = describe_fields(known[name])
             for field, schema in fields.items():
-                schema.pop("default", None)
+                is_left_out = schema.pop("default", schema) is not schema
                 schema.update({"description": words[field]} if field in words else {})
-                if issubclass(known[name], Struct) and "anyOf" in schema:
+                if is_left_out and issubclass(known[name], Struct) and "anyOf" in schema:
                     fields[field] = {**schema.pop("anyOf")[0], **schema}
             part["properties"] = {field: fields[field] for field in get_type_hints(known[name])}
             part["required"] = [*part["properties"]] if is_dataclass(known[name]) else part["required"]

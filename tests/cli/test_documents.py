@@ -1,12 +1,14 @@
 """What commands print with --json is what docs/reference/json.md says, and has a version."""
 
+import json
 from pathlib import Path
 
 import pytest
+from msgspec.json import encode
 
 from relay.base.errors import ExitCode
 from relay.cli.documents import PlanItem, StatusFleet
-from relay.cli.views.job_lines import render_fleet
+from relay.cli.status import render_fleet
 from relay.store.worktree_notes import FleetSight
 from tests.cli.documents import DOCUMENTS, find_fault, read_document
 from tests.scripts import serving
@@ -83,7 +85,7 @@ def test_what_commands_print_is_documented(relay, project, commit, doctor):
 
 def test_what_a_fleet_is_at_is_documented():
     sight = FleetSight(plan_path="PLAN.md", branch="main", at=7.0, phases={"1": "at work"})
-    assert not find_fault(StatusFleet, render_fleet(sight))
+    assert not find_fault(StatusFleet, json.loads(encode(render_fleet(sight))))
 
 
 def test_each_document_is_held_against_its_page_somewhere():

@@ -7,7 +7,8 @@ import pytest
 
 from relay.base.errors import RelayError
 from relay.base.hints import AT_ROOT
-from relay.cli.status import render_json
+from relay.cli.screen import render_document
+from relay.cli.status import Near, render_json
 from relay.git.notes import lock_worktree
 from relay.git.repository import open_repo
 from relay.plan.parse import parse_plan
@@ -187,7 +188,8 @@ def make_source(stage):
 
 def ask_status(stage):
     """Ask as `relay status --json` does."""
-    return json.loads(json.dumps(render_json(summarize_plan(make_source(stage), open_repo(stage.root)), AT_ROOT)))
+    summary = summarize_plan(make_source(stage), open_repo(stage.root))
+    return json.loads(render_document(render_json(summary, AT_ROOT, Near(), stage.root)))
 
 
 def is_done(stage):

@@ -1,15 +1,14 @@
 """Lines of `relay status` about jobs (phases with their own work tree) and about a fleet."""
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from relay.base.errors import ExitCode
 from relay.base.values import dataclass
 from relay.base.words import render_span
-from relay.cli.views.last_run import find_job_works, render_work, tell_work
-from relay.fleet.landing import Landing, LandingCase, find_landing, find_obstacles, is_open
+from relay.cli.views.last_run import find_job_works, tell_work
+from relay.fleet.landing import LandingCase, find_landing, find_obstacles, is_open
 from relay.fleet.worktrees import find_jobs, find_lost, name_job_branch
 from relay.git.names import render_path
 from relay.git.notes import is_locked
@@ -21,9 +20,6 @@ from relay.store.attempts import read_attempt
 from relay.store.obstacles import describe_in_the_way
 from relay.store.worktree_notes import FleetSight, read_last_run
 
-if TYPE_CHECKING:
-    from relay.cli.documents import StatusFleet, StatusJob
-
 _WORDS = {
     LandingCase.LANDED: "merged; no work is left in it",
     LandingCase.WORKING: "not at work; the next run goes on there",
@@ -33,6 +29,7 @@ _WORDS = {
 }
 _SHOWN_WAITS = 10
 _MOVES, _MOST_MOVES = frozenset({JobMoved.__name__}), 10_000
+_NO_STOPS = frozenset({None, ExitCode.DONE, ExitCode.INTERRUPTED})
 _WAITS, _BEGINS = frozenset({"held", "waiting"}), frozenset({"started", "merging"})
 """States of a phase that the present run goes on with by itself; a run that begins or ends holds no lock."""
 
@@ -59,7 +56,43 @@ class JobStanding:
     are in the way of its landing."""
 
 
-def find_told(repo: Repo) -> Mapping[str, tuple[str, str]]:
+def find_job_standings(repo: Repo, plan_path: str, plan: Plan) -> tuple[JobStanding, ...]:
+    """Return the plan's jobs, by phase, with removed work trees that had work in them."""
+    said, found = _find_told(repo), list[JobStanding]()
+    for job in find_jobs(repo, plan_path):
+        session, landing, state = read_attempt(job.repo), find_landing(repo, job), said.pop(job.phase_id, ("", ""))
+        waits = state[1] if state[0] in _WAITS else ""
+        if not waits and landing.case in {LandingCase.FORWARD, LandingCase.APART}:
+            files = find_obstacles(repo, landing)
+            waits = f"done; {describe_in_the_way(repo, files)}" if files else ""
+        last = read_last_run(job.repo)
+        has_stopped = last and last.branch == job.repo.branch and last.exit_code not in _NO_STOPS
+        found.append(
+            JobStanding(
+                phase_id=job.phase_id,
+                place=job.repo.root,
+                case=landing.case,
+                is_open=is_open(landing.case, session),
+                claims=len(session.items) if session is not None else 0,
+                at_work=state[0] in _BEGINS or is_locked(job.repo),
+                is_told=bool(state[0]),
+                stopped=last.reason if last and has_stopped else "",
+                waits=waits,
+            )
+        )
+    for phase_id in find_lost(repo, plan):
+        session = read_attempt(repo, name_job_branch(repo, phase_id))
+        claims = len(session.items) if session is not None else 0
+        found.append(JobStanding(phase_id=phase_id, place=None, case=LandingCase.WORKING, is_open=True, claims=claims))
+    rest = (
+        JobStanding(phase_id=phase_id, place=None, case=LandingCase.WORKING, waits=waits, is_told=True)
+        for phase_id, (state, waits) in said.items()
+        if state in _WAITS and waits
+    )
+    return (*sorted(found, key=lambda job: job.phase_id), *rest)
+
+
+def _find_told(repo: Repo) -> dict[str, tuple[str, str]]:
     """Return each phase's last state and its detail, from the log of the present run."""
     run_id = next(list_own_logs(repo.root), "") if is_locked(repo) else ""
     try:
@@ -69,58 +102,6 @@ def find_told(repo: Repo) -> Mapping[str, tuple[str, str]]:
         return {}
     moves = (record.event for record in records)
     return {move.phase_id: (move.state, move.detail) for move in moves if isinstance(move, JobMoved)}
-
-
-def find_job_standings(
-    repo: Repo, plan_path: str, plan: Plan, told: Mapping[str, tuple[str, str]] | None = None
-) -> tuple[JobStanding, ...]:
-    """Return the plan's jobs, by phase, with removed work trees that had work in them.
-
-    Args:
-        told: As `find_told` returns it.
-    """
-    said = dict(told or {})
-    found = [
-        JobStanding(
-            phase_id=job.phase_id,
-            place=job.repo.root,
-            case=(landing := find_landing(repo, job)).case,
-            is_open=is_open(landing.case, session),
-            claims=len(session.items) if session is not None else 0,
-            at_work=(state := said.pop(job.phase_id, ("", "")))[0] in _BEGINS or is_locked(job.repo),
-            is_told=bool(state[0]),
-            stopped=_find_reason(job.repo),
-            waits=_find_wait(state) or _find_obstacles(repo, landing),
-        )
-        for job, session in ((job, read_attempt(job.repo)) for job in find_jobs(repo, plan_path))
-    ]
-    for phase_id in find_lost(repo, plan):
-        session = read_attempt(repo, name_job_branch(repo, phase_id))
-        claims = len(session.items) if session is not None else 0
-        found.append(JobStanding(phase_id=phase_id, place=None, case=LandingCase.WORKING, is_open=True, claims=claims))
-    rest = (
-        JobStanding(phase_id=phase_id, place=None, case=LandingCase.WORKING, waits=waits, is_told=True)
-        for phase_id, state in said.items()
-        if (waits := _find_wait(state))
-    )
-    return (*sorted(found, key=lambda job: job.phase_id), *rest)
-
-
-def _find_wait(told: tuple[str, str]) -> str:
-    return told[1] if told[0] in _WAITS else ""
-
-
-def _find_obstacles(repo: Repo, landing: Landing) -> str:
-    """Return what is in the way of a phase that is done."""
-    files = find_obstacles(repo, landing) if landing.case in {LandingCase.FORWARD, LandingCase.APART} else ()
-    return f"done; {describe_in_the_way(repo, files)}" if files else ""
-
-
-def _find_reason(repo: Repo) -> str:
-    last = read_last_run(repo)
-    if last is None or last.branch != repo.branch or last.exit_code in {None, ExitCode.DONE, ExitCode.INTERRUPTED}:
-        return ""
-    return last.reason
 
 
 def tell_jobs(root: Path, jobs: tuple[JobStanding, ...]) -> Iterator[str]:
@@ -148,22 +129,6 @@ def tell_jobs(root: Path, jobs: tuple[JobStanding, ...]) -> Iterator[str]:
         yield f"       and {waiting - _SHOWN_WAITS} more"
 
 
-def render_jobs(root: Path, jobs: tuple[JobStanding, ...]) -> "list[StatusJob]":
-    """Return the jobs as JSON."""
-    works = {work.phase_id: work for work in find_job_works(root, [job.phase_id for job in jobs if job.at_work])}
-    return [
-        {
-            "phase": job.phase_id,
-            "worktree": str(job.place) if job.place else None,
-            "state": job.case.value if job.place else "lost" if job.is_open else "waiting",
-            "at_work": render_work(works.get(job.phase_id)) if job.at_work else None,
-            "stopped": None if job.at_work or job.waits else job.stopped or None,
-            "waits": None if job.at_work else job.waits or None,
-        }
-        for job in jobs
-    ]
-
-
 def tell_fleet(sight: FleetSight) -> Iterator[str]:
     """Yield what a fleet was at when a person last looked from here."""
     ago = render_span(max(0.0, time.time() - sight.at))
@@ -177,8 +142,3 @@ def warn_of_fleet(sight: FleetSight) -> str:
     ago, phases = render_span(max(0.0, time.time() - sight.at)), ", ".join(sight.phases)
     words = f"a fleet was given phase{'s' if len(sight.phases) > 1 else ''} {phases} of this plan, as of {ago} ago"
     return f"{words}; relay run may pay for it a second time; relay fleet status asks"
-
-
-def render_fleet(sight: FleetSight) -> "StatusFleet":
-    """Return it as JSON; ``at`` is in seconds since the epoch."""
-    return {"at": sight.at, "phases": [{"phase": one, "state": words} for one, words in sight.phases.items()]}

@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any
 
 from relay.base.values import dataclass
 from relay.base.words import render_clock, render_moment, render_tokens, shorten
@@ -12,10 +12,6 @@ from relay.cli.views.narrate import STYLES, Line, Tone
 from relay.insight.telemetry.log import LogTail, list_runs
 from relay.session.gauge import find_band, render_band
 from relay.store.worktree_notes import LastGate, LastRun
-
-if TYPE_CHECKING:
-    from relay.cli import documents
-    from relay.session.events import CheckResult
 
 _SHOWN_LINES = 20
 _SHOWN_IN_FULL = 60
@@ -46,8 +42,12 @@ def tell_last_run(run: LastRun, *, now: float, why: bool) -> Iterator[Line]:
 
 def tell_failures(gate: LastGate, *, indent: str = "", shown: int = _SHOWN_LINES) -> Iterator[Line]:
     """Yield each failed command of a gate, with the end of its output and what the sandbox blocked."""
+    from relay.gate.model import WORDS
+
     for check in gate.failed:
-        yield Line(text=f"{indent}`{_name(check)}` {_say(check)}", tone=Tone.BAD)
+        status = str(check.get("status", ""))
+        how = f"failed with exit {check.get('exit_code')}" if status == "failed" else WORDS.get(status, status)
+        yield Line(text=f"{indent}`{_name(check)}` {how}", tone=Tone.BAD)
         lines = str(check.get("output", "")).splitlines()
         if len(lines) > shown:
             yield Line(text=f"{indent}  | … ({len(lines) - shown} lines above)", tone=Tone.QUIET)
@@ -69,33 +69,6 @@ def tell_gate(gate: LastGate) -> Iterator[Line]:
 
 def _name(check: Mapping[str, Any]) -> str:
     return shorten(" ".join(str(check.get("command", "")).split()), _SHOWN_CHARS)
-
-
-def _say(check: Mapping[str, Any]) -> str:
-    from relay.gate.model import WORDS
-
-    code = check.get("exit_code")
-    status = str(check.get("status", ""))
-    return f"failed with exit {code}" if status == "failed" else WORDS.get(status, status)
-
-
-def render_last_run(run: LastRun | None) -> "documents.LastRun | None":
-    """Return the last run as JSON; times are in seconds since the epoch."""
-    if run is None:
-        return None
-    gate: documents.RedGate | None = None
-    if run.gate is not None:
-        checks = cast("list[CheckResult]", list(run.gate.checks))  # as the event had them
-        gate = {"phase": run.gate.phase_id, "at": run.gate.at, "checks": checks}
-    return {
-        "command": run.command,
-        "began": run.began,
-        "ended": run.ended,
-        "exit_code": run.exit_code,
-        "reason": run.reason,
-        "next": run.next_command,
-        "gate": gate,
-    }
 
 
 def say_lines(lines: Iterable[Line]) -> None:
@@ -172,22 +145,3 @@ def tell_work(work: AtWork, *, now: float) -> Iterator[str]:
         left = activity.until - now if activity.until is not None else None
         time = f"in {render_clock(left)}" if left is not None else render_clock(now - activity.since)
         yield f"{activity.name}: {shorten(activity.summary, _ACTIVITY_CHARS)}, {time}"
-
-
-def render_work(work: AtWork | None) -> "documents.CurrentWork | None":
-    """Return a run at work as JSON; times are in seconds since the epoch."""
-    if work is None:
-        return None
-    session, response, activity = work.board.session, work.board.response, work.board.activity
-    return {
-        "run": work.run_id,
-        "phase": work.phase_id or None,
-        "session": session.session_id if session else None,
-        "number": session.number if session else None,
-        "fill_tokens": response.fill_tokens if response else None,
-        "soft_tokens": response.soft_tokens if response else None,
-        "hard_tokens": response.hard_tokens if response else None,
-        "activity": None
-        if activity is None
-        else {"name": activity.name, "summary": activity.summary, "since": activity.since, "until": activity.until},
-    }
