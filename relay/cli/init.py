@@ -5,10 +5,9 @@ import os
 import re
 import shlex
 import tomllib
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path, PurePosixPath
-from typing import Any
 
 import click
 
@@ -28,59 +27,40 @@ from relay.setup.project import find_packages, find_set_up, is_unfinished, rende
 _MODEL = "NAME-OF-THE-MODEL"
 
 
-def read_providers() -> Mapping[str, Mapping[str, Any]]:
-    """Return all providers by name."""
-    return tomllib.loads((get_shipped("templates") / "providers.toml").read_text(encoding="utf-8"))
-
-
 def set_up(name: str, model: str | None, environ: Mapping[str, str]) -> None:
     """Print how to reach a provider's model, and create the user's own settings file if there is none.
 
     Raises:
         RelayError: There is no such provider, or the file cannot be written.
     """
-    providers = read_providers()
+    providers = tomllib.loads((get_shipped("templates") / "providers.toml").read_text(encoding="utf-8"))
     if name not in providers:
-        raise RelayError(
-            f"relay knows no provider {name!r}",
-            hint=f"known: {', '.join(providers)}; for another endpoint set ANTHROPIC_BASE_URL and its key",
-        )
+        hint = f"known: {', '.join(providers)}; for another endpoint set ANTHROPIC_BASE_URL and its key"
+        raise RelayError(f"relay knows no provider {name!r}", hint=hint)
     provider = providers[name]
     for note in provider["notes"]:
         say(f"# {note}", exact=True)
     if "variables" in provider:
-        _set_up_cloud(name, provider, model, environ)
-        return
-    say(f"export ANTHROPIC_BASE_URL={provider['base_url']}", exact=True)
-    say(f"export ANTHROPIC_AUTH_TOKEN={provider['key'] or '…'}", exact=True)
-    say("unset ANTHROPIC_API_KEY")
+        if provider["login"] and name != "anthropic" and find_spec("boto3") is None:  # one extra brings all
+            say(f"# its login needs packages: {advise_extra('cloud')}", exact=True)
+        for line in (*(f"export {line}" for line in provider["variables"]), provider["login"]):
+            if line:
+                say(line, exact=True)
+        chosen, head, price = model or provider["model"], f'provider = "{name}"\n', None
+        has_table = find_limits(chosen) is None
+        said = "relay doctor   says which login it finds, and what is missing\n"
+        tries = "tries the model, with two or three small requests"
+    else:
+        say(f"export ANTHROPIC_BASE_URL={provider['base_url']}", exact=True)
+        say(f"export ANTHROPIC_AUTH_TOKEN={provider['key'] or '…'}", exact=True)
+        say("unset ANTHROPIC_API_KEY")
+        chosen, head, price = model or _MODEL, "", UserPrice(input=0, output=0) if provider["local"] else None
+        has_table, said, tries = True, "", "  tries it, with two or three small requests"
     say()
-    price = UserPrice(input=0, output=0) if provider["local"] else None
-    _set_up_model(model or _MODEL, ModelSettings(price=price), environ)
-    say()
-    say(f"relay doctor --model {model or _MODEL}   tries it, with two or three small requests")
-
-
-def _set_up_cloud(name: str, provider: Mapping[str, Any], model: str | None, environ: Mapping[str, str]) -> None:
-    if provider["login"] and name != "anthropic" and find_spec("boto3") is None:  # one extra brings all
-        say(f"# its login needs packages: {advise_extra('cloud')}", exact=True)
-    for line in provider["variables"]:
-        say(f"export {line}", exact=True)
-    if provider["login"]:
-        say(provider["login"], exact=True)
-    say()
-    chosen = model or provider["model"]
-    table = "" if find_limits(chosen) else f"\n{render_model_table(chosen, ModelSettings())}\n"
-    _begin_user_settings(f'provider = "{name}"\nmodel = "{chosen}"\n{table}', environ, is_complete=not table)
-    say()
-    say("relay doctor   says which login it finds, and what is missing")
-    say(f"relay doctor --model {chosen}   tries the model, with two or three small requests")
-
-
-def _set_up_model(model: str, known: ModelSettings, environ: Mapping[str, str]) -> None:
-    _begin_user_settings(
-        f'model = "{model}"\n\n{render_model_table(model, known)}\n', environ, is_complete=model != _MODEL
-    )
+    table = f"\n{render_model_table(chosen, ModelSettings(price=price))}\n" if has_table else ""
+    is_complete = not table if head else chosen != _MODEL
+    _begin_user_settings(f'{head}model = "{chosen}"\n{table}', environ, is_complete=is_complete)
+    say(f"\n{said}relay doctor --model {chosen} {tries}")
 
 
 def _begin_user_settings(text: str, environ: Mapping[str, str], *, is_complete: bool) -> None:
@@ -145,6 +125,7 @@ _RULES = ("AGENTS.override.md", "AGENTS.md", "CLAUDE.md", "GEMINI.md")
 """relay reads the first of these files by itself, so `init` adds no other one."""
 _SKILLS = (".claude/skills/relay/SKILL.md", ".agents/skills/relay/SKILL.md")
 """Paths of a project's skills for Claude Code, and for Codex and others."""
+_HERE = PurePosixPath(".")
 _MAIN = frozenset({"main", "master", "trunk", "develop"})
 WORKFLOWS = {"github": ".github/workflows/relay.yml", "gitlab": ".gitlab-ci.yml"}
 """Path of each forge's workflow."""
@@ -185,36 +166,27 @@ def command(
     elif agent is not None:
         return set_up_agent(agent, os.environ)
     else:
-        _write_files(ci, skill=skill)
+        root, missing, on_main = _find_root(Path.cwd())
+        if (up := os.path.relpath(root)) != ".":
+            say(f"{up} is the root of this repository: rules and settings go there")
+        if skill:
+            _write_skills(root, missing)
+        elif ci is not None:
+            _write_workflow(root, ci)
+            if missing:
+                say(missing)
+        else:
+            _start_project(root, missing, on_main=on_main)
     return None
 
 
-def _write_files(ci: str | None, *, skill: bool) -> None:
-    root, missing, on_main = _find_root(Path.cwd())
-    if (up := os.path.relpath(root)) != ".":
-        say(f"{up} is the root of this repository: rules and settings go there")
-    if skill:
-        made = [place for place in _SKILLS if write_template(root, place, "SKILL.md")]
-        for place in _SKILLS:
-            _say_written(root, place, is_new=place in made)
-        if made:
-            _say_next_of_skill(missing)
-    elif ci is not None:
-        write_workflow(root, ci)
-        if missing:
-            say(missing)
-    else:
-        _start_project(root, missing, on_main=on_main)
-
-
-def _say_next_of_skill(missing: str) -> None:
-    say()
-    say("Next:")
-    if missing:
-        say(f"  {missing}")
-    else:
-        say("  git add .claude .agents && git commit")
-        say("                      clones and their agents see committed files only")
+def _write_skills(root: Path, missing: str) -> None:
+    made = [place for place in _SKILLS if write_template(root, place, "SKILL.md")]
+    for place in _SKILLS:
+        _say_written(root, place, is_new=place in made)
+    if made:
+        seen = f"git add .claude .agents && git commit\n{'':<22}clones and their agents see committed files only"
+        say(f"\nNext:\n  {missing or seen}")
 
 
 def _say_written(root: Path, name: str, *, is_new: bool) -> None:
@@ -222,38 +194,47 @@ def _say_written(root: Path, name: str, *, is_new: bool) -> None:
     say(f"wrote {name}" if is_new else f"kept {name}: it exists", style="green" if is_new else "")
 
 
-def _find_left(path: str, known: Collection[str]) -> str:
-    """Return the outermost new folder of a file, or the file if its folders were there before."""
-    return next((f"{above}/" for above in reversed(PurePosixPath(path).parents) if str(above) not in known), path)
-
-
 def _start_project(root: Path, missing: str, *, on_main: bool) -> None:
     plan_path = _choose_plan(root)
     test = find_test_command(root, plan_path)
     made = _write_first_files(root, test, plan_path)
-    if missing:
-        _say_next(made, {}, missing, on_main=on_main, shared="")
-        return
-    from relay.git.repository import open_repo
-    from relay.git.status import read_status
+    ignorable, shared = dict[str, str](), ""
+    if not missing:
+        from relay.git.repository import open_repo
+        from relay.git.status import read_status
 
-    repo = open_repo(root)
-    before = read_status(repo).untracked
-    # Only now: the sandbox keeps a command from writing these files, but not from creating them.
-    if test is not None and (verify := _propose_gate(root, test)):
-        is_set = plan_path == DEFAULT_PLAN and "relay.toml" in made and _set_gate(root, made["relay.toml"], verify)
-        _say_gate(verify, is_set=is_set)
-    after = read_status(repo).untracked
-    ignorable = {
-        place: f"each step of a run would look through its {count(files, 'file')}"
-        for place, files in find_packages(after).items()
-    }
-    known = {".", *(str(above) for path in (*repo.git.list_files(), *before) for above in PurePosixPath(path).parents)}
-    left = sorted({_find_left(path, known) for path in set(after).difference(before)})
-    ignorable |= dict.fromkeys(left, "the tests leave it behind")
-    shared = [name for name in made if name != plan_path] + [".gitignore"] * bool(ignorable)  # a run commits the plan
-    typed = [shlex.quote(os.path.relpath(root / name)) for name in (shared if repo.head() is not None else ["."])]
-    _say_next(made, ignorable, "", on_main=on_main, shared=" ".join(typed))
+        repo = open_repo(root)
+        before = read_status(repo).untracked
+        # Only now: the sandbox keeps a command from writing these files, but not from creating them.
+        if test is not None:
+            _propose_gate(root, test, made.get("relay.toml", "") if plan_path == DEFAULT_PLAN else "")
+        after = read_status(repo).untracked
+        for place, files in find_packages(after).items():
+            ignorable[place] = f"each step of a run would look through its {count(files, 'file')}"
+        known = {_HERE, *(above for path in (*repo.git.list_files(), *before) for above in PurePosixPath(path).parents)}
+        for path in sorted(set(after).difference(before)):  # the outermost new folder of a file, or the file
+            new = (f"{above}/" for above in reversed(PurePosixPath(path).parents) if above not in known)
+            ignorable[next(new, path)] = "the tests leave it behind"
+        names = [name for name in made if name != plan_path] + [".gitignore"] * bool(
+            ignorable
+        )  # a run commits the plan
+        typed = names if repo.head() is not None else ["."]
+        shared = " ".join(shlex.quote(os.path.relpath(root / name)) for name in typed)
+    say("\nNext:")
+    if missing:
+        say(f"  {missing}")
+    if is_unfinished(made.get("AGENTS.md", "")):
+        say("  edit AGENTS.md      fill in the places marked …: how to build and test your project")
+    for place, words in ignorable.items():
+        say(f"  edit .gitignore     add {place}: {words}", exact=True)
+    if plan_path in made:
+        say('  relay plan "…"      write PLAN.md from a sentence, in place of the example')
+    say("  relay doctor        see what is still missing")
+    if shared:
+        say(f"  git add {shared} && git commit")
+        say("                      clones and gates see committed files only")
+    if on_main:
+        say("  relay run --branch  build on a new branch, not on the one that you are on")
 
 
 def _choose_plan(root: Path) -> str:
@@ -272,13 +253,11 @@ def _choose_plan(root: Path) -> str:
 def _write_first_files(root: Path, test: KnownCommand | None, plan_path: str) -> Mapping[str, str]:
     """Write the files that are not there; return their texts."""
     rules = next((name for name in _RULES if os.path.lexists(root / name)), "AGENTS.md")
-    example = _read_template(DEFAULT_PLAN).decode()
+    contents = {name: _read_template(name).decode() for name in (DEFAULT_PLAN, "relay.toml", ".gitattributes")}
+    example = contents.pop(DEFAULT_PLAN)
     if test is not None:
         example = example.replace(_EXAMPLE_TEST, split_place(test.command)[1])
-    contents = {
-        plan_path: example,
-        **{name: _read_template(name).decode() for name in ("relay.toml", ".gitattributes")},
-    }
+    contents = {plan_path: example, **contents}
     if rules == "AGENTS.md":
         contents = {rules: render_project_rules(root), **contents}
     else:
@@ -289,67 +268,38 @@ def _write_first_files(root: Path, test: KnownCommand | None, plan_path: str) ->
     return made
 
 
-def _say_gate(verify: str, *, is_set: bool) -> None:
-    line = f"relay.toml makes `{verify}`" if is_set else f"verify = [{json.dumps(verify)}] in relay.toml makes it"
-    say(f"{line} the gate of every phase", exact=True)
+def _propose_gate(root: Path, found: KnownCommand, written: str) -> None:
+    """Try the repository's own test command in the sandbox; if it passes, make it the gate of all phases.
 
-
-def _set_gate(root: Path, written: str, verify: str) -> bool:
-    """Make a command the gate in the relay.toml that was just written; return False if somebody has changed that."""
+    Args:
+        written: The text of the relay.toml that was just written; empty for none that may be changed.
+    """
     from relay.base.tree import read_file, replace_file
-    from relay.git.trees import FILE
-
-    if read_file(root, "relay.toml") != written.encode():
-        return False
-    text = written.replace("# verify = []", f"verify = [{json.dumps(verify)}]")
-    replace_file(root, "relay.toml", text.encode(), FILE)
-    return True
-
-
-def _say_next(
-    made: Mapping[str, str], ignorable: Mapping[str, str], missing: str, *, on_main: bool, shared: str
-) -> None:
-    say()
-    say("Next:")
-    if missing:
-        say(f"  {missing}")
-    if is_unfinished(made.get("AGENTS.md", "")):
-        say("  edit AGENTS.md      fill in the places marked …: how to build and test your project")
-    for place, words in ignorable.items():
-        say(f"  edit .gitignore     add {place}: {words}", exact=True)
-    if any(name.endswith(DEFAULT_PLAN) for name in made):
-        say('  relay plan "…"      write PLAN.md from a sentence, in place of the example')
-    say("  relay doctor        see what is still missing")
-    if shared and not missing:
-        say(f"  git add {shared} && git commit")
-        say("                      clones and gates see committed files only")
-    if on_main:
-        say("  relay run --branch  build on a new branch, not on the one that you are on")
-
-
-def _propose_gate(root: Path, found: KnownCommand) -> str:
-    """Try the repository's own test command in the sandbox; return it if it passes, else an empty text."""
     from relay.cli.gate import try_proposal
     from relay.cli.views.last_run import say_lines, tell_failures
     from relay.gate.model import Outcome
+    from relay.git.trees import FILE
 
-    say()
-    say(f"{found.source} names a test command: {found.command}; trying it in the sandbox …")
+    say(f"\n{found.source} names a test command: {found.command}; trying it in the sandbox …")
     gate = try_proposal(found.command, timeout_s=TRIAL_S)
     if gate is None:
-        return ""
+        return
+    line, place = f"verify = [{json.dumps(found.command)}]", "relay.toml"
     if gate.passed:
         say("it passes", style="green")
-        return found.command
-    if any(check["status"] == Outcome.TIMED_OUT for check in gate.failed):
+        if written and read_file(root, place) == written.encode():  # nobody has changed it meanwhile
+            replace_file(root, place, written.replace("# verify = []", line).encode(), FILE)
+            say(f"{place} makes `{found.command}` the gate of every phase", exact=True)
+            return
+    elif any(check["status"] == Outcome.TIMED_OUT for check in gate.failed):
         say(f"it takes longer than init waits ({TRIAL_S:g} s), which says nothing against it", style="yellow")
-        _say_gate(found.command, is_set=False)
-        return ""
-    say_lines(tell_failures(gate, indent="  ", shown=_SHOWN_LINES))
-    say("it does not pass yet", style="yellow")
-    for command in find_set_up(root):
-        say(f"is the project set up? {command}; then relay gate tries it again", exact=True)
-    return ""
+    else:
+        say_lines(tell_failures(gate, indent="  ", shown=_SHOWN_LINES))
+        say("it does not pass yet", style="yellow")
+        for command in find_set_up(root):
+            say(f"is the project set up? {command}; then relay gate tries it again", exact=True)
+        return
+    say(f"{line} in {place} makes it the gate of every phase", exact=True)
 
 
 def _find_root(cwd: Path) -> tuple[Path, str, bool]:
@@ -368,7 +318,7 @@ def _find_root(cwd: Path) -> tuple[Path, str, bool]:
     return repo.root, "", repo.branch in _MAIN
 
 
-def write_workflow(root: Path, forge: str) -> None:
+def _write_workflow(root: Path, forge: str) -> None:
     """Create a forge's workflow in the repository, and say what it needs. An existing workflow stays unchanged.
 
     Raises:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from functools import partial
+from hashlib import sha256
 from typing import TYPE_CHECKING
 
 import click
@@ -18,9 +19,13 @@ from relay.cli.options import plan_option
 from relay.cli.screen import say
 from relay.git.forge import PROGRAMS, Forge, ForgeError, find_forge
 from relay.git.message import disarm
+from relay.git.objects import is_ancestor
+from relay.git.refs import find_ref
+from relay.git.remote import PushEnd, RefUpdate, Remote, find_remote, is_default, list_remotes
 from relay.plan.text import find_code_spans
-from relay.session.events import Noticed
+from relay.session.events import Event, Noticed
 from relay.setup.place import Place, find_settings, find_source, load_plan
+from relay.store.history import RelayCommit, read_plan_commits
 from relay.store.plan_state import PhaseSummary, PlanSummary, summarize_plan
 from relay.store.trailers import AGENT, REVIEW
 
@@ -28,9 +33,7 @@ if TYPE_CHECKING:
     from relay.git.repository import Repo
     from relay.plan.model import Phase
     from relay.run.review import ReviewFinding
-    from relay.session.events import Event, Observe
     from relay.setup.context import RunContext, RunRequest
-    from relay.store.history import RelayCommit
 
 MAX_BODY_CHARS = 60_000
 """GitHub takes 65,536."""
@@ -66,24 +69,20 @@ def command(
         _follow(note_plan(plan), program)
         return
     place = note_place(plan)
-    summary = summarize_plan(find_source(place), place.repo)
-    from relay.store.history import read_plan_commits
-
     commits = read_plan_commits(place.repo, place.plan_name)
     if not any(commit.status == "done" for commit in commits):
         raise RelayError("no phase of the plan is committed yet: a request would be empty", hint=RUN)
-    title, body = render_title(summary), render_body(summary, commits)
-    if only_text:
-        _print(title, body)
-        return
-    branch = _get_branch(place.repo)
-    if words := bring(place.repo, branch, os.environ, push=push):
-        say(words)
-    found = find_forge(place.repo, os.environ, program or "")
-    if found is None and program is None:
-        _print(title, body)
-    words = require_installed(found, program).put_request(branch, title, body, base=base)
-    if words:
+    title, body = render_request(place, commits)
+    forge, branch = None, ""
+    if not only_text:
+        branch = _get_branch(place.repo)
+        if words := bring(place.repo, branch, os.environ, push=push):
+            say(words)
+        forge = find_forge(place.repo, os.environ, program or "")
+    if only_text or (forge is None and program is None):
+        say(title, style="bold")
+        say(f"\n{body}")
+    if not only_text and (words := require_installed(forge, program).put_request(branch, title, body, base=base)):
         say(words)
 
 
@@ -96,25 +95,27 @@ def _follow(place: Place, program: str | None) -> None:
     from relay.setup.context import RunRequest
     from relay.store.completion import finish_pending
 
-    branch, forge = (
-        _get_branch(place.repo),
-        require_installed(find_forge(place.repo, os.environ, program or ""), program),
-    )
-    _require_known(place.repo, branch)
+    repo, branch = place.repo, _get_branch(place.repo)
+    forge = require_installed(find_forge(repo, os.environ, program or ""), program)
+    remote = Remote(repo=repo, name=find_remote(repo, branch), environ=os.environ)
+    there, head = remote.list_refs(ref := f"refs/heads/{branch}").get(ref), repo.head()
+    if there and head and not (repo.find_commit(there) and is_ancestor(repo, there, head)):
+        words = f"{remote.name} has commits of {branch} that are not here"  # the plan there may have more
+        raise RepoError(words, hint=f"git pull --rebase {remote.name} {branch}")
     number = _get_open(forge, branch)
     remarks = forge.list_remarks(number)
     request = RunRequest(
         kind=SessionKind.REWIND,  # it writes without a session, too
-        repo=place.repo,
+        repo=repo,
         settings=find_settings({}, os.environ, place.root, plan=load_plan(place), plan_name=place.plan_name),
         plan_path=place.plan_name,
         environ=os.environ,
     )
     values = find_secret_values(os.environ)
-    with lock_worktree(place.repo):
-        if locks := clear_stale_locks(place.repo):
+    with lock_worktree(repo):
+        if locks := clear_stale_locks(repo):
             raise RepoError("; ".join(locks))
-        for words in finish_pending(place.repo):
+        for words in finish_pending(repo):
             say(words, style="yellow")
         done = follow(request, number, remarks, partial(redact, environ_values=values), _tell)
     say(done or f"nothing new on request {number}")
@@ -122,25 +123,9 @@ def _follow(place: Place, program: str | None) -> None:
         say(f"next   {place.caller.write(Command(words=('run', '--pr')))}")
 
 
-def _tell(event: "Event") -> None:
+def _tell(event: Event) -> None:
     if isinstance(event, Noticed):
         say(event.text, style="yellow" if event.warning else "")
-
-
-def _require_known(repo: "Repo", branch: str) -> None:
-    """Refuse a branch that lacks commits of its remote: the plan there may have more.
-
-    Raises:
-        RelayError: It does, or the remote cannot be reached.
-    """
-    from relay.git.objects import is_ancestor
-    from relay.git.remote import Remote, find_remote
-
-    remote, ref = Remote(repo=repo, name=find_remote(repo, branch), environ=os.environ), f"refs/heads/{branch}"
-    there, head = remote.list_refs(ref).get(ref), repo.head()
-    if there and head and not (repo.find_commit(there) and is_ancestor(repo, there, head)):
-        words = f"{remote.name} has commits of {branch} that are not here"
-        raise RepoError(words, hint=f"git pull --rebase {remote.name} {branch}")
 
 
 def _get_open(forge: Forge, branch: str) -> str:
@@ -155,12 +140,6 @@ def _get_open(forge: Forge, branch: str) -> str:
     return number
 
 
-def _print(title: str, body: str) -> None:
-    say(title, style="bold")
-    say()
-    say(body)
-
-
 def bring(repo: "Repo", branch: str, environ: Mapping[str, str], *, push: bool) -> str:
     """Require that the remote has a branch's tip; with `push`, push it there, forward only. Return what was done.
 
@@ -169,9 +148,6 @@ def bring(repo: "Repo", branch: str, environ: Mapping[str, str], *, push: bool) 
     Raises:
         RelayError: The remote cannot be reached, has another tip, or refuses the push.
     """
-    from relay.git.refs import find_ref
-    from relay.git.remote import PushEnd, RefUpdate, Remote, find_remote
-
     remote = Remote(repo=repo, name=find_remote(repo, branch), environ=environ)
     ref = f"refs/heads/{branch}"
     old, new = remote.list_refs(ref).get(ref), find_ref(repo, ref)
@@ -204,44 +180,6 @@ def require_installed(forge: Forge | None, program: str | None) -> Forge:
     return forge
 
 
-class RequestDraft:
-    """Keeps a branch's request up to date during a run. Mutable: it remembers what it said last.
-
-    Args:
-        branch: The branch of the run; nothing else is pushed.
-    """
-
-    def __init__(self, place: Place, forge: Forge, branch: str, observe: "Observe") -> None:
-        self._place, self._forge, self._branch, self._observe = place, forge, branch, observe
-        self._last: Noticed | None = None
-
-    def update(self) -> None:
-        """Push the branch, forward only, and create the request or replace its text. A failure is a warning."""
-        before = self._last
-        try:
-            bring(self._place.repo, self._branch, self._forge.environ, push=True)
-            done = self._put()
-            self._last = Noticed(text=f"the request of {self._branch} is up to date: {done}")
-        except RelayError as error:
-            self._last = Noticed(text=f"the request of {self._branch} is not up to date: {error}", warning=True)
-        if self._last != before:
-            self._observe(self._last)
-
-    def _put(self) -> str:
-        from relay.store.history import read_plan_commits
-
-        place = self._place
-        summary = summarize_plan(find_source(place), place.repo)
-        body = render_body(summary, read_plan_commits(place.repo, place.plan_name))
-        return self._forge.put_request(self._branch, render_title(summary), body)
-
-    def tell_end(self) -> None:
-        """Say once more how it stands, if a phase was committed."""
-        if self._last:
-            again = "; relay pr --push tries again" if self._last.warning else ""
-            self._observe(replace(self._last, text=f"{self._last.text}{again}"))
-
-
 KeepRequest = Callable[["RunContext"], AbstractContextManager["RunContext"]]
 """Opens a context whose run keeps the branch's request up to date."""
 
@@ -257,7 +195,13 @@ def prepare_drafts(request: "RunRequest", place: Place, *, makes_branch: bool) -
     """
     repo = place.repo
     try:
-        _require_way(repo, None if makes_branch else _get_branch(repo))
+        branch = None if makes_branch else _get_branch(repo)
+        name = find_remote(repo, branch)
+        if name not in list_remotes(repo):
+            raise RepoError(f"{name} is no remote of this repository", hint="git remote add origin ADDRESS")
+        if branch is not None and is_default(repo, name, branch):  # as far as this clone knows
+            words = f"{branch} is the default branch of {name}: a request needs a branch of its own"
+            raise RepoError(words, hint="relay run --branch makes one, or git switch -c NAME")
         forge = require_installed(find_forge(repo, request.environ), None)
     except RelayError as error:
         if request.settings.origins.get("pr", "").startswith("--"):
@@ -267,45 +211,47 @@ def prepare_drafts(request: "RunRequest", place: Place, *, makes_branch: bool) -
 
 
 @contextmanager
-def _keep_draft(place: Place, forge: Forge, ctx: "RunContext") -> "Iterator[RunContext]":
-    draft = RequestDraft(place, forge, _get_branch(ctx.repo), ctx.observe)
+def _keep_draft(place: Place, forge: Forge, ctx: "RunContext") -> Iterator["RunContext"]:
+    """Push the run's branch after each phase, forward only, and update its request. A failure is a warning."""
+    branch, last = _get_branch(ctx.repo), list[Noticed]()
+
+    def update() -> None:
+        try:
+            bring(place.repo, branch, forge.environ, push=True)
+            title, body = render_request(place, read_plan_commits(place.repo, place.plan_name))
+            done = forge.put_request(branch, title, body)
+            told = Noticed(text=f"the request of {branch} is up to date: {done}")
+        except RelayError as error:
+            told = Noticed(text=f"the request of {branch} is not up to date: {error}", warning=True)
+        if last[-1:] != [told]:
+            ctx.observe(told)
+        last.append(told)
+
     try:
-        yield replace(ctx, after_phase=draft.update)
+        yield replace(ctx, after_phase=update)
     finally:
-        draft.tell_end()
+        if last:  # once more at the end
+            again = "; relay pr --push tries again" if last[-1].warning else ""
+            ctx.observe(replace(last[-1], text=f"{last[-1].text}{again}"))
 
 
 @contextmanager
-def _go_without(reason: str, ctx: "RunContext") -> "Iterator[RunContext]":
+def _go_without(reason: str, ctx: "RunContext") -> Iterator["RunContext"]:
     ctx.observe(Noticed(text=f"no request is made (pr): {reason}", warning=True))
     yield ctx
 
 
-def _require_way(repo: "Repo", branch: str | None) -> None:
-    """Refuse a branch that no request can be made of; None: relay will make it.
+def render_request(place: Place, commits: tuple[RelayCommit, ...]) -> tuple[str, str]:
+    """Return the title of a request, which is the plan's, and its text as Markdown.
 
-    Raises:
-        RepoError: There is no remote, or it is the remote's default branch, as far as this clone knows.
+    It mentions nobody, and closes no issue that the plan does not name.
     """
-    from relay.git.remote import find_remote, is_default, list_remotes
-
-    name = find_remote(repo, branch)
-    if name not in list_remotes(repo):
-        raise RepoError(f"{name} is no remote of this repository", hint="git remote add origin ADDRESS")
-    if branch is not None and is_default(repo, name, branch):
-        raise RepoError(
-            f"{branch} is the default branch of {name}: a request needs a branch of its own",
-            hint="relay run --branch makes one, or git switch -c NAME",
-        )
+    summary = summarize_plan(find_source(place), place.repo)
+    title = " ".join((summary.plan.title or f"Work through {summary.plan_name}").split())[:200]
+    return title, _render_body(summary, commits)
 
 
-def render_title(summary: PlanSummary) -> str:
-    """Return the plan's title as one line."""
-    return " ".join((summary.plan.title or f"Work through {summary.plan_name}").split())[:200]
-
-
-def render_body(summary: PlanSummary, commits: "tuple[RelayCommit, ...]") -> str:
-    """Return the text as Markdown. It mentions nobody, and closes no issue that the plan does not name."""
+def _render_body(summary: PlanSummary, commits: tuple[RelayCommit, ...]) -> str:
     plan = summary.plan
     by_id = {commit.commit: commit for commit in commits}
     heading, _, rest = plan.preamble.strip().partition("\n")
@@ -326,7 +272,7 @@ def render_body(summary: PlanSummary, commits: "tuple[RelayCommit, ...]") -> str
     return text if len(text) <= MAX_BODY_CHARS else f"{text[:MAX_BODY_CHARS]}\n\n… (cut; the plan has the rest)"
 
 
-def _render_phase(phase: "Phase", known: PhaseSummary, commits: "list[RelayCommit]") -> str:
+def _render_phase(phase: "Phase", known: PhaseSummary, commits: list[RelayCommit]) -> str:
     lines = [f"### Phase {phase.id} — {_clean(phase.title)}"]
     evidence = {item: words for commit in commits for item, words in find_evidence(commit.body).items()}
     for item in phase.items:
@@ -348,33 +294,26 @@ def prepare_post(place: Place, environ: Mapping[str, str]) -> "Callable[[str, Se
     Raises:
         RelayError: No program is installed, or the branch has no open request.
     """
-    forge = require_installed(find_forge(place.repo, environ), None)
-    number = _get_open(forge, _get_branch(place.repo))
-    return lambda name, findings: _post(forge, number, name, findings)
-
-
-def _post(forge: Forge, number: str, name: str, findings: "Sequence[ReviewFinding]") -> str:
-    from hashlib import sha256
-
     from relay.base.redaction import redact_for_strangers
-
-    mark = f"<!-- relay review {sha256(name.encode(errors='replace')).hexdigest()[:12]} -->"
-    text = redact_for_strangers(render_review(name, findings), forge.environ)
-    return forge.put_comment(number, f"{mark}\n{text}", mark=mark)
-
-
-def render_review(name: str, findings: "Sequence[ReviewFinding]") -> str:
-    """Return a review as Markdown, without what was refuted. It mentions nobody and closes nothing."""
     from relay.run.review import ReviewVerdict
 
-    shown = [finding for finding in findings if finding.verdict is not ReviewVerdict.REFUTED]
-    lines = [f"**relay review** of {_clean(name)}: {count(len(shown), 'finding')}", ""]
-    for finding in shown:
-        place = f"{finding.file}:{finding.line}" if finding.line else finding.file
-        words = f"- **{_clean(place)}** ({finding.verdict.value}, {finding.category.value}): {_clean(finding.summary)}"
-        lines += [words, f"  - what goes wrong: {_clean(finding.failure_scenario)}"]
-        lines += [f"  - confirmed because: {_clean(finding.reason)}"] if finding.reason else []
-    return disarm("\n".join(lines), given="")[:MAX_BODY_CHARS]
+    forge = require_installed(find_forge(place.repo, environ), None)
+    number = _get_open(forge, _get_branch(place.repo))
+
+    def post(name: str, findings: "Sequence[ReviewFinding]") -> str:
+        """Put a review as Markdown, without what was refuted. It mentions nobody and closes nothing."""
+        shown = [finding for finding in findings if finding.verdict is not ReviewVerdict.REFUTED]
+        lines = [f"**relay review** of {_clean(name)}: {count(len(shown), 'finding')}", ""]
+        for one in shown:
+            place = f"{one.file}:{one.line}" if one.line else one.file
+            lines.append(f"- **{_clean(place)}** ({one.verdict.value}, {one.category.value}): {_clean(one.summary)}")
+            lines.append(f"  - what goes wrong: {_clean(one.failure_scenario)}")
+            lines += [f"  - confirmed because: {_clean(one.reason)}"] if one.reason else []
+        mark = f"<!-- relay review {sha256(name.encode(errors='replace')).hexdigest()[:12]} -->"
+        text = redact_for_strangers(disarm("\n".join(lines), given="")[:MAX_BODY_CHARS], forge.environ)
+        return forge.put_comment(number, f"{mark}\n{text}", mark=mark)
+
+    return post
 
 
 def find_evidence(body: str) -> dict[str, str]:

@@ -14,11 +14,15 @@ import click
 
 from relay.base.errors import ConfigError, LedgerError, PlanError, RepoError
 from relay.base.hints import advise_extra
+from relay.base.tree import find_stat
 from relay.base.words import UNKNOWN, count, render_moment, render_tokens
 from relay.cli.boundary import note_place
 from relay.cli.options import json_option
 from relay.cli.pages import require_libraries, show_page
 from relay.cli.screen import complain, say, say_document, say_json
+from relay.git.names import find_plan_branch
+from relay.insight.figures.read import read_figures as read_records
+from relay.insight.telemetry.log import find_logs, list_logs, open_events
 from relay.plan.text import find_ledger_path
 from relay.setup.place import find_source
 
@@ -29,15 +33,8 @@ if TYPE_CHECKING:
     from relay.insight.telemetry.log import LogEntry
 
 
-def _name(figures: "Figures") -> str:
-    """Return the run's id, or the plan's name for several runs."""
-    last = figures.runs[-1] if figures.runs else None
-    return "" if last is None else last.run_id if len(figures.runs) == 1 else last.plan_path
-
-
 def _read_beliefs(repo: "Repo", figures: "Figures") -> "Beliefs | None":
     """Read and judge the ledger of the plan that ran last; None if it has no readable ledger."""
-    from relay.base.tree import find_stat
     from relay.insight.report.evidence import Beliefs
     from relay.store.staleness import read_judged_ledger
 
@@ -53,25 +50,6 @@ def _read_beliefs(repo: "Repo", figures: "Figures") -> "Beliefs | None":
         complain(f"the report leaves out {path}: {error}")
         return None
     return Beliefs(ledger=ledger, judgement=judgement)
-
-
-def _render_beliefs(beliefs: "Beliefs", figures: "Figures") -> dict[str, Any]:
-    """Return a ledger's figures as JSON: decisions and their cost, uses, contradictions."""
-    from relay.ledger.belief import find_uses
-    from relay.ledger.model import Kind
-
-    ledger, judgement = beliefs.ledger, beliefs.judgement
-    costs = {session.session_id: session.totals.usd_per_decision for session in figures.sessions}
-    return {
-        "claims": {name: str(judgement[name].status) for name in ledger.claims},
-        "decisions": [
-            {"id": claim.id, "phase": claim.stamp.phase, "usd": costs.get(claim.stamp.session)}
-            for claim in ledger.claims.values()
-            if claim.kind is Kind.DECISION
-        ],
-        "used_again": {name: list(users) for name, users in find_uses(ledger).items()},
-        "contradictions": [{"id": n.id, "claims": list(n.claims)} for n in judgement.contradictions],
-    }
 
 
 MOST_SIDES = 2
@@ -124,38 +102,40 @@ def command(  # noqa: PLR0913  # its options
     --otel sends one run as spans (OTLP over HTTP): names, times, tokens and costs, never content. relay sends nothing
     unless you type --otel or have set OTEL_EXPORTER_OTLP_ENDPOINT, with which each run sends at its end.
     """
-    if newest_run and runs:
-        raise click.UsageError("--run takes the newest run; name another run by its id, without --run")
-    others = bool(output or as_text or as_json or as_list or schema or database)
-    _require_fitting(runs, endpoint, otel=otel, others=others)
-    if days is not None and not every:
-        raise click.UsageError("--days is for --all")
+    shows = output or as_text or as_json or as_list or schema or database
+    refused = {
+        "--run takes the newest run; name another run by its id, without --run": newest_run and runs,
+        "--endpoint is for --otel": endpoint is not None and not otel,
+        "--otel sends one run, and takes no other option but --endpoint": otel and (shows or runs[1:]),
+        "--days is for --all": days is not None and not every,
+        "--all takes one commit, --days, --output, --text or --json": every
+        and (runs[1:] or newest_run or as_list or schema or database or otel),
+    }
+    for words in (words for words, is_wrong in refused.items() if is_wrong):
+        raise click.UsageError(words)
     if every:
         from relay.cli.outcomes import show_outcomes
 
-        if runs[1:] or newest_run or as_list or schema or database or otel:
-            raise click.UsageError("--all takes one commit, --days, --output, --text or --json")
         show_outcomes(runs[0] if runs else "HEAD", days=days, output=output, as_text=as_text, as_json=as_json)
-        return
-    if otel:
+    elif otel:
         _send(runs[0] if runs else "", endpoint)
-        return
-    if schema:
+    elif schema:
         from relay.insight.telemetry.schema import render_event_schema
 
         say_json(json.dumps(render_event_schema(), ensure_ascii=True))
-        return
-    entries = get_entries()
-    runs = runs or (_find_newest(entries, alone=newest_run),)
-    if as_list:
-        _say_list(entries)
-    elif database is not None:
-        _write_database(choose(entries, runs), Path(database))
-    elif as_json:
-        figures, skipped = read_figures(choose(entries, runs))
-        _say_document(_charge(figures, runs), skipped)
     else:
-        _say_page(entries, runs, output, as_text=as_text)
+        entries = get_entries()
+        newest = find_logs(entries, "")[0].started
+        # The plan that ran last; its newest run alone where that is wanted, or no plan is known.
+        runs = runs or (newest.plan_path if newest and not newest_run else "",)
+        if as_list:
+            _say_list(entries)
+        elif database is not None:
+            _write_database(choose(entries, runs), Path(database))
+        elif as_json:
+            _say_document(*read_figures(choose(entries, runs)), runs)
+        else:
+            _say_page(entries, runs, output, as_text=as_text)
 
 
 def _write_database(entries: "Sequence[LogEntry]", place: Path) -> None:
@@ -167,7 +147,6 @@ def _write_database(entries: "Sequence[LogEntry]", place: Path) -> None:
     from sqlite3 import Error
 
     from relay.insight.database import Database
-    from relay.insight.telemetry.log import open_events
 
     try:
         place.touch(exist_ok=False)
@@ -179,21 +158,6 @@ def _write_database(entries: "Sequence[LogEntry]", place: Path) -> None:
     except (OSError, Error) as error:
         raise ConfigError(f"{place} cannot be written: {error}") from error
     say(str(place))
-
-
-def _find_newest(entries: "Sequence[LogEntry]", *, alone: bool) -> str:
-    """Return the path of the plan that ran last; empty for its newest run, if that is wanted or no plan is known."""
-    from relay.insight.telemetry.log import find_logs
-
-    newest = find_logs(entries, "")[0]
-    return newest.started.plan_path if newest.started and not alone else ""
-
-
-def _require_fitting(runs: Sequence[str], endpoint: str | None, *, otel: bool, others: bool) -> None:
-    if endpoint is not None and not otel:
-        raise click.UsageError("--endpoint is for --otel")
-    if otel and (others or runs[1:]):
-        raise click.UsageError("--otel sends one run, and takes no other option but --endpoint")
 
 
 def _send(start: str, endpoint: str | None) -> None:
@@ -222,12 +186,24 @@ def _send(start: str, endpoint: str | None) -> None:
     say(f"sent to {url}: {count(sent, 'span')}")
 
 
-def _say_document(figures: "Figures", skipped: int) -> None:
+def _say_document(figures: "Figures", skipped: int, wanted: Sequence[str]) -> None:
+    """Print the figures and those of the ledger: decisions and their cost, uses, contradictions."""
     from relay.insight.figures.read import render_document
+    from relay.ledger.belief import find_uses
+    from relay.ledger.model import Kind
 
-    beliefs = _read_beliefs(note_place().repo, figures)
-    known = _render_beliefs(beliefs, figures) if beliefs else None
-    say_document({**render_document(figures, skipped_lines=skipped), "beliefs": known})
+    figures, known = _charge(figures, wanted), dict[str, Any]()
+    if beliefs := _read_beliefs(note_place().repo, figures):
+        ledger, judgement = beliefs.ledger, beliefs.judgement
+        costs = {session.session_id: session.totals.usd_per_decision for session in figures.sessions}
+        decisions = [claim for claim in ledger.claims.values() if claim.kind is Kind.DECISION]
+        known["claims"] = {name: str(judgement[name].status) for name in ledger.claims}
+        known["decisions"] = [
+            {"id": claim.id, "phase": claim.stamp.phase, "usd": costs.get(claim.stamp.session)} for claim in decisions
+        ]
+        known["used_again"] = {name: list(users) for name, users in find_uses(ledger).items()}
+        known["contradictions"] = [{"id": n.id, "claims": list(n.claims)} for n in judgement.contradictions]
+    say_document({**render_document(figures, skipped_lines=skipped), "beliefs": known or None})
 
 
 def _say_page(entries: "Sequence[LogEntry]", wanted: Sequence[str], output: str | None, *, as_text: bool) -> None:
@@ -247,7 +223,9 @@ def _say_page(entries: "Sequence[LogEntry]", wanted: Sequence[str], output: str 
     one, *others = sides = [_charge(figures, [word]) for (figures, _), word in zip(found, wanted, strict=True)]
     read = partial(_read_left, repo.root)
     page = make_comparison(one, others[0]) if others else make_page(one, _read_beliefs(repo, one), read)
-    show_page(page, repo.root, "-".join(map(_name, sides)), output, as_text=as_text)
+    lasts = [(figures.runs[-1], len(figures.runs) == 1) for figures in sides if figures.runs]
+    name = "-".join(run.run_id if is_alone else run.plan_path for run, is_alone in lasts)
+    show_page(page, repo.root, name, output, as_text=as_text)
     if skipped := sum(number for _, number in found):
         complain(f"the report leaves out {count(skipped, 'unreadable line')} of the log")
 
@@ -271,8 +249,6 @@ def get_entries() -> "tuple[LogEntry, ...]":
     Raises:
         RelayError: There is no repository here, or it has no log.
     """
-    from relay.insight.telemetry.log import list_logs
-
     entries = list_logs(note_place().repo.root)
     if not entries:
         raise ConfigError("no run has written a log here yet", hint="relay run writes one below .relay/sessions/")
@@ -285,8 +261,6 @@ def choose(entries: "Sequence[LogEntry]", wanted: Sequence[str]) -> "tuple[LogEn
     Raises:
         ConfigError: A word fits no run, or several.
     """
-    from relay.insight.telemetry.log import find_logs
-
     chosen: dict[str, LogEntry] = {}
     for word in wanted:
         found = find_logs(entries, word)
@@ -304,7 +278,6 @@ def _keep_own(entries: "Sequence[LogEntry]", plan_path: str) -> "Iterator[LogEnt
 
     A run on another branch is this plan's if a commit of HEAD's branch names one of its sessions.
     """
-    from relay.git.names import find_plan_branch
     from relay.store.history import read_plan_commits
 
     repo = note_place().repo
@@ -312,9 +285,8 @@ def _keep_own(entries: "Sequence[LogEntry]", plan_path: str) -> "Iterator[LogEnt
     own, is_here = branches[0], branches[0] == repo.branch
     moved = {commit.session for commit in read_plan_commits(repo, plan_path)} if is_here and {*branches} - {own} else ()
     for entry, branch in zip(entries, branches, strict=True):
-        if branch == own or (
-            moved and any(session.session_id in moved for session in read_figures([entry])[0].sessions)
-        ):
+        sessions = read_figures([entry])[0].sessions if branch != own and moved else ()
+        if branch == own or any(session.session_id in moved for session in sessions):
             yield entry
 
 
@@ -323,7 +295,6 @@ def _charge(figures: "Figures", wanted: Sequence[str]) -> "Figures":
 
     A run's own report has the money of its log, and so has a plan's that is not on HEAD's branch.
     """
-    from relay.git.names import find_plan_branch
     from relay.store.plan_state import summarize_plan
     from relay.store.plan_versions import holds_another_plan
 
@@ -343,9 +314,6 @@ def _charge(figures: "Figures", wanted: Sequence[str]) -> "Figures":
 
 def read_figures(entries: "Iterable[LogEntry]") -> "tuple[Figures, int]":
     """Return the figures of all these logs together, and the number of unreadable lines."""
-    from relay.insight.figures.read import read_figures as read_records
-    from relay.insight.telemetry.log import open_events
-
     readers = [reader for entry in entries if (reader := open_events(entry.path))]
     figures = read_records(chain.from_iterable(readers))
     return figures, sum(reader.skipped_lines for reader in readers)

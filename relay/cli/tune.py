@@ -1,7 +1,6 @@
 """`relay lab tune`: what the logs of this repository tell of reset lines."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
 from itertools import groupby
 from typing import TYPE_CHECKING
 
@@ -14,11 +13,10 @@ from relay.cli.screen import say, say_document
 from relay.session.values import SessionKind
 
 if TYPE_CHECKING:
-    from relay.insight.figures.values import Figures, Totals
-    from relay.insight.figures.worth import LedgerWorth
+    from relay.insight.figures.values import Figures
     from relay.insight.telemetry.log import LogEntry
     from relay.lab.statistics import Interval
-    from relay.lab.tuning import BandRates, RungFigures, UseRate
+    from relay.lab.tuning import BandRates, UseRate
 
 
 @click.command("tune")
@@ -31,20 +29,25 @@ def command(*, as_json: bool) -> None:
     """
     from relay.insight.figures.values import add_totals
     from relay.insight.figures.worth import measure_ledger
+    from relay.insight.report.evidence import say_worth
     from relay.lab.tuning import count_rungs, measure_bands, measure_use
 
     found = [*_read_plans(get_entries())]
     rates, use, ledger = measure_bands(found), measure_use(found), measure_ledger(found)
     rungs, totals = count_rungs(found), add_totals(*(figures.totals for figures in found))
     if as_json:
-        lists = {"rates": [asdict(one) for one in rates], "use": [asdict(one) for one in use]}
-        explorers = {name: getattr(totals, name) for name in _OF_EXPLORERS}
-        lists["rungs"] = [asdict(one) for one in rungs]
-        say_document({**lists, "explorers": explorers, "ledger": asdict(ledger)})
+        explorers = {name: getattr(totals, name) for name in ("explored", "explored_tokens", "explored_usd")}
+        say_document({"rates": rates, "use": use, "rungs": rungs, "explorers": explorers, "ledger": ledger})
         return
-    worth = (*_render_use(use), *_render_explorers(totals), *_render_ledger(ledger), *_render_rungs(rungs))
-    for line in (*_render_rates(rates), "", *worth):
+    for line in (*_render_rates(rates), "", *_render_use(use)):
         say(line)
+    if totals.explored_tokens:
+        say(f"Explorers answered {count(totals.explored, 'question')} for {render_usd(totals.explored_usd)}.")
+    if words := say_worth(ledger):  # of the ledger in the first messages
+        say(f"The ledger: {words}")
+    for one in rungs:
+        usd = render_usd(one.spent.cost_usd, estimated=one.spent.estimated)
+        say(f"{one.rung}: {one.done} of {count(one.phases, 'phase')} done with it, {usd}")
 
 
 def _read_plans(entries: "Sequence[LogEntry]") -> "Iterator[Figures]":
@@ -69,30 +72,6 @@ def _render_rates(rates: "Sequence[BandRates]") -> Iterator[str]:
         yield f"  {one.band.value:<12}{one.sessions:>8}  {one.turns:>6}  {shown}".rstrip()
     yield "These rates cannot advise a line: every session reads files again, and runs gates, late."
     yield "`relay lab compare --arms 60k,100k,none` can."
-
-
-_OF_EXPLORERS = ("explored", "explored_tokens", "explored_usd")
-
-
-def _render_explorers(totals: "Totals") -> Iterator[str]:
-    """Say what explorers cost; nothing without any."""
-    if totals.explored_tokens:
-        yield f"Explorers answered {count(totals.explored, 'question')} for {render_usd(totals.explored_usd)}."
-
-
-def _render_ledger(ledger: "LedgerWorth") -> Iterator[str]:
-    """Say what the ledger in the first messages was worth; nothing without a session that had one."""
-    from relay.insight.report.evidence import say_worth
-
-    if words := say_worth(ledger):
-        yield f"The ledger: {words}"
-
-
-def _render_rungs(rungs: "Sequence[RungFigures]") -> Iterator[str]:
-    """Say what the changes of model and effort led to; nothing without any."""
-    for one in rungs:
-        usd = render_usd(one.spent.cost_usd, estimated=one.spent.estimated)
-        yield f"{one.rung}: {one.done} of {count(one.phases, 'phase')} done with it, {usd}"
 
 
 _USED = {
