@@ -218,9 +218,12 @@ def parse_incoming(line: bytes) -> Incoming | None:
 
 
 def dig(source: Any, path: str) -> Any:
-    """Return the value at a dotted path; None if there is none."""
+    """Return the value at a dotted path, in which ``0`` is the first of a list; None if there is none."""
     for name in path.split("."):
-        source = source.get(name) if isinstance(source, Mapping) else None
+        if isinstance(source, list) and name == "0":
+            source = source[0] if source else None
+        else:
+            source = source.get(name) if isinstance(source, Mapping) else None
     return source
 
 

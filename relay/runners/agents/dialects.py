@@ -12,7 +12,7 @@ something, nor with a value that may be an address or an id. A field that is nul
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, field
 from typing import Any
 from urllib.parse import unquote
@@ -22,74 +22,6 @@ from relay.base.jsonrpc import dig
 from relay.base.values import dataclass
 from relay.runners.messages.answers import name_stop_reason, parse_api_usage
 from relay.session.usage import Usage
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AnswerPart:
-    """What a part of an answer says; None for the rest."""
-
-    model: Any = None
-    reason: Any = None
-    usage: Any = None
-    error: Any = None
-    ends: bool = False
-    """Whether the answer is complete with this part, apart from its usage."""
-
-
-def _read_messages_part(part: Mapping[str, Any]) -> AnswerPart:
-    match part.get("type"):
-        case "message_start":
-            return AnswerPart(model=dig(part, "message.model"), usage=dig(part, "message.usage"))
-        case "message_delta":
-            return AnswerPart(reason=dig(part, "delta.stop_reason"), usage=part.get("usage"))
-        case "message_stop":
-            return AnswerPart(ends=True)
-        case "error":
-            return AnswerPart(error=part.get("error") or part)
-        case "message":
-            return AnswerPart(
-                model=part.get("model"), reason=part.get("stop_reason"), usage=part.get("usage"), ends=True
-            )
-        case _:
-            return AnswerPart()  # a text that has one of the words in it
-
-
-def _read_responses_part(part: Mapping[str, Any]) -> AnswerPart:
-    if part.get("type") == "error":
-        return AnswerPart(error=part.get("error") or {"code": part.get("code"), "message": part.get("message")})
-    whole = part if part.get("object") == "response" else part.get("response")
-    if not isinstance(whole, dict):
-        return AnswerPart()
-    status = whole.get("status") if isinstance(whole.get("status"), str) else None
-    return AnswerPart(
-        model=whole.get("model"),
-        reason=dig(whole, "incomplete_details.reason") or status,
-        usage=whole.get("usage"),
-        error=(whole.get("error") or {"code": status}) if status in {"failed", "cancelled"} else None,
-        ends=status in {"completed", "incomplete"},
-    )
-
-
-def _read_chat_part(part: Mapping[str, Any]) -> AnswerPart:
-    choice = _first(part.get("choices"))
-    reason = choice.get("finish_reason")
-    usage = part.get("usage") or choice.get("usage")
-    return AnswerPart(model=part.get("model"), reason=reason, usage=usage, error=part.get("error"), ends=bool(reason))
-
-
-def _read_gemini_part(part: Mapping[str, Any]) -> AnswerPart:
-    reason = _first(part.get("candidates")).get("finishReason") or dig(part, "promptFeedback.blockReason")
-    return AnswerPart(
-        model=part.get("modelVersion"),
-        reason=reason,
-        usage=part.get("usageMetadata"),
-        error=part.get("error"),
-        ends=bool(reason),
-    )
-
-
-def _first(found: Any) -> Mapping[str, Any]:
-    return found[0] if isinstance(found, list) and found and isinstance(found[0], dict) else {}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,8 +37,10 @@ class Dialect:
     """Dotted paths of an answer's usage by class; several add up. ``prompt`` is the whole prompt, ``read`` and
     ``written`` its parts from and to the cache, ``thinking`` a part of ``output``. None if usage comes in relay's own
     classes."""
-    read_part: Callable[[Mapping[str, Any]], AnswerPart]
-    """Reads a part of an answer."""
+    said: Mapping[str, tuple[str, ...]] = field(hash=False)
+    """Dotted paths in a part of an answer, the first that is there: its ``model``, ``reason``, ``usage``, ``error``."""
+    ends: tuple[tuple[str, ...], tuple[str, ...]]
+    """Paths in the part with which an answer is complete, apart from its usage, and the values there; none: any."""
     words: tuple[bytes, ...]
     """Each relevant line of a stream has one of these words."""
     fields: re.Pattern[str]
@@ -134,7 +68,13 @@ MESSAGES = Dialect(
     limits=("max_tokens",),
     has_limit=True,
     usage=None,
-    read_part=_read_messages_part,
+    said={
+        "model": ("message.model", "model"),
+        "reason": ("delta.stop_reason", "stop_reason"),
+        "usage": ("message.usage", "usage"),
+        "error": ("error",),
+    },
+    ends=(("type",), ("message_stop", "message")),
     words=(b"message_start", b"message_delta", b"message_stop", b'"error"'),
     fields=re.compile(
         rf"{_SAMPLING}|messages|system|max_tokens|stop_sequences|thinking|output_(?:config|format)|cache_control"
@@ -159,7 +99,16 @@ RESPONSES = Dialect(
         ("output", ("output_tokens",)),
         ("thinking", ("output_tokens_details.reasoning_tokens",)),
     ),
-    read_part=_read_responses_part,
+    said={
+        "model": ("response.model", "model"),
+        "reason": (
+            *("response.incomplete_details.reason", "incomplete_details.reason"),
+            *("response.status", "status"),
+        ),
+        "usage": ("response.usage", "usage"),
+        "error": ("response.error", "error"),
+    },
+    ends=(("response.status", "status"), ("completed", "incomplete")),
     words=(b'"response"', b'"error"'),
     fields=re.compile(
         rf"{_OPENAI}|input|instructions|max_output_tokens|max_tool_calls|include|reasoning|text|truncation"
@@ -183,7 +132,13 @@ CHAT = Dialect(
         ("output", ("completion_tokens",)),
         ("thinking", ("completion_tokens_details.reasoning_tokens",)),
     ),
-    read_part=_read_chat_part,
+    said={
+        "model": ("model",),
+        "reason": ("choices.0.finish_reason",),
+        "usage": ("usage", "choices.0.usage"),
+        "error": ("error",),
+    },
+    ends=(("choices.0.finish_reason",), ()),
     words=(b'"finish_reason"', b'"usage"', b'"error"'),
     fields=re.compile(rf"{_OPENAI}|{_CHAT}"),
     conversation=("messages",),
@@ -200,7 +155,13 @@ GEMINI = Dialect(
         ("output", ("candidatesTokenCount", "thoughtsTokenCount")),
         ("thinking", ("thoughtsTokenCount",)),
     ),
-    read_part=_read_gemini_part,
+    said={
+        "model": ("modelVersion",),
+        "reason": ("candidates.0.finishReason", "promptFeedback.blockReason"),
+        "usage": ("usageMetadata",),
+        "error": ("error",),
+    },
+    ends=(("candidates.0.finishReason", "promptFeedback.blockReason"), ()),
     words=(b'"usageMetadata"', b'"finishReason"', b'"promptFeedback"', b'"error"'),
     fields=re.compile(r"contents|systemInstruction|tools|toolConfig|generationConfig|safetySettings|labels"),
     conversation=("contents", "systemInstruction"),
@@ -497,6 +458,8 @@ def _count(value: Any) -> int:
     return value if isinstance(value, int) and value > 0 else 0
 
 
+_SAID = ("model", "reason", "usage", "error")
+_FAILED = ("failed", "cancelled")
 _MAX_LINE_BYTES = 64 * 1024 * 1024
 """Longest line of a stream, or longest whole answer, that is read."""
 
@@ -562,16 +525,24 @@ class Tally:
                 self._take(part)
 
     def _take(self, part: Mapping[str, Any]) -> None:
-        heard = self.dialect.read_part(part)
-        if isinstance(heard.model, str):
-            self.model = heard.model[:200]
-        if isinstance(heard.reason, str):
-            self.stop_reason = name_stop_reason(heard.reason)[:100]
-        if isinstance(heard.usage, dict):
-            self._usage |= {name: value for name, value in heard.usage.items() if value is not None}
-        if heard.error:
-            self.error = heard.error if isinstance(heard.error, dict) else {"message": str(heard.error)}
-        self.is_complete = self.is_complete or heard.ends
+        model, reason, usage, error = (_dig_first(part, self.dialect.said[name]) for name in _SAID)
+        if isinstance(model, str):
+            self.model = model[:200]
+        if isinstance(reason, str):
+            self.stop_reason = name_stop_reason(reason)[:100]
+        if isinstance(usage, dict):
+            self._usage |= {name: value for name, value in usage.items() if value is not None}
+        if part.get("type") == "error":
+            error = error or {name: value for name, value in part.items() if name != "type"}
+        if error or reason in _FAILED:
+            self.error = error if isinstance(error, dict) else {"message": str(error)} if error else {"code": reason}
+        places, values = self.dialect.ends
+        end = _dig_first(part, places)
+        self.is_complete = self.is_complete or (end in values if values else bool(end))
+
+
+def _dig_first(part: Mapping[str, Any], paths: tuple[str, ...]) -> Any:
+    return next((found for path in paths if (found := dig(part, path)) is not None), None)
 
 
 def describe_answer(tally: Tally) -> dict[str, Any]:
