@@ -14,7 +14,7 @@ from typing import Any
 from urllib.parse import unquote
 
 from relay.base.values import dataclass
-from relay.rehearsal.answer import AnswerBlock, PlayedAnswer, PromptUse, cut_text
+from relay.rehearsal.answer import AnswerBlock, PlayedAnswer, PromptUse
 from relay.rehearsal.wire import ApiError, Body, dump, encode, find_error_type, list_blocks
 
 Rendered = tuple[str, Mapping[str, Any]]
@@ -140,9 +140,10 @@ def _read_chat(body: Body) -> dict[str, Any]:
     return {"system": "\n".join(system), "tools": [_make_tool(tool) for tool in tools], "messages": messages}
 
 
-def _make_tool(tool: Body) -> dict[str, Any]:
+def _make_tool(tool: Body, name: str = "") -> dict[str, Any]:
     schema = tool.get("parameters") or tool.get("parametersJsonSchema") or {}
-    return {"name": tool.get("name"), "description": str(tool.get("description", "")), "input_schema": schema}
+    words = str(tool.get("description", ""))
+    return {"name": name or tool.get("name"), "description": words, "input_schema": schema}
 
 
 _CHAT_REASONS = {"end_turn": "stop", "tool_use": "tool_calls", "refusal": "content_filter"}
@@ -163,37 +164,26 @@ def _chat_usage(answer: PlayedAnswer) -> dict[str, Any]:
     }
 
 
-def _chat_message(answer: PlayedAnswer, _: Body) -> Mapping[str, Any]:
+def _chat_choice(answer: PlayedAnswer, kind: str) -> dict[str, Any]:
+    """Return all of an answer, as the ``message`` or the one ``delta`` of a choice."""
     texts = [block.body["text"] for block in list_shown(answer) if block.body["type"] == "text"]
-    calls = [_chat_call(block) for block in list_shown(answer) if block.body["type"] == "tool_use"]
-    message = {"role": "assistant", "content": "".join(texts) or None} | ({"tool_calls": calls} if calls else {})
-    choice = {"index": 0, "message": message, "finish_reason": _CHAT_REASONS.get(answer.stop_reason, "length")}
-    return _render_chat(answer, "chat.completion", [choice]) | {"usage": _chat_usage(answer)}
+    calls = [
+        {"index": index, "id": block.body["id"], "type": "function"}
+        | {"function": {"name": block.body["name"], "arguments": block.raw_input}}
+        for index, block in enumerate(block for block in list_shown(answer) if block.body["type"] == "tool_use")
+    ]
+    said = {"role": "assistant", "content": "".join(texts) or None} | ({"tool_calls": calls} if calls else {})
+    return {"index": 0, kind: said, "finish_reason": _CHAT_REASONS.get(answer.stop_reason, "length")}
 
 
-def _chat_call(block: AnswerBlock) -> dict[str, Any]:
-    made = {"name": block.body["name"], "arguments": block.raw_input}
-    return {"id": block.body["id"], "type": "function", "function": made}
+def _chat_message(answer: PlayedAnswer, _: Body) -> Mapping[str, Any]:
+    return _render_chat(answer, "chat.completion", [_chat_choice(answer, "message")]) | {"usage": _chat_usage(answer)}
 
 
 def _chat_events(answer: PlayedAnswer, body: Body) -> Iterator[Rendered]:
-    def chunk(delta: dict[str, Any], reason: str | None = None) -> Rendered:
-        choice = {"index": 0, "delta": delta, "finish_reason": reason}
-        return "", _render_chat(answer, "chat.completion.chunk", [choice])
-
-    yield chunk({"role": "assistant", "content": ""})
-    calls = 0
-    for block in list_shown(answer):
-        if block.body["type"] == "text":
-            yield from (chunk({"content": piece}) for piece in cut_text(block.body["text"]))
-            continue
-        call = _chat_call(block)
-        opened = call | {"index": calls, "function": call["function"] | {"arguments": ""}}
-        yield chunk({"tool_calls": [opened]})
-        for piece in cut_text(block.raw_input):
-            yield chunk({"tool_calls": [{"index": calls, "function": {"arguments": piece}}]})
-        calls += 1
-    yield chunk({}, _CHAT_REASONS.get(answer.stop_reason, "length"))
+    choice = _chat_choice(answer, "delta")
+    yield "", _render_chat(answer, "chat.completion.chunk", [{**choice, "finish_reason": None}])
+    yield "", _render_chat(answer, "chat.completion.chunk", [{**choice, "delta": {}}])
     if (body.get("stream_options") or {}).get("include_usage"):
         yield "", _render_chat(answer, "chat.completion.chunk", []) | {"usage": _chat_usage(answer)}
 
@@ -249,41 +239,32 @@ _GEMINI_STATUS = {400: "INVALID_ARGUMENT", 401: "UNAUTHENTICATED", 403: "PERMISS
                   429: "RESOURCE_EXHAUSTED", 500: "INTERNAL"}  # fmt: skip
 
 
-def _render_gemini(answer: PlayedAnswer, parts: list[Any], *, ends: bool) -> dict[str, Any]:
-    candidate: dict[str, Any] = {"content": {"role": "model", "parts": parts}, "index": 0}
-    prompt, read, output = divide(answer)
-    usage = {"promptTokenCount": prompt, "totalTokenCount": prompt}
-    if ends:
-        candidate["finishReason"] = _GEMINI_REASONS.get(answer.stop_reason, "MAX_TOKENS")
-        usage |= {
-            "cachedContentTokenCount": read,
-            "candidatesTokenCount": output - answer.thinking_tokens,
-            "thoughtsTokenCount": answer.thinking_tokens,
-            "totalTokenCount": prompt + output,
-        }
-    version = {"modelVersion": answer.model, "responseId": answer.id}
-    return {"candidates": [candidate], "usageMetadata": usage, **version}
-
-
 def _gemini_part(block: AnswerBlock) -> dict[str, Any]:
-    if block.body["type"] == "text":
-        return {"text": block.body["text"]}
-    return {
-        "functionCall": {name: block.body[own] for name, own in (("id", "id"), ("name", "name"), ("args", "input"))}
-    }
+    body = block.body
+    if body["type"] == "text":
+        return {"text": body["text"]}
+    return {"functionCall": {"id": body["id"], "name": body["name"], "args": body["input"]}}
 
 
 def _gemini_message(answer: PlayedAnswer, _: Body) -> Mapping[str, Any]:
-    return _render_gemini(answer, [_gemini_part(block) for block in list_shown(answer)], ends=True)
+    content = {"role": "model", "parts": [_gemini_part(block) for block in list_shown(answer)] or [{"text": ""}]}
+    prompt, read, output = divide(answer)
+    usage = {
+        "promptTokenCount": prompt,
+        "cachedContentTokenCount": read,
+        "candidatesTokenCount": output - answer.thinking_tokens,
+        "thoughtsTokenCount": answer.thinking_tokens,
+        "totalTokenCount": prompt + output,
+    }
+    reason = _GEMINI_REASONS.get(answer.stop_reason, "MAX_TOKENS")
+    candidate = {"content": content, "index": 0, "finishReason": reason}
+    return {
+        "candidates": [candidate], "usageMetadata": usage, "modelVersion": answer.model, "responseId": answer.id
+    }  # fmt: skip
 
 
-def _gemini_events(answer: PlayedAnswer, _: Body) -> Iterator[Rendered]:
-    for block in list_shown(answer):
-        pieces = cut_text(block.body["text"]) if block.body["type"] == "text" else ()
-        yield from (("", _render_gemini(answer, [{"text": piece}], ends=False)) for piece in pieces)
-        if block.body["type"] == "tool_use":
-            yield "", _render_gemini(answer, [_gemini_part(block)], ends=False)
-    yield "", _render_gemini(answer, [{"text": ""}], ends=True)
+def _gemini_events(answer: PlayedAnswer, body: Body) -> Iterator[Rendered]:
+    yield "", _gemini_message(answer, body)
 
 
 def _gemini_error(error: ApiError) -> Mapping[str, Any]:
@@ -313,7 +294,7 @@ _REASONS = {"max_tokens": "max_output_tokens", "model_context_window_exceeded": 
 def _read(body: Body) -> dict[str, Any]:
     given = body.get("input")
     items = [{"role": "user", "content": given}] if isinstance(given, str) else list_blocks(given)
-    tools = [_make_tool_block(tool, name) for tool, name, _ in _list_tools(body)]
+    tools = [_make_tool(tool, name) for tool, name, _ in _list_tools(body)]
     return {
         "system": str(body.get("instructions") or ""),
         "tools": tools,
@@ -346,11 +327,6 @@ def _list_tools(body: Body) -> Iterator[tuple[Body, str, str]]:
 def _spell(space: str, name: Any) -> str:
     """Return a tool's name in scripts."""
     return f"{space}{_JOINT}{name}" if space else str(name)
-
-
-def _make_tool_block(tool: Body, name: str) -> dict[str, Any]:
-    schema = tool.get("parameters") or {}
-    return {"name": name, "description": str(tool.get("description", "")), "input_schema": schema}
 
 
 def _usage(answer: PlayedAnswer) -> dict[str, Any]:
@@ -439,15 +415,13 @@ def _list_deltas(item: Body, block: AnswerBlock, place: dict[str, Any]) -> Itera
     if item["type"] == "message":
         part, place = item["content"][0], {**place, "content_index": 0}
         yield "response.content_part.added", {**place, "part": {**part, "text": ""}}
-        for piece in cut_text(part["text"]):
-            yield "response.output_text.delta", {**place, "delta": piece, "logprobs": []}
+        yield "response.output_text.delta", {**place, "delta": part["text"], "logprobs": []}
         yield "response.output_text.done", {**place, "text": part["text"], "logprobs": []}
         yield "response.content_part.done", {**place, "part": part}
         return
     custom = item["type"] == "custom_tool_call"
     name, text = ("custom_tool_call_input", item["input"]) if custom else ("function_call_arguments", block.raw_input)
-    for piece in cut_text(text):
-        yield f"response.{name}.delta", {**place, "delta": piece}
+    yield f"response.{name}.delta", {**place, "delta": text}
     yield f"response.{name}.done", {**place, "input" if custom else "arguments": text, "name": item["name"]}
 
 
