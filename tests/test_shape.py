@@ -78,7 +78,13 @@ def test_git_is_spoken_in_two_rooms():
         if path.relative_to(ROOT).parts[1] not in {"git", "store"} and (found := rules.find_git_words(path.read_text()))
     }
     known = {
-        "relay/rehearsal/demo.py": {"add", "commit", "config", "init"},  # in the example's repository, which it makes
+        "relay/rehearsal/demo.py": {
+            "add",
+            "commit",
+            "config",
+            "init",
+            "log",
+        },  # in the example's repository, which it makes
         "relay/run/commit/review.py": {"rev-parse"},
         "relay/run/rewind.py": {"check-ref-format", "revert"},  # which it prints for the user
         "relay/run/commit/disclosures.py": {"cat-file"},

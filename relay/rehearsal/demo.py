@@ -19,7 +19,6 @@ from pathlib import Path
 from relay.base.errors import ExitCode, RelayError, SandboxError
 from relay.base.hints import AT_ROOT
 from relay.base.values import dataclass
-from relay.base.words import shorten
 from relay.git.command import get_git
 from relay.git.identity import find_identity
 from relay.git.repository import Repo, open_repo
@@ -28,7 +27,6 @@ from relay.rehearsal.script import load_script
 from relay.rehearsal.server import Player, serve
 from relay.sandbox.policy import Level, Policy
 from relay.sandbox.run import open_sandbox
-from relay.store.history import RelayCommit, read_relay_commits
 
 FEATURE = "add org-scoped API keys"
 PLAN_PATH = "PLAN.md"
@@ -38,8 +36,6 @@ _PATIENCE_S = 300.0
 _GRACE_S = 10.0
 _POLL_S = 0.05
 _COLUMNS = 80
-_SUBJECT_CHARS = 26
-"""Room for it in a line."""
 _SILENCE_S = 1.0
 """How long the model is silent before relay is killed, so that a person notices."""
 
@@ -57,15 +53,6 @@ class _Stage:
     say: Printer
     flags: tuple[str, ...]
     """Flags of every command that opens a sandbox."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Ended:
-    """How a command ended."""
-
-    shown: str
-    """As a person would have typed it."""
-    code: int
 
 
 def run_demo(*, keep: Path | None, say: Printer, environ: Mapping[str, str]) -> int:
@@ -98,14 +85,17 @@ def run_demo(*, keep: Path | None, say: Printer, environ: Mapping[str, str]) -> 
         failed = _play(stage)
         problems = (*player.errors, *(() if failed else player.unplayed))
     if failed or problems:
-        return _report_failure(root, say, failed, problems)
-    _show_result(repo, say)
+        say("\nThe demo did not go as it should.")
+        for problem in (*([failed[0]] if failed else []), *problems):
+            say(f"- {problem}")
+        say(f"The repository is left as it is: {root}")
+        return failed[1] if failed and failed[1] > 0 else ExitCode.BUG
+    say("\nOne commit for each phase, with its ticks in PLAN.md; their trailers are all the state")
+    say("there is. What it took is in dollars as a real model would have cost:\n")
+    say(f"$ git log --oneline\n{repo.git.run('log', '--oneline').decode(errors='replace').rstrip()}")
     _run(replace(stage, flags=()), "status")
-    say("\nWhere to look next:\n")
-    say(_render_table(_list_commands(repo.root, environ)))
-    say(f"\nThe script of the model is {get_shipped('examples') / 'rehearsal.yaml'}.")
-    say('For your own project: relay init, then relay plan "…" and relay run, with')
-    say("ANTHROPIC_API_KEY set.")
+    relay = "relay" if shutil.which("relay", path=environ.get("PATH")) else Path(sys.executable).with_name("relay")
+    say(_NEXT.format(root=shlex.quote(str(root)), relay=relay, script=examples / "rehearsal.yaml"))
     return ExitCode.DONE
 
 
@@ -115,6 +105,18 @@ relay demo: a feature of three phases, planned and built in a new repository.
 The model is rehearsed: a script says what it answers (examples/rehearsal.yaml),
 so this needs no key and no network, and shows nothing of a model's judgement.
 Everything else is real: the commands, HTTP, the sandbox, the checks, git."""
+
+_NEXT = """
+Where to look next:
+
+cd {root}
+{relay} status   where the plan stands, from the commits alone
+git show       the last phase: code, ticks and trailers in one commit
+cat PLAN.md    the plan with its boxes
+
+The script of the model is {script}.
+For your own project: relay init, then relay plan "…" and relay run, with
+ANTHROPIC_API_KEY set."""
 
 
 # The project
@@ -185,44 +187,35 @@ def _choose_flags(repo: Repo, environ: Mapping[str, str], say: Printer) -> tuple
 # The play
 
 
-def _play(stage: _Stage) -> _Ended | None:
-    """Plan, run, kill, run again; return the command that failed."""
+def _play(stage: _Stage) -> tuple[str, int] | None:
+    """Plan, run, kill, run again; return what a command that failed did, and its exit status."""
     stage.say("\nFirst a plan. The session that writes it can read and nothing else.")
-    ended = _run(stage, "plan", FEATURE)
-    if ended.code:
-        return ended
+    if failed := _run(stage, "plan", FEATURE):
+        return failed
     stage.say(f"\nHere you would review {PLAN_PATH}. Then it is built, a fresh session for each phase.")
     stage.say("In phase 1 a check fails and is repaired; phase 2 is too long for one session;")
     stage.say("in phase 3 relay is killed.")
-    killed = _run_until_silent(stage, "run")
-    if killed is not None:
-        return killed
+    if failed := _run(stage, "run", until_silent=True):
+        return failed
     stage.say("\nrelay was killed (SIGKILL) while it waited for the model, with no time to save")
     stage.say("anything. Run it again.")
-    ended = _run(stage, "run")
-    return ended if ended.code else None
+    return _run(stage, "run")
 
 
-def _run(stage: _Stage, *words: str) -> _Ended:
-    with _started(stage, words) as command:
-        try:
-            code = command.wait(_PATIENCE_S)
-        except subprocess.TimeoutExpired:
-            code = ExitCode.BUG
-    return _Ended(shown=_show(words), code=code)
-
-
-def _run_until_silent(stage: _Stage, *words: str) -> _Ended | None:
-    """Kill a command once the model is silent; return how it ended if it ended before."""
+def _run(stage: _Stage, *words: str, until_silent: bool = False) -> tuple[str, int] | None:
+    """Run a command, or kill it once the model is silent; return None if it ended so, without an error."""
     deadline = time.monotonic() + _PATIENCE_S
     with _started(stage, words) as command:
         while command.poll() is None and time.monotonic() < deadline:
-            if stage.player.state.held:
+            if until_silent and stage.player.state.held:
                 time.sleep(_SILENCE_S)
                 command.kill()
                 return None
             time.sleep(_POLL_S)
-    return _Ended(shown=_show(words), code=command.returncode or ExitCode.BUG)
+        code = ExitCode.BUG if command.returncode is None else command.returncode
+    if code == ExitCode.DONE and until_silent:
+        code = ExitCode.BUG
+    return (f"`{_show(words)}` ended with exit status {code}.", code) if code else None
 
 
 @contextmanager
@@ -255,50 +248,3 @@ def _fill(text: str) -> str:
 
 def _show(words: Sequence[str]) -> str:
     return shlex.join(["relay", *words])
-
-
-# The end
-
-
-def _report_failure(root: Path, say: Printer, ended: _Ended | None, problems: Sequence[str]) -> int:
-    say("\nThe demo did not go as it should.")
-    if ended is not None:
-        say(f"- `{ended.shown}` ended with exit status {ended.code}.")
-    for problem in problems:
-        say(f"- {problem}")
-    say(f"The repository is left as it is: {root}")
-    return ended.code if ended is not None and ended.code > 0 else ExitCode.BUG
-
-
-def _show_result(repo: Repo, say: Printer) -> None:
-    commits = read_relay_commits(repo, PLAN_PATH)
-    say("\nOne commit for each phase, with its ticks in PLAN.md. Their trailers are all the")
-    say("state there is:\n")
-    say("$ git log")
-    say(_render_table([_describe_commit(commit) for commit in commits]))
-    say("\nWhat it took, in dollars as a real model would have cost:")
-
-
-def _list_commands(root: Path, environ: Mapping[str, str]) -> list[tuple[str, str]]:
-    """Return commands that show the result, with what each shows."""
-    installed = shutil.which("relay", path=environ.get("PATH"))
-    relay = "relay" if installed else shlex.quote(str(Path(sys.executable).with_name("relay")))
-    return [
-        (f"cd {shlex.quote(str(root))}", ""),
-        (f"{relay} status", "where the plan stands, from the commits alone"),
-        ("git show", "the last phase: code, ticks and trailers in one commit"),
-        (f"cat {PLAN_PATH}", "the plan with its boxes"),
-    ]
-
-
-def _describe_commit(commit: RelayCommit) -> tuple[str, ...]:
-    what = f"phase {commit.phase}" if commit.phase else "plan"
-    gate = f"gate {commit.gate.split()[0]}" if commit.gate else ""
-    sandbox = f"sandbox {commit.sandbox}" if commit.sandbox else ""
-    return (f"* {commit.commit[:7]}", what, commit.status, gate, sandbox, shorten(commit.subject, _SUBJECT_CHARS))
-
-
-def _render_table(rows: Sequence[Sequence[str]]) -> str:
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = ("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in rows)
-    return "\n".join(line.rstrip() for line in lines)
