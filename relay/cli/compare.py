@@ -5,7 +5,6 @@ import shlex
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,17 +14,28 @@ from relay.base.errors import ConfigError, ExitCode, PlanError, RelayError, Repo
 from relay.base.hints import advise_extra
 from relay.base.words import count, render_usd
 from relay.cli.boundary import note_place, note_plan
-from relay.cli.options import AMOUNT, find_flags, json_option, network_option, offer_models, offer_plans, sandbox_option
+from relay.cli.options import (
+    AMOUNT,
+    find_flags,
+    json_option,
+    network_option,
+    offer_models,
+    offer_plans,
+    sandbox_option,
+)
+from relay.cli.pages import find_missing, render_text
 from relay.cli.screen import clean_line, complain, has_person, say, say_document
 from relay.config.model import OWN_LOOP
+from relay.lab.arms import parse_arm, parse_arms
+from relay.lab.experiment import Experiment, load_experiment
 from relay.plan.parse import find_plan_in
-from relay.setup.place import Place, find_settings
+from relay.setup.place import Place, find_settings, read_plan_text
 from relay.store.history import find_text
 
 if TYPE_CHECKING:
     from relay.config import Settings
     from relay.git.repository import Repo
-    from relay.lab.experiment import Experiment, Trial
+    from relay.lab.experiment import Trial
     from relay.session.records import LoggedEvent
 
 _DEARER = {"none": 2.3, "compact": 1.2, "edit": 4.1}
@@ -71,7 +81,7 @@ def command(plan: str | None, *, show: str | None, resume: str | None, as_json: 
     """
     if show is not None or resume is not None:
         place = note_place()
-        experiment = _load(place.repo, show or resume or "")
+        experiment = load_experiment(place.repo, show or resume or "")
     else:
         place, experiment = _plan_experiment(plan, options)
     code = _work(place, experiment, options, quiet=as_json) if show is None else ExitCode.DONE
@@ -79,22 +89,13 @@ def command(plan: str | None, *, show: str | None, resume: str | None, as_json: 
     return code
 
 
-def _load(repo: "Repo", experiment_id: str) -> "Experiment":
-    from relay.lab.experiment import load_experiment
-
-    return load_experiment(repo, experiment_id)
-
-
-def _plan_experiment(plan: str | None, options: Mapping[str, Any]) -> "tuple[Place, Experiment]":
+def _plan_experiment(plan: str | None, options: Mapping[str, Any]) -> tuple[Place, Experiment]:
     """Return the experiment that the user typed.
 
     Raises:
         click.UsageError: A typed value is not allowed.
         RelayError: The plan, or the repository, cannot be used.
     """
-    from relay.lab.arms import parse_arms
-    from relay.lab.experiment import Experiment
-
     place = note_plan(plan)
     try:
         arms = parse_arms(options["arms"])
@@ -111,6 +112,9 @@ def _plan_experiment(plan: str | None, options: Mapping[str, Any]) -> "tuple[Pla
     cap = options["max_cost"] if options["max_cost"] is not None else settings.max_cost_usd
     if cap is None:
         raise click.UsageError("an experiment needs a cap: --max-cost USD")
+    words = [word for name in ("model", "sandbox") if options[name] for word in (f"--{name}", options[name])]
+    if options["network"] is not None:
+        words.append("--network" if options["network"] else "--no-network")
     return place, Experiment(
         plan_path=place.plan_name,
         base=base,
@@ -122,16 +126,8 @@ def _plan_experiment(plan: str | None, options: Mapping[str, Any]) -> "tuple[Pla
         hidden=tuple(options["hidden"]),
         hidden_dir=options["hidden_dir"] or "",
         reviews=not options["no_review"],
-        options=_list_words(options),
+        options=tuple(words),  # for every run
     )
-
-
-def _list_words(options: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the options that every run gets."""
-    words = [word for name in ("model", "sandbox") if options[name] for word in (f"--{name}", options[name])]
-    if options["network"] is not None:
-        words.append("--network" if options["network"] else "--no-network")
-    return tuple(words)
 
 
 def _find_base(place: Place) -> tuple[str, str]:
@@ -141,8 +137,6 @@ def _find_base(place: Place) -> tuple[str, str]:
         RepoError: There is no commit, or the plan in the work tree is not that of the commit.
         PlanError: The plan has nothing left to do.
     """
-    from relay.setup.place import read_plan_text
-
     head = place.repo.head()
     if head is None:
         raise RepoError("there is no commit to begin at", hint="commit the plan and the files that it is about")
@@ -157,11 +151,11 @@ def _find_base(place: Place) -> tuple[str, str]:
     return head, place.repo.branch or "main"
 
 
-def _work(place: Place, experiment: "Experiment", options: Mapping[str, Any], *, quiet: bool) -> int:
+def _work(place: Place, experiment: Experiment, options: Mapping[str, Any], *, quiet: bool) -> int:
     """Work on an experiment; return the exit code."""
     from relay.base.interrupts import Interrupts
     from relay.cli.views.shapes import PlainView
-    from relay.lab.laboratory import work_on
+    from relay.lab.laboratory import read_results, work_on
     from relay.lab.trial import Bench, UnfinishedError
     from relay.sandbox.process import prepare_process
     from relay.setup.preconditions import require_approval
@@ -169,10 +163,10 @@ def _work(place: Place, experiment: "Experiment", options: Mapping[str, Any], *,
     settings = _find_settings(place, experiment.base, find_flags(options), os.environ)
     require_approval(place.root, settings, os.environ)
     arms = _require_arms(place, experiment, options)
-    if not _is_over(place.repo, experiment):
+    interrupts, total = Interrupts(), len(experiment.arms) * experiment.repeats
+    if len(tuple(read_results(place.repo, experiment))) < total:
         _ask(experiment, _estimate(place, experiment, arms, settings), yes=options["yes"], quiet=quiet)
     prepare_process()
-    interrupts, total = Interrupts(), len(experiment.arms) * experiment.repeats
     view = PlainView(sys.stdout, time.time)
 
     def tell(record: "LoggedEvent", trial: "Trial") -> None:
@@ -200,13 +194,12 @@ def _work(place: Place, experiment: "Experiment", options: Mapping[str, Any], *,
     return ExitCode.DONE
 
 
-def _require_arms(place: Place, experiment: "Experiment", options: Mapping[str, Any]) -> "tuple[Settings, ...]":
+def _require_arms(place: Place, experiment: Experiment, options: Mapping[str, Any]) -> "tuple[Settings, ...]":
     """Return the settings of each arm, once they are known to be allowed and their runners to be there.
 
     Raises:
         RelayError: They are not.
     """
-    from relay.lab.arms import parse_arm
     from relay.runners.registry import get_kind, list_runners
 
     found = []
@@ -232,7 +225,7 @@ def _find_settings(place: Place, base: str, flags: Mapping[str, Any], environ: M
 
 
 def _estimate(
-    place: Place, experiment: "Experiment", arms: "Sequence[Settings]", settings: "Settings"
+    place: Place, experiment: Experiment, arms: "Sequence[Settings]", settings: "Settings"
 ) -> tuple[float | None, ...]:
     """Return what one run of each arm will roughly cost, with its reviews; None where a price is unknown."""
     from relay.cli.check import measure_plan
@@ -255,7 +248,7 @@ def _estimate(
     return tuple(found)
 
 
-def _ask(experiment: "Experiment", costs: Sequence[float | None], *, yes: bool, quiet: bool) -> None:
+def _ask(experiment: Experiment, costs: Sequence[float | None], *, yes: bool, quiet: bool) -> None:
     """Show the estimated cost, and ask whether to begin.
 
     Raises:
@@ -280,28 +273,19 @@ def _ask(experiment: "Experiment", costs: Sequence[float | None], *, yes: bool, 
     click.confirm("Begin?", abort=True)
 
 
-def _is_over(repo: "Repo", experiment: "Experiment") -> bool:
-    from relay.lab.laboratory import read_results
-
-    return len(tuple(read_results(repo, experiment))) == len(experiment.arms) * experiment.repeats
-
-
-def _show(repo: "Repo", experiment: "Experiment", *, as_json: bool) -> None:
+def _show(repo: "Repo", experiment: Experiment, *, as_json: bool) -> None:
     """Print what is there of an experiment, and write its files."""
-    from relay.cli.pages import LIBRARIES, render_text
     from relay.lab.comparing import compare_arms
     from relay.lab.experiment_page import make_experiment_page
     from relay.lab.laboratory import read_results
     from relay.lab.record import keep_logs, make_setting, render_comparison, save_files
 
+    html = None
     with keep_logs(repo.root, experiment, tuple(read_results(repo, experiment))) as results:
         comparison = compare_arms(results, experiment.arms)
         page = make_experiment_page(make_setting(repo, experiment, results), comparison)
         document = render_comparison(experiment, comparison)
-        missing = [name for name in LIBRARIES if find_spec(name) is None]
-        if missing:
-            html = None
-        else:
+        if not (missing := find_missing()):
             from relay.insight.report.page import render_page
 
             html = render_page(page, clean=clean_line)
@@ -313,4 +297,4 @@ def _show(repo: "Repo", experiment: "Experiment", *, as_json: bool) -> None:
         say(line, style=style)
     say(f"\nwrote {place / ('index.html' if html else 'result.csv')}")
     if missing:
-        complain(f"the page needs {' and '.join(missing)}, not installed here: {advise_extra('report')}")
+        complain(f"{missing}: {advise_extra('report')}")

@@ -7,18 +7,20 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from relay.base.errors import ExitCode, PlanError, within
+from relay.base.errors import ExitCode, PlanError, RelayError, within
+from relay.base.words import count, render_moment
 from relay.cli.options import events_option, network_option, plan_option, sandbox_option
 from relay.cli.screen import say
 from relay.cli.sessions import make_request, take_open_tree
+from relay.cli.views.last_run import say_lines, tell_gate
+from relay.gate.needs import find_test_command
 from relay.session.values import SessionKind
+from relay.store.worktree_notes import LastGate, read_last_gate, save_last_gate
 
 if TYPE_CHECKING:
     from relay.plan.model import Phase
-    from relay.session.events import GateFinished
     from relay.setup.context import RunRequest
     from relay.setup.place import Place
-    from relay.store.worktree_notes import LastGate
 
 
 @click.command("gate")
@@ -38,23 +40,18 @@ def command(phase: str | None, *, hooks: bool, last: bool, as_json: bool, **opti
     has no verify command, relay tries the repository's own test command. Exit status: 0 green, 4 red.
     """
     request, place = make_request(SessionKind.RUN, options)
-    if last:
-        if as_json:
-            raise click.UsageError("--last prints no events; relay status --json has the last red gate")
-        return show_last(request)
-    return run_now(request, place, phase, hooks=hooks, as_json=as_json)
+    if last and as_json:
+        raise click.UsageError("--last prints no events; relay status --json has the last red gate")
+    is_green = _show_last(request) if last else _run(request, place, phase, hooks=hooks, as_json=as_json)
+    return ExitCode.DONE if is_green else ExitCode.STOPPED
 
 
-def show_last(request: "RunRequest") -> int:
-    """Show the result of the last gate.
+def _show_last(request: "RunRequest") -> bool:
+    """Show the result of the last gate; return whether it was green.
 
     Raises:
         PlanError: No gate has run in this work tree.
     """
-    from relay.base.words import count, render_moment
-    from relay.cli.views.last_run import say_lines, tell_gate
-    from relay.store.worktree_notes import read_last_gate
-
     gate = read_last_gate(request.repo)
     if gate is None:
         raise PlanError("no gate has run in this work tree", hint="relay gate runs one")
@@ -65,25 +62,26 @@ def show_last(request: "RunRequest") -> int:
         verdict += f", but for what was red before the work too: {count(len(gate.failed), 'command')}"
     say(f"{kind}{of}, {render_moment(gate.at, now=time.time())}: {verdict}", style="bold")
     say_lines(tell_gate(gate))
-    return _find_code(gate.passed)
+    return gate.passed
 
 
-def run_now(request: "RunRequest", place: "Place", phase_id: str | None, *, hooks: bool, as_json: bool) -> int:
-    """Run the gate and, with `hooks`, the commit hooks."""
+def _run(request: "RunRequest", place: "Place", phase_id: str | None, *, hooks: bool, as_json: bool) -> bool:
+    """Run the gate and, with `hooks`, the commit hooks; return whether all is green."""
     from relay.cli.views.shapes import make_view
+    from relay.git.names import list_paths
     from relay.git.notes import lock_worktree
     from relay.run.commit.hooks import find_uncommitted, find_unshown, try_gate, try_hooks
     from relay.run.commit.step import make_sample
     from relay.sandbox.process import prepare_process
-    from relay.setup.workspace import open_own_workspace
+    from relay.setup.observers import make_last_gate
+    from relay.setup.workspace import find_all_secrets, open_own_workspace
 
-    phase, commands = choose_commands(request, place, phase_id, as_json=as_json)
+    phase, commands = _choose_commands(request, place, phase_id, as_json=as_json)
     typed_in, request = request, take_open_tree(request, phase.id)
     prepare_process()
     with lock_worktree(request.repo), open_own_workspace(request) as workspace:
         seen, (unshown, changed) = find_uncommitted(request), find_unshown(request)
-        view = make_view(json=True, stream=sys.stdout) if as_json else None
-        observe = view.observe if view else lambda _: None
+        observe = make_view(json=True, stream=sys.stdout).observe if as_json else lambda _: None
         if not as_json:
             if request is not typed_in:
                 say(f"phase {phase.id} is open in {request.repo.root}: there")
@@ -92,21 +90,23 @@ def run_now(request: "RunRequest", place: "Place", phase_id: str | None, *, hook
         sample = make_sample(request.files, request.settings, phase, workspace.sandbox.mechanism)
         if hooks and (ran := try_hooks(request, workspace, sample, observe)):
             ended.append(ran)
-        for gate in ended:
-            _show(typed_in, gate, as_json=as_json)
-    if not as_json:
-        _tell_seen("the gate saw uncommitted files", seen)
-        _tell_seen(
-            "the gate of a run would not see files that git ignores and that changed since the session began", unshown
-        )
-        if changed:
-            say(changed)
-    return _find_code(all(gate.passed for gate in ended))
+        for event in ended:
+            gate = make_last_gate(event, at=time.time())
+            save_last_gate(typed_in.repo, gate, find_all_secrets(typed_in))
+            if not as_json:
+                say_lines(tell_gate(gate))
+                say(event.summary.splitlines()[0], style="green" if event.passed else "red")
+    ignored = "the gate of a run would not see files that git ignores and that changed since the session began"
+    for words, paths in () if as_json else (("the gate saw uncommitted files", seen), (ignored, unshown)):
+        if paths:
+            say(f"{words}: {list_paths(paths)}")
+    if changed and not as_json:
+        say(changed)
+    return all(gate.passed for gate in ended)
 
 
-def try_proposal(proposed: str, *, timeout_s: float) -> "LastGate | None":
+def try_proposal(proposed: str, *, timeout_s: float) -> LastGate | None:
     """Try a command as a gate; None if the gate cannot run here, which a run explains in full."""
-    from relay.base.errors import RelayError
     from relay.run.commit.hooks import try_gate
     from relay.sandbox.process import prepare_process
     from relay.setup.observers import make_last_gate
@@ -124,7 +124,7 @@ def try_proposal(proposed: str, *, timeout_s: float) -> "LastGate | None":
     return make_last_gate(event, at=time.time())
 
 
-def choose_commands(
+def _choose_commands(
     request: "RunRequest", place: "Place", phase_id: str | None, *, as_json: bool
 ) -> "tuple[Phase, tuple[str, ...]]":
     """Return a phase and its verify commands or, if it has none, the repository's own test command.
@@ -132,7 +132,6 @@ def choose_commands(
     Raises:
         PlanError: There is no such phase, or no command to run.
     """
-    from relay.gate.needs import find_test_command
     from relay.run.commit.readiness import get_commands, require_gates, settle_in
     from relay.run.selection import get_phase
     from relay.setup.place import load_plan
@@ -154,28 +153,3 @@ def choose_commands(
         words = f"phase {phase.id} has no verify command; trying `{found.command}` from {found.source}"
         say(f"{words}. A line Verify: `{found.command}` below the heading makes it the gate")
     return phase, (found.command,)
-
-
-def _show(request: "RunRequest", event: "GateFinished", *, as_json: bool) -> None:
-    from relay.cli.views.last_run import say_lines, tell_gate
-    from relay.setup.observers import make_last_gate
-    from relay.setup.workspace import find_all_secrets
-    from relay.store.worktree_notes import save_last_gate
-
-    gate: LastGate = make_last_gate(event, at=time.time())
-    save_last_gate(request.repo, gate, find_all_secrets(request))
-    if as_json:
-        return
-    say_lines(tell_gate(gate))
-    say(event.summary.splitlines()[0], style="green" if event.passed else "red")
-
-
-def _tell_seen(words: str, paths: tuple[str, ...]) -> None:
-    from relay.git.names import list_paths
-
-    if paths:
-        say(f"{words}: {list_paths(paths)}")
-
-
-def _find_code(passed: bool) -> int:  # noqa: FBT001  # its only argument
-    return ExitCode.DONE if passed else ExitCode.STOPPED

@@ -7,19 +7,46 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from relay.base.errors import LedgerError, RepoError, within
+from relay.base.tree import read_file, replace_file
 from relay.base.values import dataclass
 from relay.cli.boundary import note_plan
+from relay.cli.documents import ClaimSource, LedgerClaim, LedgerDocument, fill
 from relay.cli.options import json_option, plan_option
 from relay.cli.screen import say, say_document
-from relay.plan.text import find_ledger_path
+from relay.git.notes import lock_worktree
+from relay.git.trees import FILE
+from relay.ledger.belief import ClaimStatus, Judgement, find_beside
+from relay.ledger.citation import explain_missing, parse_place
+from relay.ledger.model import (
+    Claim,
+    Entry,
+    Kind,
+    Ledger,
+    Record,
+    Retraction,
+    Source,
+    Stamp,
+    append_entry,
+    make_entries,
+    render_stamp_time,
+)
+from relay.ledger.snapshot import (
+    count_claims,
+    describe_belief,
+    describe_nogood,
+    explain_claim,
+    list_work,
+    render_snapshot,
+)
+from relay.plan.text import encode_text, find_ledger_path
+from relay.setup.place import Place
+from relay.store.staleness import cite_sources, may_cite, read_judged_ledger
 
 if TYPE_CHECKING:
-    from relay.cli.documents import LedgerClaim
     from relay.git.repository import Repo
-    from relay.ledger.belief import Belief, Judgement
-    from relay.ledger.model import Claim, Entry, Ledger, Source, Stamp
 
 KINDS = ("decision", "constraint", "observation", "dead end", "warning")
+_STYLES = {"out": "dim", "stale": "yellow", "in doubt": "yellow"}
 BUDGET_TOKENS = 1_500
 MAX_BESIDE = 3
 """Most standing claims that are shown beside a new one."""
@@ -34,10 +61,10 @@ class Open:
     repo: "Repo"
     path: str
     plan_path: str
-    ledger: "Ledger"
-    changed: "dict[Source, str]"
+    ledger: Ledger
+    changed: dict[Source, str]
     """Sources that have changed, each with a description of its change."""
-    judgement: "Judgement"
+    judgement: Judgement
 
     def require(self, *names: str, settles: bool = False) -> None:
         """Raise LedgerError if no claim, or with `settles` no claim and no contradiction, has one of these ids."""
@@ -70,10 +97,7 @@ def list_claims(plan: str | None, claim_id: str | None, *, as_json: bool) -> Non
 
     With a claim's id: its text, reason, author and sources as they are now, and the claims that it goes back to.
     """
-    from relay.ledger.belief import ClaimStatus
-    from relay.ledger.snapshot import count_claims, describe_belief, describe_nogood, explain_claim, list_work
-
-    found = _open(plan)
+    found = _read(note_plan(plan))
     ledger, judgement = found.ledger, found.judgement
     nogoods = judgement.contradictions
     found.require(*([claim_id] if claim_id else ()), settles=True)
@@ -84,8 +108,6 @@ def list_claims(plan: str | None, claim_id: str | None, *, as_json: bool) -> Non
     todo = list_work([nogood.id for nogood in nogoods], stale)
     why = {name: explain_claim(ledger, judgement, found.changed, name) for name in names} if claim_id else {}
     if as_json:
-        from relay.cli.documents import LedgerDocument, fill
-
         claims = tuple(_render(found, ledger.claims[name], why.get(name, ())) for name in names)
         say_document(fill(LedgerDocument, None, claims=claims, contradictions=nogoods, to_do=todo))
         return
@@ -96,7 +118,7 @@ def list_claims(plan: str | None, claim_id: str | None, *, as_json: bool) -> Non
     for name in names:
         lines = why.get(name) or (describe_belief(ledger.claims[name], judgement[name]),)
         for line in lines:
-            say(line, style=_style(judgement[name]))
+            say(line, style=_STYLES.get(judgement[name].status, ""))
     for words in () if claim_id else todo:
         say(f"to do: {words}", style="yellow")
     if claim_id is None:
@@ -115,9 +137,7 @@ def list_claims(plan: str | None, claim_id: str | None, *, as_json: bool) -> Non
 @plan_option
 def compact_ledger(plan: str | None, budget: int) -> None:
     """Print the ledger as sessions see it, within a token budget."""
-    from relay.ledger.snapshot import render_snapshot
-
-    found = _open(plan)
+    found = _read(note_plan(plan))
     if text := render_snapshot(found.ledger, found.judgement, budget):
         say(text.rstrip("\n"))
 
@@ -137,21 +157,22 @@ def add_claim(plan: str | None, text: str, kind: str, places: tuple[str, ...], *
 
     A claim that you confirm is neither stale nor retracted; without --source its own sources are cited as they are now.
     """
-    from relay.ledger.model import Kind, Record, make_entries
-
     links = ("rests_on", "replaces", "contradicts", "confirms")
     bare = bool(given["confirms"]) or len(given["contradicts"]) > 1
     if not (text.strip() or bare) or (given["confirms"] and (text or any(given[name] for name in links[:-1]))):
         raise click.UsageError("say your claim; --confirms stands alone, and takes none", click.get_current_context())
 
-    def make(found: Open, stamp: "Stamp") -> "tuple[Entry, ...]":
+    def make(found: Open, stamp: Stamp) -> tuple[Entry, ...]:
         for link in links:
             found.require(*given[link], settles=link == "replaces")
         record = Record(claim=text.strip(), kind=Kind(kind), sources=_cite(found, places), **given)
         if not record.confirms or places:
             return make_entries(found.ledger, record, stamp)
-        again = [(name, _cite(found, _list_there(found, name))) for name in record.confirms]
-        records = (Record(claim="", because=record.because, confirms=(name,), sources=cited) for name, cited in again)
+        records = []
+        for name in record.confirms:  # its own sources that can be cited now
+            there = [str(one) for one in found.ledger.claims[name].sources if not _find_fault(found.repo, one)]
+            cited = _cite(found, there)
+            records.append(Record(claim="", because=record.because, confirms=(name,), sources=cited))
         return tuple(entry for one in records for entry in make_entries(found.ledger, one, stamp))
 
     _write(plan, make)
@@ -166,9 +187,8 @@ def retract_claim(plan: str | None, claim_id: str, because: str) -> None:
 
     What the claim replaced stays out. A contradiction that you retract is settled: all of its claims hold.
     """
-    from relay.ledger.model import Retraction, Stamp
 
-    def make(found: Open, stamp: "Stamp") -> "tuple[Entry, ...]":
+    def make(found: Open, stamp: Stamp) -> tuple[Entry, ...]:
         found.require(claim_id, settles=True)
         at = found.ledger.make_time(stamp.at, {claim_id})
         return (Retraction(of=claim_id, because=because, stamp=Stamp(at=at)),)
@@ -176,48 +196,30 @@ def retract_claim(plan: str | None, claim_id: str, because: str) -> None:
     _write(plan, make)
 
 
-def _open(plan: str | None) -> Open:
+def _read(place: Place) -> Open:
     """Read the ledger of a plan from the work tree, and judge it.
 
     Raises:
         LedgerError: The file is not a valid ledger.
     """
+    ledger, changed, judgement = read_judged_ledger(place.repo, place.plan_name)
+    path, plan_path = find_ledger_path(place.plan_name), place.plan_name
+    return Open(repo=place.repo, path=path, plan_path=plan_path, ledger=ledger, changed=changed, judgement=judgement)
+
+
+def _write(plan: str | None, make: Callable[[Open, Stamp], tuple[Entry, ...]]) -> None:
+    """Append entries to the ledger's file, under the lock that sessions hold while they commit it.
+
+    Show the claims that a new one may rest on, replace or contradict.
+    """
     place = note_plan(plan)
-    return _read(place.repo, place.plan_name)
-
-
-def _read(repo: "Repo", plan_path: str) -> Open:
-    from relay.store.staleness import read_judged_ledger
-
-    ledger, changed, judgement = read_judged_ledger(repo, plan_path)
-    path = find_ledger_path(plan_path)
-    return Open(repo=repo, path=path, plan_path=plan_path, ledger=ledger, changed=changed, judgement=judgement)
-
-
-def _write(plan: str | None, make: "Callable[[Open, Stamp], tuple[Entry, ...]]") -> None:
-    """Append entries to the ledger's file, under the lock that sessions hold while they commit it."""
-    from relay.base.tree import replace_file
-    from relay.git.notes import lock_worktree
-    from relay.git.trees import FILE
-    from relay.ledger.model import Stamp, append_entry, render_stamp_time
-    from relay.plan.text import encode_text
-
-    found = _open(plan)
-    with lock_worktree(found.repo, wait_s=LOCK_WAIT_S), within(found.path):
-        found = _read(found.repo, found.plan_path)  # the former holder of the lock may have changed it
+    with lock_worktree(place.repo, wait_s=LOCK_WAIT_S), within(find_ledger_path(place.plan_name)):
+        found = _read(place)
         entries = make(found, Stamp(at=render_stamp_time(datetime.now(UTC))))
-        replace_file(found.repo.root, found.path, encode_text(append_entry(found.ledger, *entries).text), FILE)
-    name = getattr(entries[0], "id", "") or getattr(entries[0], "of", "")
+        replace_file(place.root, found.path, encode_text(append_entry(found.ledger, *entries).text), FILE)
+    entry = entries[0]
+    name = getattr(entry, "id", "") or getattr(entry, "of", "")
     say(f"{name}: written to {found.path}; the next run commits it", style="green")
-    _show_beside(found, entries[0])
-
-
-def _show_beside(found: Open, entry: "Entry") -> None:
-    """Show the claims that a new one may rest on, replace or contradict."""
-    from relay.ledger.belief import find_beside
-    from relay.ledger.model import Claim
-    from relay.ledger.snapshot import describe_belief
-
     beside = find_beside(found.ledger, found.judgement, entry) if isinstance(entry, Claim) else ()
     for other in beside[:MAX_BESIDE]:
         say(f"beside {describe_belief(other, found.judgement[other.id])}")
@@ -225,15 +227,12 @@ def _show_beside(found: Open, entry: "Entry") -> None:
         say("If two cannot both hold: relay ledger add --contradicts ID --contradicts ID, or retract one of them.")
 
 
-def _cite(found: Open, places: Iterable[str]) -> "tuple[Source, ...]":
+def _cite(found: Open, places: Iterable[str]) -> tuple[Source, ...]:
     """Return sources with their present content.
 
     Raises:
         RepoError: A source is no file of the repository that may be shown.
     """
-    from relay.ledger.citation import parse_place
-    from relay.store.staleness import cite_sources
-
     sources = tuple(map(parse_place, places))
     for source in sources:
         if words := _find_fault(found.repo, source):
@@ -241,32 +240,17 @@ def _cite(found: Open, places: Iterable[str]) -> "tuple[Source, ...]":
     return cite_sources(found.repo, sources, (found.path, found.plan_path))
 
 
-def _list_there(found: Open, name: str) -> list[str]:
-    """Return the sources of a claim that can be cited now."""
-    return [str(one) for one in found.ledger.claims[name].sources if not _find_fault(found.repo, one)]
-
-
-def _find_fault(repo: "Repo", source: "Source") -> str:
+def _find_fault(repo: "Repo", source: Source) -> str:
     """Return why a source cannot be cited; empty if it can."""
-    from relay.base.tree import read_file
-    from relay.ledger.citation import explain_missing
-    from relay.store.staleness import may_cite
-
     data = read_file(repo.root, source.path) if may_cite(repo, source.path) else None
     if data is None:
         return f"{source}: no such file; a source is path, path:line or path:first-last, from the root"
     return explain_missing(source, data)
 
 
-def _render(found: Open, claim: "Claim", explanation: "Sequence[str]") -> "LedgerClaim":
+def _render(found: Open, claim: Claim, explanation: Sequence[str]) -> LedgerClaim:
     """Return a claim with its status as JSON."""
-    from relay.cli.documents import ClaimSource, LedgerClaim, fill
-
     belief, stamp = found.judgement[claim.id], claim.stamp
     sources = tuple(fill(ClaimSource, s, changed=found.changed.get(s, ""), place=str(s)) for s in claim.sources)
     given = {"status": belief.status, "why": belief.because, "explanation": tuple(explanation), "sources": sources}
     return fill(LedgerClaim, claim, **given, phase=stamp.phase, session=stamp.session, at=stamp.at)
-
-
-def _style(belief: "Belief") -> str:
-    return {"out": "dim", "stale": "yellow", "in doubt": "yellow"}.get(belief.status, "")

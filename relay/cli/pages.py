@@ -9,9 +9,15 @@ from relay.base.errors import RelayError
 from relay.base.hints import advise_extra
 from relay.base.words import shorten
 from relay.cli.screen import clean, clean_line, say
-from relay.insight.report.blocks import MOST_ROWS, Card, CellKind, Chapter, Ink, Page, Table
+from relay.insight.report.blocks import MOST_ROWS, CellKind, Ink, Page, Table
 
 LIBRARIES = ("jinja2",)
+
+
+def find_missing(names: Sequence[str] = LIBRARIES) -> str:
+    """Return which libraries that draw the page are not installed; empty if all are there."""
+    missing = [name for name in names if find_spec(name) is None]
+    return f"the page needs {' and '.join(missing)}, not installed here" if missing else ""
 
 
 def require_libraries(names: Sequence[str] = LIBRARIES) -> None:
@@ -20,12 +26,8 @@ def require_libraries(names: Sequence[str] = LIBRARIES) -> None:
     Raises:
         RelayError: A library is not installed.
     """
-    missing = [name for name in names if find_spec(name) is None]
-    if missing:
-        raise RelayError(
-            f"the page needs {' and '.join(missing)}, not installed here",
-            hint=f"{advise_extra('report')}; relay report --text needs no library",
-        )
+    if missing := find_missing(names):
+        raise RelayError(missing, hint=f"{advise_extra('report')}; relay report --text needs no library")
 
 
 def show_page(page: Page, root: Path, name: str, output: str | None, *, as_text: bool) -> None:
@@ -65,9 +67,19 @@ def _write_page(page: Page) -> Iterator[Styled]:
     yield from _write_facts(page.facts)
     for card in page.answers:
         yield "", ""
-        yield from _write_card(card)
+        yield f"{card.question}: {card.words}" if card.words else card.question, _INK_STYLES.get(card.ink, "bold")
+        yield from [(f"  {card.command}", "bold")] if card.command else ()
+        yield from ((f"  {line}", "") for line in card.lines)
     for chapter in page.sections:
-        yield from _write_chapter(chapter, is_short=bool(page.more))
+        yield "", ""
+        yield chapter.title, "bold"
+        for line in textwrap.wrap(clean_line(chapter.lead), _LEAD_CHARS):
+            yield f"  {line}", "dim"
+        yield from _write_tables(chapter.tables, most_rows=_SHORT_ROWS if page.more else MOST_ROWS)
+        for fold in () if page.more else chapter.folds:
+            yield f"  {fold.title}", "bold"
+            yield from ((f"  {text}", style) for text, style in _write_facts(fold.facts))
+            yield from _write_tables(fold.tables)
     if page.more:
         yield "", ""
         yield "relay report writes the page, which has more; --json has all figures", "dim"
@@ -75,50 +87,21 @@ def _write_page(page: Page) -> Iterator[Styled]:
 
 def _write_facts(facts: Sequence[tuple[str, str]]) -> Iterator[Styled]:
     width = max((len(name) for name, _ in facts), default=0)
-    for name, text in facts:
-        yield f"  {name:<{width}}  {text}", ""
-
-
-def _write_card(card: Card) -> Iterator[Styled]:
-    yield f"{card.question}: {card.words}" if card.words else card.question, _INK_STYLES.get(card.ink, "bold")
-    if card.command:
-        yield f"  {card.command}", "bold"
-    for line in card.lines:
-        yield f"  {line}", ""
-
-
-def _write_chapter(chapter: Chapter, *, is_short: bool) -> Iterator[Styled]:
-    """Write a section; without its folds and with a few rows of a table where the page has more (`is_short`)."""
-    yield "", ""
-    yield chapter.title, "bold"
-    for line in textwrap.wrap(clean_line(chapter.lead), _LEAD_CHARS):
-        yield f"  {line}", "dim"
-    yield from _write_tables(chapter.tables, most_rows=_SHORT_ROWS if is_short else MOST_ROWS)
-    for fold in () if is_short else chapter.folds:
-        yield f"  {fold.title}", "bold"
-        yield from ((f"  {text}", style) for text, style in _write_facts(fold.facts))
-        yield from _write_tables(fold.tables)
+    yield from ((f"  {name:<{width}}  {text}", "") for name, text in facts)
 
 
 def _write_tables(tables: Iterable[Table], most_rows: int = MOST_ROWS) -> Iterator[Styled]:
     for table in tables:
         if not table.rows:
             continue
-        left_out = table.left_out + max(0, len(table.rows) - most_rows)
         yield f"  {table.caption}", "cyan"
         names, kinds = zip(*table.columns, strict=True)
-        rows = [
-            names,
-            *(tuple(shorten(clean_line(cell), _CELL_CHARS) for cell in row) for row in table.rows[:most_rows]),
-        ]
-        columns = [_align(cells, kind) for cells, kind in zip(zip(*rows, strict=True), kinds, strict=True)]
-        for cells in zip(*columns, strict=True):
+        shown = [tuple(shorten(clean_line(cell), _CELL_CHARS) for cell in row) for row in table.rows[:most_rows]]
+        columns = zip(names, *shown, strict=True)
+        widths = [max(map(len, cells)) for cells in columns]
+        marks = [">" if kind is CellKind.NUMBER else "<" for kind in kinds]
+        for row in (names, *shown):
+            cells = (f"{cell:{mark}{width}}" for cell, mark, width in zip(row, marks, widths, strict=True))
             yield f"    {'  '.join(cells)}", ""
-        if left_out:
+        if left_out := table.left_out + len(table.rows) - len(shown):
             yield f"    and {left_out:,} more: relay report --json has all", "dim"
-
-
-def _align(cells: Sequence[str], kind: CellKind) -> tuple[str, ...]:
-    """Pad the cells of a column to the widest; numbers are right-aligned."""
-    width = max(map(len, cells))
-    return tuple(cell.rjust(width) if kind is CellKind.NUMBER else cell.ljust(width) for cell in cells)

@@ -172,35 +172,20 @@ def make_task(
 
 def show_plan(place: "Place", before: str) -> None:
     """Print the new plan, or its difference from the text `before`, and then the check of the plan."""
+    from difflib import unified_diff
+
     from relay.cli.check import check_file, show_checked
 
     say()
     text = place.plan_file.read_text(encoding="utf-8", errors="surrogateescape")
     if before:
-        _show_changes(before, text)
+        styles = {"+": "green", "-": "red", "@": "cyan"}
+        for line in unified_diff(before.splitlines(), text.splitlines(), "before", "now", lineterm="", n=2):
+            say(line, style=styles.get(line[:1], ""))
     else:
         say(text.rstrip("\n"))
     say()
     show_checked(check_file(place, os.environ))
-
-
-def _show_changes(before: str, after: str) -> None:
-    from difflib import unified_diff
-
-    styles = {"+": "green", "-": "red", "@": "cyan"}
-    for line in unified_diff(before.splitlines(), after.splitlines(), "before", "now", lineterm="", n=2):
-        say(line, style=styles.get(line[:1], ""))
-
-
-def require_place(file: Path) -> None:
-    """Require, before relay spends anything, that a file can be written.
-
-    Raises:
-        RelayError: The file cannot be written.
-    """
-    place = file if file.exists() else file.absolute().parent
-    if not (place.is_dir() or place == file) or not os.access(place, os.W_OK):
-        raise RelayError(f"{file} cannot be written", hint=f"is {place} a directory that you may write to?")
 
 
 @click.command("review", cls=SectionedCommand)
@@ -226,11 +211,48 @@ def review_command(what: str | None, sarif: str | None, *, whole_plan: bool, as_
     With --whole-plan one session compares the finished plan with the repository. If work is missing, relay appends a
     phase to the plan and does not commit it: read it, then relay run. Otherwise the plan stays unchanged to the byte.
     """
+    if whole_plan and (what is not None or sarif is not None or options["post"]):
+        raise click.UsageError("--whole-plan takes no PHASE, RANGE, --sarif or --post")
     if whole_plan:
-        if what is not None or sarif is not None or options["post"]:
-            raise click.UsageError("--whole-plan takes no PHASE, RANGE, --sarif or --post")
         return _review_plan(options, as_json=as_json)
-    return _review_range(what or "", sarif, options, as_json=as_json)
+    from relay.cli.pr import prepare_post
+    from relay.run.commit.review import get_range, review_range
+    from relay.run.review import render_sarif
+
+    request, place = make_request(SessionKind.REVIEW, options)
+    target = None if sarif is None else Path(sarif)
+    if target is not None:
+        _require_writable(target)
+    chosen = get_range(request.files, what or "")
+    post = prepare_post(place, os.environ) if options["post"] else None
+    found: tuple[ReviewFinding, ...] | None = None
+
+    def act(ctx: "RunContext") -> "RunEnd":
+        obey_parent(ctx.interrupts, options["job_of"])
+        nonlocal found
+        end, found = review_range(ctx, chosen, turned=options["turned"])
+        if target and found is not None:
+            text = json.dumps(render_sarif(found, version=__version__, name=chosen.name), indent=1)
+            target.write_text(f"{text}\n", encoding="utf-8", errors="backslashreplace")
+        return end
+
+    code = run_sessions(request, place.caller, act, as_json=as_json)
+    done = [f"wrote {sarif}"] if target and target.exists() else []
+    done += [post(chosen.name, found)] if post is not None and found is not None else []
+    for words in () if as_json else done:
+        say(words)
+    return code
+
+
+def _require_writable(file: Path) -> None:
+    """Require, before relay spends anything, that a file can be written.
+
+    Raises:
+        RelayError: The file cannot be written.
+    """
+    place = file if file.exists() else file.absolute().parent
+    if not (place.is_dir() or place == file) or not os.access(place, os.W_OK):
+        raise RelayError(f"{file} cannot be written", hint=f"is {place} a directory that you may write to?")
 
 
 def _review_plan(options: dict[str, Any], *, as_json: bool) -> int:
@@ -243,35 +265,4 @@ def _review_plan(options: dict[str, Any], *, as_json: bool) -> int:
     code = run_sessions(request, place.caller, lambda ctx: plan_feature(ctx, task), as_json=as_json)
     if code == ExitCode.DONE and not as_json and before and load_plan(place).text != before.text:
         show_plan(place, before.text)
-    return code
-
-
-def _review_range(what: str, sarif: str | None, options: dict[str, Any], *, as_json: bool) -> int:
-    from relay.cli.pr import prepare_post
-    from relay.run.commit.review import get_range, review_range
-    from relay.run.review import render_sarif
-
-    request, place = make_request(SessionKind.REVIEW, options)
-    if sarif is not None:
-        require_place(Path(sarif))
-    chosen = get_range(request.files, what)
-    post = prepare_post(place, os.environ) if options["post"] else None
-    found: tuple[ReviewFinding, ...] | None = None
-
-    def act(ctx: "RunContext") -> "RunEnd":
-        obey_parent(ctx.interrupts, options["job_of"])
-        nonlocal found
-        end, found = review_range(ctx, chosen, turned=options["turned"])
-        if sarif is not None and found is not None:
-            text = json.dumps(render_sarif(found, version=__version__, name=chosen.name), indent=1)
-            Path(sarif).write_text(f"{text}\n", encoding="utf-8", errors="backslashreplace")
-        return end
-
-    code = run_sessions(request, place.caller, act, as_json=as_json)
-    if sarif is not None and not as_json and Path(sarif).exists():
-        say(f"wrote {os.fspath(sarif)}")
-    if post is not None and found is not None:
-        words = post(chosen.name, found)
-        if not as_json:
-            say(words)
     return code

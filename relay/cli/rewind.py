@@ -2,7 +2,6 @@
 
 import shlex
 import time
-from typing import TYPE_CHECKING
 
 import click
 
@@ -11,9 +10,12 @@ from relay.base.hints import RUN, Command
 from relay.cli.boundary import note_plan
 from relay.cli.options import offer_phases, plan_option
 from relay.cli.screen import say
-
-if TYPE_CHECKING:
-    from relay.run.rewind import Rewind
+from relay.git.lock_journal import clear_stale_locks, hold_collections
+from relay.git.names import SWITCH
+from relay.git.notes import lock_worktree
+from relay.run.rewind import get_rewind, rewind_to_branch
+from relay.sandbox.private_folder import find_folder, remove_left_overs
+from relay.store.completion import finish_pending
 
 
 @click.command("rewind")
@@ -26,21 +28,21 @@ def command(phase: str, plan: str | None, *, yes: bool) -> None:
     relay creates a new branch there and leaves this branch alone. It keeps the branch's tip under refs/relay/rewound/,
     and prints the git revert that undoes relay's commits on this branch instead.
     """
-    from relay.git.lock_journal import clear_stale_locks, hold_collections
-    from relay.git.names import SWITCH
-    from relay.git.notes import lock_worktree
-    from relay.run.rewind import get_rewind, rewind_to_branch
-    from relay.sandbox.private_folder import find_folder, remove_left_overs
-    from relay.store.completion import finish_pending
-
     place = note_plan(plan)
     with lock_worktree(place.repo), hold_collections(place.repo):
         remove_left_overs(find_folder(), now=time.time())
         if locks := clear_stale_locks(place.repo):
             raise RepoError("; ".join(locks))
-        _say_left(finish_pending(place.repo))
+        for words in finish_pending(place.repo):
+            say(words, style="yellow")
         rewind = get_rewind(place.repo, place.plan_name, phase)
-        _show(rewind)
+        where = f"from {rewind.head[:8]} on {rewind.branch} to {rewind.target[:8]}"
+        say(f"phase {rewind.phase_id}: back {where}", style="bold")
+        for text in rewind.undone:
+            say(f"  leaves {text.commit[:8]} {text.message.subject}")
+        say("by a new branch; this one and your files stay as they are")
+        if rewind.revert:
+            say(f"to undo it on this branch instead: {rewind.revert}")
         if not yes:
             _ask(place.caller.write(Command(words=("rewind", phase, "--yes"))))
         name = rewind_to_branch(place.repo, rewind)
@@ -62,18 +64,3 @@ def _ask(again: str) -> None:
             say()
             raise RelayError("nobody answered whether to go on", hint=again) from None
         raise
-
-
-def _show(rewind: "Rewind") -> None:
-    phase = rewind.phase_id
-    say(f"phase {phase}: back from {rewind.head[:8]} on {rewind.branch} to {rewind.target[:8]}", style="bold")
-    for text in rewind.undone:
-        say(f"  leaves {text.commit[:8]} {text.message.subject}")
-    say("by a new branch; this one and your files stay as they are")
-    if rewind.revert:
-        say(f"to undo it on this branch instead: {rewind.revert}")
-
-
-def _say_left(left: tuple[str, ...]) -> None:
-    for words in left:
-        say(words, style="yellow")
