@@ -43,7 +43,7 @@ def command(file: Path | None, session: str, *, as_text: bool, as_json: bool, pa
         _list(as_json=as_json)
         return
     from relay.insight.database import Database, find_table_rates
-    from relay.insight.figures.read import collect, render_document
+    from relay.insight.figures import collect, render_document
     from relay.insight.transcripts.library import OpenTranscript, RelayedTally, get_transcript
     from relay.lab.transcript_page import make_transcript_page
     from relay.session.events import ResponseReceived

@@ -21,14 +21,14 @@ from relay.cli.options import json_option
 from relay.cli.pages import require_libraries, show_page
 from relay.cli.screen import complain, say, say_document, say_json
 from relay.git.names import find_plan_branch
-from relay.insight.figures.read import read_figures as read_records
+from relay.insight.figures import read_figures as read_records
 from relay.insight.telemetry.log import find_logs, list_logs, open_events
 from relay.plan.text import find_ledger_path
 from relay.setup.place import find_source
 
 if TYPE_CHECKING:
     from relay.git.repository import Repo
-    from relay.insight.figures.values import Figures
+    from relay.insight.figures import Figures
     from relay.insight.report.evidence import Beliefs
     from relay.insight.telemetry.log import LogEntry
 
@@ -188,14 +188,14 @@ def _send(start: str, endpoint: str | None) -> None:
 
 def _say_document(figures: "Figures", skipped: int, wanted: Sequence[str]) -> None:
     """Print the figures and those of the ledger: decisions and their cost, uses, contradictions."""
-    from relay.insight.figures.read import render_document
+    from relay.insight.figures import render_document
     from relay.ledger.belief import find_uses
     from relay.ledger.model import Kind
 
     figures, known = _charge(figures, wanted), dict[str, Any]()
     if beliefs := _read_beliefs(note_place().repo, figures):
         ledger, judgement = beliefs.ledger, beliefs.judgement
-        costs = {session.session_id: session.totals.usd_per_decision for session in figures.sessions}
+        costs = {session.session_id: session.usd_per_decision for session in figures.sessions}
         decisions = [claim for claim in ledger.claims.values() if claim.kind is Kind.DECISION]
         known["claims"] = {name: str(judgement[name].status) for name in ledger.claims}
         known["decisions"] = [

@@ -220,10 +220,14 @@ def say_document(body: "Mapping[str, object] | Document") -> None:
 def render_document(body: "Mapping[str, object] | Document") -> str:
     """Return a document on one line of ASCII."""
     import json
+    from types import SimpleNamespace
 
     from msgspec import to_builtins
 
-    return json.dumps({"version": JSON_VERSION, **to_builtins(body, enc_hook=str)}, ensure_ascii=True)
+    def dump(value: object) -> object:
+        return vars(value) if isinstance(value, SimpleNamespace) else str(value)  # a row of figures, or a path
+
+    return json.dumps({"version": JSON_VERSION, **to_builtins(body, enc_hook=dump)}, ensure_ascii=True)
 
 
 def say_json(line: str) -> None:

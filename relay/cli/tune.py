@@ -13,10 +13,10 @@ from relay.cli.screen import say, say_document
 from relay.session.values import SessionKind
 
 if TYPE_CHECKING:
-    from relay.insight.figures.values import Figures
+    from relay.insight.database import Row
+    from relay.insight.figures import Figures
     from relay.insight.telemetry.log import LogEntry
     from relay.lab.statistics import Interval
-    from relay.lab.tuning import BandRates, UseRate
 
 
 @click.command("tune")
@@ -27,16 +27,15 @@ def command(*, as_json: bool) -> None:
     That is failed calls, duplicate reads, edits from memory and red gates. At which size sessions should hand over only
     an experiment can tell: relay lab compare --arms 60k,100k,none.
     """
-    from relay.insight.figures.values import add_totals
-    from relay.insight.figures.worth import measure_ledger
+    from relay.insight.figures import add_up, measure_ledger
     from relay.insight.report.evidence import say_worth
     from relay.lab.tuning import count_rungs, measure_bands, measure_use
 
     found = [*_read_plans(get_entries())]
-    rates, use, ledger = measure_bands(found), measure_use(found), measure_ledger(found)
-    rungs, totals = count_rungs(found), add_totals(*(figures.totals for figures in found))
+    rates, use, ledger = [*measure_bands(found)], measure_use(found), measure_ledger(found)
+    rungs, totals = count_rungs(found), add_up(figures.totals for figures in found)
     if as_json:
-        explorers = {name: getattr(totals, name) for name in ("explored", "explored_tokens", "explored_usd")}
+        explorers = {name: vars(totals)[name] for name in ("explored", "explored_tokens", "explored_usd")}
         say_document({"rates": rates, "use": use, "rungs": rungs, "explorers": explorers, "ledger": ledger})
         return
     for line in (*_render_rates(rates), "", *_render_use(use)):
@@ -46,7 +45,7 @@ def command(*, as_json: bool) -> None:
     if words := say_worth(ledger):  # of the ledger in the first messages
         say(f"The ledger: {words}")
     for one in rungs:
-        usd = render_usd(one.spent.cost_usd, estimated=one.spent.estimated)
+        usd = render_usd(one.cost_usd, estimated=one.estimated)
         say(f"{one.rung}: {one.done} of {count(one.phases, 'phase')} done with it, {usd}")
 
 
@@ -62,14 +61,14 @@ def _read_plans(entries: "Sequence[LogEntry]") -> "Iterator[Figures]":
         yield figures
 
 
-def _render_rates(rates: "Sequence[BandRates]") -> Iterator[str]:
+def _render_rates(rates: "Sequence[Row]") -> Iterator[str]:
     yield "What went wrong by how full sessions were"
     titles = "".join(f"{title:<16}" for title in ("failed calls", "seen again", "ghost edits"))
     yield f"  {'fill':<12}{'sessions':>8}  {'turns':>6}  {titles}red gates"
     for one in rates:
         cells = (one.errors, one.duplicates, one.ghosts, one.repairs)
         shown = "".join(f"{_render_rate(cell):<16}" for cell in cells)
-        yield f"  {one.band.value:<12}{one.sessions:>8}  {one.turns:>6}  {shown}".rstrip()
+        yield f"  {one.band:<12}{one.sessions:>8}  {one.turns:>6}  {shown}".rstrip()
     yield "These rates cannot advise a line: every session reads files again, and runs gates, late."
     yield "`relay lab compare --arms 60k,100k,none` can."
 
@@ -81,7 +80,7 @@ _USED = {
 }
 
 
-def _render_use(use: "Sequence[UseRate]") -> Iterator[str]:
+def _render_use(use: "Sequence[Row]") -> Iterator[str]:
     if not use:
         return
     yield "What sessions were shown, and used"

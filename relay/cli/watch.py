@@ -94,7 +94,7 @@ def serve_run(log: RunLogs, is_alive: Callable[[], bool], port: int) -> int:
 def open_live_page(log: RunLogs, is_alive: Callable[[], bool]) -> Iterator[Callable[[], str]]:
     """Yield a function that returns the page of a run as it is now; while the run is alive it asks to be read again."""
     from relay.insight.database import Database
-    from relay.insight.figures.read import collect
+    from relay.insight.figures import collect
     from relay.insight.report.contents import make_page
     from relay.insight.report.page import render_page
 

@@ -12,13 +12,13 @@ Each row also has ``seq`` (its place in all logs that were read), ``at`` (second
 import json
 import re
 import sqlite3
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import fields, is_dataclass
 from datetime import UTC, datetime
 from functools import lru_cache
 from operator import attrgetter
 from pathlib import Path
-from types import UnionType
+from types import SimpleNamespace, UnionType
 from typing import Any, Self, Union, get_args, get_origin, get_type_hints
 
 from relay.base.values import dataclass
@@ -72,6 +72,8 @@ class _Table:
     make_row: Callable[[Any], tuple[Any, ...]]
     """Returns the columns behind `_PLACE`."""
     insert: str
+    lists: tuple[str, ...]
+    flags: tuple[str, ...]
 
 
 def _make_table(cls: type) -> _Table:
@@ -97,6 +99,8 @@ def _make_table(cls: type) -> _Table:
         columns=columns,
         make_row=make_row,
         insert=f"INSERT INTO {cls.__name__} VALUES ({marks})",  # noqa: S608  # a name of relay's own
+        lists=tuple(lists),
+        flags=tuple(name for name, hint in hints.items() if hint is bool),
     )
 
 
@@ -111,6 +115,13 @@ def _render_list(found: tuple[Any, ...] | None) -> str | None:
 
 
 TABLES = {cls: _make_table(cls) for cls in get_args(Event)}
+_DERIVED = ("commit_ids", "declared", "left", "texts", "ticked", "touched", "warnings")
+_LISTS = frozenset({*_DERIVED, *(name for table in TABLES.values() for name in table.lists)})
+_FLAGS = frozenset({"is_done", "first_gate_red", *(name for table in TABLES.values() for name in table.flags)})
+
+
+class Row(SimpleNamespace):
+    """A row: each column is an attribute; NULL is None, a list is a list. Mutable: figures are added to it."""
 
 
 class Database:
@@ -129,7 +140,7 @@ class Database:
         self._seq = self._runs = self._sessions = 0
         self._places: dict[str, tuple[int, int | None]] = {}
         """Run and session that each log is in."""
-        self.spans: dict[int, tuple[float, float]] = {}
+        self._spans: dict[int, tuple[float, float]] = {}
         """When the first and the last event of each run happened."""
         for name, function in (("read_usd", _read_usd), ("band_of", _find_band), ("names", _names)):
             self._link.create_function(name, 2, function, deterministic=True)
@@ -164,7 +175,7 @@ class Database:
             if cls is RunStarted or not run:  # a log may have lost the beginning of its run
                 self._runs += 1
                 run = self._runs
-                self.spans[run] = at, at
+                self._spans[run] = at, at
             if cls is RunStarted or cls is RunEnded:
                 session = None
             elif cls is SessionStarted:
@@ -179,7 +190,7 @@ class Database:
             if cls is SessionEnded:
                 session = None
             self._places[log] = run, session
-            self.spans[run] = self.spans[run][0], at
+            self._spans[run] = self._spans[run][0], at
         for cls, rows in waiting.items():
             self._insert(cls, rows)
         self._link.execute("COMMIT")
@@ -200,14 +211,19 @@ class Database:
         """Make the tables of `figures.sql`, of all records so far."""
         kept = {cls.__name__ for cls in TABLES}
         for row in self.read("SELECT name FROM sqlite_schema WHERE type = 'table'"):
-            if row["name"] not in kept:
-                self._link.execute(f"DROP TABLE {row['name']}")
+            if row.name not in kept:
+                self._link.execute(f"DROP TABLE {row.name}")
+        self._link.execute("CREATE TABLE spans (run INTEGER PRIMARY KEY, began, last_at)")
+        spans = ((run, *span) for run, span in self._spans.items())
+        self._link.executemany("INSERT INTO spans VALUES (?, ?, ?)", spans)
         self._link.executescript(FIGURES.read_text(encoding="utf-8"))
 
-    def iterate(self, query: str, **given: Any) -> Iterator[dict[str, Any]]:
-        """Yield the rows of a query by name of column, none of which is held."""
-        return map(dict, self._link.execute(query, given))
+    def read(self, query: str, **given: Any) -> list[Row]:
+        """Return the rows of a query."""
+        return [Row(**{n: _decode(n, v) for n, v in dict(row).items()}) for row in self._link.execute(query, given)]
 
-    def read(self, query: str, **given: Any) -> list[dict[str, Any]]:
-        """Return the rows of a query by name of column."""
-        return [*self.iterate(query, **given)]
+
+def _decode(name: str, value: Any) -> Any:
+    if isinstance(value, str) and name in _LISTS:
+        return json.loads(value)
+    return bool(value) if name in _FLAGS and value is not None else value

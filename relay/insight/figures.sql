@@ -230,11 +230,20 @@ SELECT run, session, count(*) AS turns, sum(usage_input_tokens IS NULL) AS unkno
 FROM ResponseReceived GROUP BY run, session;
 CREATE INDEX billed_by_session ON billed (session);
 
--- sessions: one row each; money and tokens are in `billed` and `sources`.
+-- sessions: one row each; tokens by source are in `sources`.
 -- `tax`: the re-read tax of *Session tokendynamics*: superseded tokens in each later prompt, counted and not forecast.
 -- `unused`: in the last context, results of more than 2,000 tokens (relay/session/recall.py) of which no later call
 -- names a path or a line, and that are not superseded. `cut`: output that the cap kept out; NULL if a call did not say.
--- `decisions` of other tables are ticks, records, amendments and commits: no words are searched for.
+-- `turns`: responses; one that was sent again because it failed counts where it may be billed; those of unknown usage
+-- (`unknown_turns`) are in no sum. `retries_s`: seconds of waits before them. `ticks`: items that commits ticked;
+-- `records`: claims in the ledger; `amendments`: changes of the plan; `commits`: of work, not of the plan alone.
+-- `crossings`: passed the soft line. `explored`: questions that explorers answered; their tokens are in the sums too.
+-- `ended`, `ending`: NULL while it works, and if it was cut off. `first_tokens`: the prompt of the first answer;
+-- `last_tokens`: the context behind the last one; `peak_tokens`: the largest. Behind its last answer, its state:
+-- `history_tokens`: everything behind the first message. `history_share`: its part of the room from the first prompt to
+-- the soft line. `distance_tokens`: from the end of role, tools and rules to the newest turn. `growth_tokens`: per turn,
+-- NULL before the second and where it shrank (ContextSpectre's counts the prefix before the first compaction, and is
+-- too large); `turns_left` to the line at that growth, 0 past it. `signal`: 1 - (superseded + unused) / history.
 CREATE TABLE sessions AS
 WITH turn_sums AS (
     SELECT session, sum(carried) AS carried_tokens, max(n) AS last, max(epoch) AS epoch, max(seq) AS last_seq,
@@ -281,25 +290,30 @@ WITH turn_sums AS (
     FROM (SELECT session, path, tokens, min(seq) FROM results WHERE path IS NOT NULL GROUP BY session, path) r
     JOIN seen s ON s.path = r.path AND s.session < r.session GROUP BY r.session
 ), ghostly AS (SELECT session, count(*) AS ghost_edits FROM ghosts GROUP BY session
-), touched AS (
-    SELECT session, count(*) AS seen_paths
-    FROM (SELECT session, path FROM results WHERE path IS NOT NULL UNION SELECT session, path FROM changes)
-    GROUP BY session
+), front AS (
+    SELECT session, sum(held) AS front_tokens FROM sources WHERE source IN ('system', 'tools', 'rules') GROUP BY session
 ), lasts AS (
     SELECT session, model, soft_tokens, hard_tokens, window_tokens, max(seq) AS seq FROM answers GROUP BY session
-)
-SELECT s.session, s.run, s.session_id, s.phase_id, s.title, s.number, s.tries, s.reason, s.runner, s.rungs,
-       s.handoff_note, s.prompt, s.preloads, s.at AS began, e.at AS ended, e."end" AS ending, e.result, e.detail,
-       l.model, l.soft_tokens, l.hard_tokens, l.window_tokens, l.seq AS last_seq,
-       f.prompt AS first_tokens, m.prompt + m.output AS last_tokens, peak_tokens, coalesce(t.measured, 0) AS measured,
-       carried_tokens, CASE WHEN t.session IS NULL THEN 0.0 ELSE t.carried_usd END AS carried_usd, tax_tokens,
+), joined AS (
+SELECT s.session, s.run, r.run_id, s.session_id, s.phase_id, s.title, s.number, s.reason, s.runner, s.rungs,
+       s.handoff_note, s.prompt, s.preloads, s.at AS began, e.at AS ended, coalesce(e."end", '') AS ending,
+       coalesce(e.result, '') AS result, coalesce(e.detail, '') AS detail, coalesce(l.model, '') AS model,
+       l.soft_tokens, l.hard_tokens, l.window_tokens, f.prompt AS first_tokens, m.prompt + m.output AS last_tokens,
+       peak_tokens, coalesce(t.measured, 0) AS measured, max(0, m.prompt + m.output - f.prompt) AS history_tokens,
+       m.prompt + m.output - coalesce(front_tokens, 0) AS distance_tokens,
+       b.turns, unknown_turns, input_tokens, cache_read_tokens, cache_write_5m_tokens, cache_write_1h_tokens,
+       output_tokens, thinking_tokens, CASE WHEN b.turns IS NULL THEN 0.0 ELSE b.cost_usd END AS cost_usd,
+       b.estimated, answer_s, carried_tokens, CASE WHEN t.session IS NULL THEN 0.0 ELSE t.carried_usd END AS carried_usd, tax_tokens,
        CASE WHEN t.session IS NULL THEN 0.0 WHEN t.carried_usd IS NOT NULL THEN coalesce(tax_usd, 0.0) END AS tax_usd,
-       calls, errors, tools_s, records, amendments, explored, cut_tokens,
+       calls, errors, tools_s, records, amendments, explored, CASE WHEN calls THEN cut_tokens ELSE 0 END AS cut_tokens,
        CASE WHEN explored_tokens IS NULL THEN 0.0 ELSE explored_usd END AS explored_usd, explored_tokens,
        retries, retries_s, crossings, cache_breaks, ticks, commits, duplicate_reads, duplicate_tokens,
-       superseded_tokens, unused_tokens, orientation_tokens, ghost_edits, seen_paths
+       coalesce(superseded_tokens, 0) AS superseded_tokens, coalesce(unused_tokens, 0) AS unused_tokens,
+       coalesce(orientation_tokens, 0) AS orientation_tokens, ghost_edits
 FROM SessionStarted s
+LEFT JOIN RunStarted r ON r.run = s.run
 LEFT JOIN SessionEnded e ON e.session = s.session
+LEFT JOIN billed b ON b.session = s.session
 LEFT JOIN lasts l ON l.session = s.session
 LEFT JOIN turn_sums t ON t.session = s.session
 LEFT JOIN turns f ON f.session = s.session AND f.seq = t.first_seq
@@ -307,8 +321,15 @@ LEFT JOIN turns m ON m.session = s.session AND m.seq = t.measured_seq
 LEFT JOIN tools USING (session) LEFT JOIN explorers USING (session) LEFT JOIN retried USING (session)
 LEFT JOIN crossed USING (session) LEFT JOIN broken USING (session) LEFT JOIN landed USING (session)
 LEFT JOIN doubled USING (session) LEFT JOIN noise USING (session) LEFT JOIN large USING (session)
-LEFT JOIN oriented USING (session) LEFT JOIN ghostly USING (session) LEFT JOIN touched USING (session)
-ORDER BY s.session;
+LEFT JOIN oriented USING (session) LEFT JOIN ghostly USING (session) LEFT JOIN front USING (session)
+)
+SELECT *, CASE WHEN soft_tokens > first_tokens THEN history_tokens * 1.0 / (soft_tokens - first_tokens) END
+       AS history_share, CASE WHEN measured > 1 AND history_tokens > 0 THEN history_tokens * 1.0 / measured END
+       AS growth_tokens, CASE WHEN measured > 1 AND history_tokens > 0
+       THEN max(0, soft_tokens - last_tokens) * measured / history_tokens END AS turns_left,
+       CASE WHEN history_tokens > 0 THEN 1 - min(1.0, (superseded_tokens + unused_tokens) * 1.0 / history_tokens) END
+       AS signal
+FROM joined ORDER BY session;
 
 -- gates: of each phase, without baselines. `repaired`: the gate was red, and its session then sent another request.
 CREATE INDEX IF NOT EXISTS requests_of_session ON RequestStarted (session, seq);
@@ -322,7 +343,31 @@ SELECT *, red AND EXISTS (
     SELECT 1 FROM RequestStarted q WHERE q.session = g.session AND q.seq > g.seq AND q.seq < coalesce(next_seq, 1e18)
 ) AS repaired FROM linked g;
 
--- retrieved: what sessions were shown, and used: files that they read, and files in the first message.
+CREATE INDEX IF NOT EXISTS texts_of_session ON TextShown (session);
+CREATE INDEX IF NOT EXISTS finished_of_session ON ToolFinished (session, shown_path);
+CREATE INDEX changes_of_session ON changes (session, path);
+
+-- claims: what a session was shown of the ledger: `named` in its words, `read` or `changed` a file that it cites, which
+-- is no proof that the claim was the reason.
+CREATE TABLE claims AS
+WITH shown AS (
+    SELECT session, claim.key AS place, claim.value ->> 'id' AS id, claim.value ->> 'tokens' AS tokens,
+           claim.value -> 'paths' AS paths
+    FROM SessionStarted, json_each(claims) AS claim
+), words AS (
+    SELECT session, text FROM TextShown WHERE session IN (SELECT session FROM shown)
+    UNION ALL SELECT session, summary FROM ToolStarted WHERE session IN (SELECT session FROM shown)
+), judged AS (
+SELECT session, place, id, tokens,
+       EXISTS (SELECT 1 FROM words w WHERE w.session = c.session AND names(w.text, c.id)) AS named,
+       EXISTS (SELECT 1 FROM json_each(c.paths) p JOIN ToolFinished f ON f.session = c.session
+               WHERE f.shown_path = p.value) AS read,
+       EXISTS (SELECT 1 FROM json_each(c.paths) p JOIN changes h ON h.session = c.session AND h.path = p.value) AS changed
+FROM shown c
+)
+SELECT *, named OR read OR changed AS used FROM judged ORDER BY session, place;
+
+-- retrieved: what sessions were shown, and used: files that they read, claims, and files in the first message (preload).
 -- A file is used if a later call names it or a line of it, or changes it.
 CREATE TABLE retrieved AS
 WITH files AS (SELECT session, path, sum(tokens) AS tokens FROM results WHERE path IS NOT NULL GROUP BY session, path
@@ -338,30 +383,99 @@ SELECT s.session, 'preload', count(*), sum(EXISTS (
            SELECT 1 FROM uses u WHERE u.session = s.session AND u.name = 'preload ' || p.value)),
        (SELECT coalesce(sum(part.value ->> 'tokens'), 0) FROM json_each(s.prompt) part
         WHERE part.value ->> 'source' = 'preload')
-FROM SessionStarted s, json_each(s.preloads) p GROUP BY s.session;
-
-CREATE INDEX IF NOT EXISTS texts_of_session ON TextShown (session);
-CREATE INDEX IF NOT EXISTS finished_of_session ON ToolFinished (session, shown_path);
-CREATE INDEX changes_of_session ON changes (session, path);
-
--- claims: what a session was shown of the ledger: `named` in its words, `read` or `changed` a file that it cites.
-CREATE TABLE claims AS
-WITH shown AS (
-    SELECT session, claim.key AS place, claim.value ->> 'id' AS id, claim.value ->> 'tokens' AS tokens,
-           claim.value -> 'paths' AS paths
-    FROM SessionStarted, json_each(claims) AS claim
-), words AS (
-    SELECT session, text FROM TextShown WHERE session IN (SELECT session FROM shown)
-    UNION ALL SELECT session, summary FROM ToolStarted WHERE session IN (SELECT session FROM shown)
-)
-SELECT session, place, id, tokens,
-       EXISTS (SELECT 1 FROM words w WHERE w.session = c.session AND names(w.text, c.id)) AS named,
-       EXISTS (SELECT 1 FROM json_each(c.paths) p JOIN ToolFinished f ON f.session = c.session
-               WHERE f.shown_path = p.value) AS read,
-       EXISTS (SELECT 1 FROM json_each(c.paths) p JOIN changes h ON h.session = c.session AND h.path = p.value) AS changed
-FROM shown c ORDER BY session, place;
+FROM SessionStarted s, json_each(s.preloads) p GROUP BY s.session
+UNION ALL SELECT session, 'ledger', count(*), sum(used), sum(tokens) FROM claims GROUP BY session;
 
 -- touched: files that a phase's tools changed by name, and those of its commits.
 CREATE TABLE touched AS
 SELECT f.phase_id, changed.value AS file FROM ToolFinished f, json_each(f.changed_paths) AS changed
 UNION SELECT c.phase_id, changed.value ->> 'path' FROM Committed c, json_each(c.files) AS changed WHERE c.phase_id <> '';
+
+-- outside: what no session has: the time of gates, which is the phase's, and what happened outside of sessions, whose
+-- phase is NULL where it is the plan's.
+CREATE TABLE outside AS
+WITH found AS (
+    SELECT run, phase_id, duration_s AS gates_s, 0 AS ticks, 0 AS commits, 0 AS retries, 0.0 AS retries_s
+    FROM GateFinished
+    UNION ALL SELECT run, nullif(phase_id, ''), 0.0, json_array_length(items), phase_id <> '', 0, 0.0
+    FROM Committed WHERE session IS NULL
+    UNION ALL SELECT run, NULL, 0.0, 0, 0, attempt > 0, wait_s FROM RetryScheduled WHERE session IS NULL
+)
+SELECT run, phase_id, sum(gates_s) AS gates_s, sum(ticks) AS ticks, sum(commits) AS commits, sum(retries) AS retries,
+       sum(retries_s) AS retries_s
+FROM found GROUP BY run, phase_id;
+
+-- runs: one process of `relay run` or `relay plan`, or one transcript. `exit_code`, `ended`: NULL while it works, and if
+-- it was killed. `spent_usd`: cost of the plan before it. `questions`: those that sessions had left to the user.
+CREATE TABLE runs AS
+SELECT s.run, s.began, s.last_at, coalesce(b.run_id, '') AS run_id, coalesce(command, '') AS command,
+       coalesce(model, '') AS model, coalesce(plan_path, '') AS plan_path, coalesce(branch, '') AS branch,
+       coalesce(sandbox, '') AS sandbox, coalesce(context, '') AS context, coalesce(rehearsed, 0) AS rehearsed,
+       CASE WHEN m.seq IS NULL THEN b.cap_usd ELSE m.cap_usd END AS cap_usd, b.spent_usd, e.at AS ended, exit_code,
+       coalesce(e.reason, '') AS reason, coalesce(next_command, '') AS next_command,
+       coalesce(questions, '[]') AS questions, (
+           SELECT json_group_array(text) FROM (
+               SELECT text FROM Noticed n WHERE n.run = s.run AND warning GROUP BY text ORDER BY min(seq))
+       ) AS warnings
+FROM spans s LEFT JOIN RunStarted b ON b.run = s.run
+LEFT JOIN RunEnded e ON e.seq = (SELECT max(seq) FROM RunEnded l WHERE l.run = s.run)
+LEFT JOIN CapMoved m ON m.seq = (SELECT max(seq) FROM CapMoved l WHERE l.run = s.run)
+ORDER BY s.run;
+
+-- phases: in the order of their first events. `items`: ids, as the plan was last shown; `declared`: paths that they name;
+-- `ticked`: ids that commits ticked. `repairs`: red gates that the session was told to repair. `first_gate_red`: NULL if
+-- none has run.
+CREATE TABLE phases AS
+WITH named AS (
+    SELECT phase.value ->> 'id' AS phase_id, seq, phase.key AS place FROM PlanShown, json_each(phases) AS phase
+    UNION ALL SELECT phase_id, seq, 0 FROM SessionStarted
+    UNION ALL SELECT phase_id, seq, 0 FROM GateFinished
+    UNION ALL SELECT phase_id, seq, 0 FROM Committed WHERE phase_id <> ''
+), first AS (SELECT phase_id, min(seq * 1e6 + place) AS place FROM named GROUP BY phase_id
+), done AS (SELECT * FROM Committed WHERE phase_id <> '')
+SELECT f.phase_id,
+       coalesce((SELECT max(title) FROM plan_items i WHERE i.phase_id = f.phase_id AND title <> ''),
+                (SELECT title FROM SessionStarted s WHERE s.phase_id = f.phase_id AND title <> '' ORDER BY seq LIMIT 1),
+                '') AS title,
+       (SELECT count(*) FROM SessionStarted s WHERE s.phase_id = f.phase_id) AS sessions,
+       (SELECT count(*) FROM SessionEnded e JOIN SessionStarted s ON s.session = e.session
+        WHERE s.phase_id = f.phase_id AND e.result = 'handoff') AS hand_offs,
+       count(g.seq) AS gates, coalesce(sum(g.red), 0) AS red_gates, coalesce(sum(g.repaired), 0) AS repairs,
+       (SELECT red FROM gates h WHERE h.phase_id = f.phase_id ORDER BY seq LIMIT 1) AS first_gate_red,
+       EXISTS (SELECT 1 FROM done d WHERE d.phase_id = f.phase_id AND status = 'done') AS is_done,
+       (SELECT json_group_array(item) FROM plan_items i WHERE i.phase_id = f.phase_id AND item IS NOT NULL) AS items,
+       (SELECT json_group_array(DISTINCT p.value) FROM plan_items i, json_each(i.paths) p WHERE i.phase_id = f.phase_id)
+       AS declared,
+       (SELECT json_group_array(DISTINCT t.value) FROM done d, json_each(d.items) t WHERE d.phase_id = f.phase_id)
+       AS ticked,
+       (SELECT json_group_array("commit") FROM done d WHERE d.phase_id = f.phase_id) AS commit_ids,
+       (SELECT json_group_array(file) FROM (SELECT file FROM touched t WHERE t.phase_id = f.phase_id ORDER BY file))
+       AS touched
+FROM first f LEFT JOIN gates g ON g.phase_id = f.phase_id GROUP BY f.phase_id ORDER BY f.place;
+
+-- tools: all calls of each. `result_tokens`: each result once. `duplicates`: the very same result as the same call before.
+-- costliest: the results of each that took most of a context.
+CREATE TABLE tools AS
+SELECT name, count(*) AS calls, sum(is_error) AS errors, sum(duration_s) AS duration_s, sum(tokens) AS result_tokens,
+       sum(repeats) AS duplicates, sum(repeats * tokens) AS duplicate_tokens
+FROM calls GROUP BY name ORDER BY result_tokens DESC, calls DESC, name;
+CREATE TABLE costliest AS
+WITH ranked AS (
+    SELECT session, seq, row_number() OVER (PARTITION BY name ORDER BY tokens DESC, seq) AS place
+    FROM calls WHERE tokens > 0
+)
+SELECT c.name AS tool, c.summary, c.tokens, s.session_id, c.turn
+FROM ranked JOIN calls c USING (session, seq) JOIN sessions s USING (session) WHERE place <= 10 ORDER BY place;
+
+-- proofs: commits that ticked items, each with the checks of the phase's last gate before it, and the files that it left.
+CREATE TABLE proofs AS
+SELECT c.at, c."commit", c.subject, c.status, c.phase_id, c.items, coalesce(s.session_id, '') AS session_id,
+       coalesce(r.run_id, '') AS run_id, CASE WHEN c.phase_id = '' THEN '[]' ELSE c.files END AS files,
+       (SELECT json_group_array(coalesce(p.text, '')) FROM json_each(c.items) i
+        LEFT JOIN plan_items p ON p.phase_id = c.phase_id AND p.item = i.value WHERE c.phase_id <> '') AS texts,
+       (SELECT json_group_array(json_remove(value, '$.output', '$.causes')) FROM json_each(g.checks)) AS checks,
+       coalesce(g.evidence, '[]') AS left
+FROM Committed c LEFT JOIN gates g ON g.seq = (
+    SELECT max(seq) FROM gates h WHERE h.phase_id = c.phase_id AND h.seq < c.seq)
+LEFT JOIN sessions s ON s.session = c.session LEFT JOIN RunStarted r ON r.run = c.run
+WHERE c.items <> '[]' ORDER BY c.seq;

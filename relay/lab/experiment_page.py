@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from relay.base.values import dataclass
 from relay.base.words import UNKNOWN, count, list_some, render_duration, render_tokens, render_usd
-from relay.insight.figures.values import SessionFigures
+from relay.insight.database import Row
 from relay.insight.report.blocks import NOTHING, Bar, Card, Chapter, Ink, Page, Plot, Table, make_table
 from relay.insight.report.chapters import plot_contexts
 from relay.insight.report.plots import draw_bars
@@ -29,7 +29,7 @@ class ExperimentSetting:
     cap_usd: float
     lost_usd: float
     """The shares of trials whose cost is not known any more."""
-    contexts: Mapping[str, Sequence[SessionFigures]]
+    contexts: Mapping[str, Sequence[Row]]
     """Arm → the sessions of its first trial, as far as its log is there."""
     next_command: str = ""
     """What goes on with it; empty if it is over."""

@@ -8,8 +8,7 @@ from typing import Any
 
 from relay.git.objects import diff_trees, load_blob, read_patch
 from relay.git.repository import Repo
-from relay.insight.figures.read import read_figures
-from relay.insight.figures.values import Figures
+from relay.insight.figures import Figures, read_figures
 from relay.insight.telemetry.log import list_logs, open_events
 from relay.lab.experiment import Experiment, Trial, name_trial
 from relay.plan.parse import find_plan_in
@@ -63,10 +62,10 @@ def _read_figures(figures: Figures) -> dict[str, Any]:
     runs = [run for run in figures.runs if run.sessions]
     if not runs:
         return {}
-    waited = sum(run.totals.retries_s for run in runs)
+    waited = sum(run.retries_s for run in runs)
     return {
-        "red_gates": sum(phase.work.red_gates for phase in figures.phases),
-        "repairs": sum(phase.work.repairs for phase in figures.phases),
+        "red_gates": sum(phase.red_gates for phase in figures.phases),
+        "repairs": sum(phase.repairs for phase in figures.phases),
         "wall_s": max(0.0, sum((run.ended or run.last_at) - run.began for run in runs) - waited),
         "sessions": len(figures.sessions),
         "fill": max((session.peak_tokens or 0 for session in figures.sessions), default=0) or None,

@@ -17,8 +17,8 @@ from relay.base.tree import read_file, replace_with_file
 from relay.base.walk import open_folder, open_ignored
 from relay.base.words import UNKNOWN, count, list_some, render_usd
 from relay.git.repository import Repo
-from relay.insight.figures.read import read_figures
-from relay.insight.figures.values import SessionFigures
+from relay.insight.database import Row
+from relay.insight.figures import read_figures
 from relay.insight.telemetry.log import open_events
 from relay.lab.comparing import Comparison, TrialResult
 from relay.lab.experiment import Experiment
@@ -83,7 +83,7 @@ def make_setting(repo: Repo, experiment: Experiment, results: Sequence[TrialResu
     )
 
 
-def _read_runs(place: Path, result: TrialResult) -> tuple[SessionFigures, ...]:
+def _read_runs(place: Path, result: TrialResult) -> tuple[Row, ...]:
     readers = [reader for log in result.logs if (reader := open_events(place / log))]
     return read_figures(chain.from_iterable(readers)).sessions if readers else ()
 

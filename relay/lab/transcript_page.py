@@ -1,10 +1,11 @@
 """Build the page of another agent's transcript: how full its contexts were, and what a relay would have cost."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 
 from relay.base.words import UNKNOWN, count, list_some, render_size, render_tokens, render_usd, shorten
-from relay.insight.figures.values import Figures, RunFigures, SessionFigures, Totals, TurnFigures
+from relay.insight.database import Row
+from relay.insight.figures import Figures
 from relay.insight.report.blocks import Card, Ink, Page
 from relay.insight.report.contents import make_page
 from relay.insight.transcripts.emitter import MAIN, Reading
@@ -33,7 +34,7 @@ _MOST_CONTEXTS = 40
 def answer_transcript(transcript: Transcript, figures: Figures, relayed: Relayed, reading: Reading) -> tuple[Card, ...]:
     """Sum up a transcript, and compare it with a relay."""
     run = figures.runs[0]
-    sessions = [session for session in run.sessions if session.totals.turns]
+    sessions = [session for session in run.sessions if session.turns]
     main = [session for session in sessions if session.phase_id == MAIN]
     cards = [_say_what(transcript, run, (sessions, main), figures.totals)]
     if figures.totals.turns > figures.totals.unknown_turns:
@@ -55,9 +56,9 @@ def answer_transcript(transcript: Transcript, figures: Figures, relayed: Relayed
 
 def _say_what(
     transcript: Transcript,
-    run: RunFigures,
-    found: tuple[Sequence[SessionFigures], Sequence[SessionFigures]],
-    totals: Totals,
+    run: Row,
+    found: tuple[Sequence[Row], Sequence[Row]],
+    totals: Row,
 ) -> Card:
     sessions, main = found
     models = dict.fromkeys(session.model for session in sessions if session.model)
@@ -67,13 +68,12 @@ def _say_what(
     beside = f" and {count(others, 'further one')} (sub-agents, summaries)" if others else ""
     calls = f"{count(totals.turns, 'turn')} and {count(totals.calls, 'tool call')}"
     lines = [f"{began} · {', '.join(models) or 'model unknown'}", f"{calls} in {count(len(main), 'context')}{beside}"]
-    usage = totals.spent.usage
     if totals.turns > totals.unknown_turns:
         hit = "" if totals.cache_hit is None else f", {totals.cache_hit:.0%} of them from the cache"
-        cost = totals.spent.cost_usd
+        cost = totals.cost_usd
         paid = f"{_say_usd(cost)}{'' if cost is None else ' at list prices'}"
-        prompts = f"{render_tokens(usage.prompt_tokens)} tokens of prompts{hit}"
-        lines.append(f"{prompts}; {render_tokens(usage.output_tokens)} of answers; {paid}")
+        prompts = f"{render_tokens(totals.prompt_tokens)} tokens of prompts{hit}"
+        lines.append(f"{prompts}; {render_tokens(totals.output_tokens)} of answers; {paid}")
     if totals.unknown_turns:
         lines.append(f"the tokens of {count(totals.unknown_turns, 'turn')} are unknown; no figure includes them")
     if not sessions:
@@ -82,11 +82,11 @@ def _say_what(
     return Card(question=f"{run.command} · {run.run_id}{title}", words="", lines=tuple(lines), ink=ink)
 
 
-def _find_top(main: Sequence[SessionFigures], relayed: Relayed) -> int:
+def _find_top(main: Sequence[Row], relayed: Relayed) -> int:
     return max([relayed.line_tokens or 1, *(session.peak_tokens or 0 for session in main)])
 
 
-def _list_contexts(main: Sequence[SessionFigures], relayed: Relayed) -> Iterator[str]:
+def _list_contexts(main: Sequence[Row], relayed: Relayed) -> Iterator[str]:
     top, half = _find_top(main, relayed), _MOST_CONTEXTS // 2
     for number, session in enumerate(main):
         if number == half and len(main) > _MOST_CONTEXTS:
@@ -99,9 +99,9 @@ def _list_contexts(main: Sequence[SessionFigures], relayed: Relayed) -> Iterator
     yield f"turns by band: {bands or UNKNOWN}"
 
 
-def _list_context(session: SessionFigures, after: SessionFigures | None, top: int) -> Iterator[str]:
+def _list_context(session: Row, after: Row | None, top: int) -> Iterator[str]:
     ends = f"{render_tokens(session.first_tokens)} → {render_tokens(session.last_tokens)}"
-    yield f"{draw_fill(session.series, top)}  {count(session.totals.turns, 'turn')}, {ends} tokens"
+    yield f"{draw_fill(session.series, top)}  {count(session.turns, 'turn')}, {ends} tokens"
     for fall in session.compactions:
         sizes = f"{render_tokens(fall.before_tokens)} to {render_tokens(fall.after_tokens)}"
         yield f"  turn {fall.turn}: fell from {sizes} tokens; took {_name_sources(fall.dropped)}"
@@ -112,7 +112,7 @@ def _list_context(session: SessionFigures, after: SessionFigures | None, top: in
     yield f"  its content then: {_name_sources(session.held)}"
 
 
-def draw_fill(series: Sequence[TurnFigures], top: int) -> str:
+def draw_fill(series: Sequence[Row], top: int) -> str:
     """Draw how full a context was: a bar for each turn, or for the fullest of several."""
     fills = [point.fill_tokens for point in series if point.fill_tokens is not None]
     if not fills:
@@ -122,19 +122,19 @@ def draw_fill(series: Sequence[TurnFigures], top: int) -> str:
     return "".join(_BARS[min(len(_BARS) - 1, max(group) * len(_BARS) // max(1, top))] for group in groups)
 
 
-def _name_sources(sources: Sequence[tuple[str, int]]) -> str:
-    return list_some([f"{name} {render_tokens(tokens)}" for name, tokens in sources], _SOURCES) or UNKNOWN
+def _name_sources(sources: Mapping[str, int]) -> str:
+    return list_some([f"{name} {render_tokens(tokens)}" for name, tokens in sources.items()], _SOURCES) or UNKNOWN
 
 
-def _list_helpers(others: Sequence[SessionFigures]) -> Iterator[str]:
+def _list_helpers(others: Sequence[Row]) -> Iterator[str]:
     if others:
-        summed = sum(session.totals.spent.usage.prompt_tokens for session in others)
-        costs = [session.totals.spent.cost_usd for session in others]
+        summed = sum(session.prompt_tokens for session in others)
+        costs = [session.cost_usd for session in others]
         cost = None if None in costs else sum(filter(None, costs))
         yield f"beside it: {render_tokens(summed)} tokens of prompts, {_say_usd(cost)}"
 
 
-def _list_losses(figures: Figures, main: Sequence[SessionFigures]) -> Iterator[str]:
+def _list_losses(figures: Figures, main: Sequence[Row]) -> Iterator[str]:
     totals, later = figures.totals, {session.session_id for session in main[1:]}
     again = sum(start.orientation_tokens for start in figures.hand_offs if start.to_session in later)
     tax = f"{render_tokens(totals.tax_tokens)} tokens of superseded results, {_say_usd(totals.tax_usd)}"
@@ -151,9 +151,9 @@ def _list_losses(figures: Figures, main: Sequence[SessionFigures]) -> Iterator[s
         yield f"{render_tokens(result.tokens)} tokens in every prompt from turn {result.turn} on: {words}"
 
 
-def _list_courses(relayed: Relayed, main: Sequence[SessionFigures]) -> Iterator[str]:
+def _list_courses(relayed: Relayed, main: Sequence[Row]) -> Iterator[str]:
     yield _say_course("as it was", relayed.was)
-    costs = [session.totals.spent.cost_usd for session in main]
+    costs = [session.cost_usd for session in main]
     paid = sum(cost or 0.0 for cost in costs)
     if relayed.was.usd and paid and None not in costs:
         error = relayed.was.usd / paid - 1
@@ -171,10 +171,10 @@ def _say_course(name: str, way: Course) -> str:
     return f"{name + ':':<28}{_say_usd(way.usd)}, {tokens}{resets}"
 
 
-def _say_read(reading: Reading, totals: Totals) -> Card:
+def _say_read(reading: Reading, totals: Row) -> Card:
     sent = f"{render_size(reading.sent_bytes)} of them ever in a prompt"
     lines = [f"on disk: {render_size(reading.size_bytes)} in {count(reading.lines, 'line')}, {sent}"]
-    own, ours = reading.own_cost_usd, totals.spent.cost_usd
+    own, ours = reading.own_cost_usd, totals.cost_usd
     if own is not None and ours is not None and own > ours:
         rest = render_usd(own - ours)
         lines.append(f"the agent counted {render_usd(own)}: {rest} for requests in no transcript (summaries, titles)")

@@ -1,122 +1,78 @@
-"""Where sessions of this repository should be reset, as far as its logs can tell."""
+"""What sessions did with what they were shown, and what went wrong by how full they were, over all logs."""
 
-from collections.abc import Iterable, Sequence
-from operator import attrgetter
+from collections.abc import Iterable, Iterator
 
-from relay.base.values import dataclass
-from relay.insight.figures.values import Figures, SessionFigures
-from relay.lab.statistics import Interval, find_rate
+from relay.insight.database import Row
+from relay.insight.figures import Figures
+from relay.lab.statistics import find_rate
 from relay.session.gauge import Band
-from relay.session.usage import Spent
+from relay.session.usage import add_usd
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BandRates:
-    """Rates of faults in one band of the fill, over all sessions."""
+def measure_use(found: Iterable[Figures]) -> list[Row]:
+    """Return the use of each kind but the ledger, which `measure_ledger` has: a rate with its interval.
 
-    band: Band
-    sessions: int
-    """Sessions that reached it."""
-    turns: int
-    errors: Interval | None
-    """Share of failed calls."""
-    duplicates: Interval | None
-    """Share of unchanged parts of files among all that were shown."""
-    ghosts: Interval | None
-    """Share of files edited from forgotten memory among all that were changed."""
-    repairs: Interval | None
-    """Share of red gates."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UseRate:
-    """How much of what sessions were shown was of use, over all sessions whose logs say so."""
-
-    kind: str
-    """As `decay.Retrieved.kind`; ``history`` for the tokens behind the first message, of which the rest was superseded
-    or unused."""
-    shown: int
-    used: int
-    rate: Interval | None
-    """Used / shown; None for tokens, which are no sample."""
-    tokens: int
-
-
-def measure_use(found: Iterable[Figures]) -> tuple[UseRate, ...]:
-    """Return the use of each kind but the ledger, which `measure_ledger` has."""
-    decays = [session.decay for figures in found for session in figures.sessions]
-    known = [one for decay in decays for one in decay.retrieved if one.kind != "ledger"]
-    rates = [
-        UseRate(
-            kind=kind,
-            shown=(shown := sum(one.shown for one in known if one.kind == kind)),
-            used=(used := sum(one.used for one in known if one.kind == kind)),
-            rate=find_rate(used, shown),
-            tokens=sum(one.tokens for one in known if one.kind == kind),
+    ``history`` is of the tokens behind the first message, which are no sample: superseded and unused ones were of none.
+    """
+    sessions = [session for figures in found for session in figures.sessions]
+    known = [one for session in sessions for one in session.retrieved if one.kind != "ledger"]
+    uses = []
+    for kind in dict.fromkeys(one.kind for one in known):
+        shown, used, tokens = (
+            sum(vars(one)[name] for one in known if one.kind == kind) for name in ("shown", "used", "tokens")
         )
-        for kind in dict.fromkeys(one.kind for one in known)
-    ]
-    measured = [decay for decay in decays if decay.signal is not None]
-    history = sum(decay.history_tokens or 0 for decay in measured)
-    noise = sum(decay.superseded_tokens + decay.unused_tokens for decay in measured)
-    rest = max(0, history - noise)
-    of_history = UseRate(kind="history", shown=history, used=rest, rate=None, tokens=history)
-    return (*rates, *([of_history] if history else []))
+        uses.append(Row(kind=kind, shown=shown, used=used, rate=find_rate(used, shown), tokens=tokens))
+    measured = [session for session in sessions if session.signal is not None]
+    if history := sum(session.history_tokens for session in measured):
+        rest = max(0, history - sum(session.superseded_tokens + session.unused_tokens for session in measured))
+        uses.append(Row(kind="history", shown=history, used=rest, rate=None, tokens=history))
+    return uses
 
 
-def measure_bands(found: Iterable[Figures]) -> tuple[BandRates, ...]:
-    """Return the rates of faults by fill.
+_RATES = {
+    "errors": ("errors", "calls"),
+    "duplicates": ("duplicates", "shown"),
+    "ghosts": ("ghosts", "changed"),
+    "repairs": ("red_gates", "gates"),
+}
+"""Columns of ``faults`` that are a part of others: failed calls, unchanged parts of files among all that were shown,
+files edited from forgotten memory among all that were changed, red gates."""
+
+
+def measure_bands(found: Iterable[Figures]) -> Iterator[Row]:
+    """Yield the rates of faults by fill; `sessions`: those that reached the band.
 
     They cannot advise a line: only a part that was shown can be shown again, and tests run when something is changed.
     So both rates rise with the fill even if nothing depends on it.
     """
-    sessions = [session for figures in found for session in figures.sessions if session.bands]
-    return tuple(_measure(band, sessions) for band in Band)
+    counts = [vars(row) for figures in found for session in figures.sessions for row in session.bands]
+    for band in Band:
+        own = [row for row in counts if row["band"] == band]
+        rates = {
+            name: find_rate(sum(row[part] for row in own), sum(row[of] for row in own))
+            for name, (part, of) in _RATES.items()
+        }
+        yield Row(band=band.value, sessions=len(own), turns=sum(row["turns"] for row in own), **rates)
 
 
-def _measure(band: Band, sessions: Sequence[SessionFigures]) -> BandRates:
-    found = [counts for session in sessions for counts in session.bands if counts.band is band]
+def count_rungs(found: Iterable[Figures]) -> list[Row]:
+    """Return what each change of model or effort in mid-phase led to; each figures are of one plan.
 
-    def add(name: str) -> int:
-        return sum(attrgetter(name)(counts) for counts in found)
-
-    return BandRates(
-        band=band,
-        sessions=len(found),
-        turns=add("turns"),
-        errors=find_rate(add("errors"), add("calls")),
-        duplicates=find_rate(add("duplicates"), add("shown")),
-        ghosts=find_rate(add("ghosts"), add("changed")),
-        repairs=find_rate(add("red_gates"), add("gates")),
-    )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RungFigures:
-    """One change of model or effort in mid-phase, over all plans."""
-
-    rung: str
-    """As in the setting `escalate`, or ``fallback=ID``."""
-    phases: int
-    """Phases that had it."""
-    done: int
-    """Those of them that are done, with no further change."""
-    spent: Spent
-    """The cost of their sessions from this change to the next."""
-
-
-def count_rungs(found: Iterable[Figures]) -> tuple[RungFigures, ...]:
-    """Return what each change of model or effort led to; each figures are of one plan."""
-    phases: dict[str, dict[tuple[int, str], bool]] = {}
-    spent: dict[str, Spent] = {}
+    A `rung` is as in the setting `escalate`, or ``fallback=ID``. `phases` had it; `done`: those of them that are done,
+    with no further change; the cost is that of their sessions from this change to the next.
+    """
+    rungs: dict[str, Row] = {}
+    held: dict[tuple[int, str, str], bool] = {}
     for plan, figures in enumerate(found):
         done = {phase.phase_id for phase in figures.phases if phase.is_done}
-        for session in (session for run in figures.runs for session in run.sessions if session.rungs):
+        for session in (session for session in figures.sessions if session.rungs):
             for rung in session.rungs:
-                is_last = rung == session.rungs[-1]
-                phases.setdefault(rung, {})[plan, session.phase_id] = is_last and session.phase_id in done
-            spent[session.rungs[-1]] = spent.get(session.rungs[-1], Spent()) + session.totals.spent
-    return tuple(
-        RungFigures(rung=rung, phases=len(held), done=sum(held.values()), spent=spent.get(rung, Spent()))
-        for rung, held in phases.items()
-    )
+                rungs.setdefault(rung, Row(rung=rung, cost_usd=0.0, estimated=False))
+                held[plan, session.phase_id, rung] = rung == session.rungs[-1] and session.phase_id in done
+            last = rungs[session.rungs[-1]]
+            last.cost_usd = add_usd(last.cost_usd, session.cost_usd)
+            last.estimated |= session.estimated
+    for name, row in rungs.items():
+        of_rung = [is_done for (_, _, rung), is_done in held.items() if rung == name]
+        row.phases, row.done = len(of_rung), sum(of_rung)
+    return [*rungs.values()]

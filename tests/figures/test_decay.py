@@ -6,18 +6,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relay.insight.figures.decay import THRESHOLDS, Decay
-from relay.insight.figures.read import read_figures
+from relay.insight.database import Row
+from relay.insight.figures import read_figures
+from relay.insight.report.chapters import THRESHOLDS
 from relay.lab.tuning import measure_use
 from relay.session.events import Event
 from relay.session.recall import LARGE_TOKENS, MOST_NAMES, MOST_THINGS, Recall, find_names, hash_call
 from tests.figures.streams import call, log, over, parts, session, start, turn
 
 
-def measure(*events: Event, **begun: Any) -> Decay:
+def measure(*events: Event, **begun: Any) -> Row:
     """Return the state of the one session of these events."""
     (only,) = read_figures(log([start(), session(**begun), *events, over()])).sessions
-    return only.decay
+    return only
 
 
 def test_history_distance_and_growth() -> None:
@@ -35,10 +36,9 @@ def test_history_distance_and_growth() -> None:
 
 def test_before_an_answer_and_in_a_room_without_size_nothing_is_known() -> None:
     nothing = measure()
-    assert nothing == Decay(
-        history_tokens=None, history_share=None, distance_tokens=None, growth_tokens=None, turns_left=None,
-        superseded_tokens=0, unused_tokens=0, cut_tokens=0, signal=None, retrieved=(),
-    )  # fmt: skip
+    unknown = ("history_tokens", "history_share", "distance_tokens", "growth_tokens", "turns_left", "signal")
+    assert [vars(nothing)[name] for name in unknown] == [None] * len(unknown)
+    assert (nothing.superseded_tokens, nothing.unused_tokens, nothing.cut_tokens, nothing.retrieved) == (0, 0, 0, [])
     full = measure(*turn(1, 4_000, soft_tokens=4_000), *turn(2, 5_000, soft_tokens=4_000))
     assert (full.history_share, full.turns_left) == (None, 0)
 
@@ -59,7 +59,7 @@ def test_large_results_that_no_call_names_are_no_signal() -> None:
 def test_a_result_counts_as_unused_one_answer_after_the_model_saw_it() -> None:
     """While the session works nobody knows yet whether the newest will be used."""
     events = [start(), session(), *turn(1, 1_000), *call("bash", "a", 3_000), *turn(2, 4_000), *turn(3, 4_010)]
-    seen = [read_figures(log(events[:n])).sessions[0].decay.unused_tokens for n in range(2, len(events) + 1)]
+    seen = [read_figures(log(events[:n])).sessions[0].unused_tokens for n in range(2, len(events) + 1)]
     assert seen == [0, 0, 0, 0, 0, 0, 0, 0, 3_000][-len(seen) :]
 
 
@@ -118,7 +118,7 @@ def test_tune_adds_up_what_was_used() -> None:
     assert (files.kind, files.shown, files.used, files.tokens) == ("file", 2, 1, 200)
     assert files.rate
     assert (history.kind, history.shown, history.used, history.rate) == ("history", 200, 200, None)
-    assert measure_use([read_figures([])]) == ()
+    assert measure_use([read_figures([])]) == []
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 import pytest
 
-from relay.insight.figures.read import read_figures
+from relay.insight.figures import read_figures
 from relay.session.layers import LAYERS, NOTE, PHASE, describe_note, sum_layers
 from tests.figures.streams import call, log, over, parts, session, start, turn
 
@@ -38,7 +38,7 @@ def test_a_session_s_layers_add_up_to_its_context() -> None:
     assert (found["results"].share, found["results"].most_tokens) == (0.5, 24_000)
     assert (found["ledger"].most_tokens, found["ledger"].cut_tokens, found["results"].cut_tokens) == (250, 70, 100)
     (none,) = read_figures(log([start(), session(prompt=prompt), over()])).sessions
-    assert none.layers == ()
+    assert none.layers == []
     old = (*turn(1, 9), *call("bash", "x", 1, cut_bytes=None), *turn(2, 19))
     (unknown,) = read_figures(log([start(), session(), *old, over()])).sessions
     assert {layer.name: layer.cut_tokens for layer in unknown.layers}["results"] is None

@@ -1,7 +1,7 @@
 """The pieces that figures are made of."""
 
-from relay.insight.figures.read import find_strayed
-from relay.insight.figures.values import thin
+from relay.insight.figures import find_strayed
+from relay.insight.report.plots import thin
 
 
 def test_files_that_no_item_names_have_strayed() -> None:
@@ -10,8 +10,8 @@ def test_files_that_no_item_names_have_strayed() -> None:
         "api/keys.py", "docs/a/b.md", "conf/x.toml", "AGENTS.md", "tests/test_keys.py", "api/keys_test.go",
         "api/other.py", "tests/test_other.py", "tests/test_db.py", "docsy.md",
     )  # fmt: skip
-    assert find_strayed(touched, declared) == ("api/other.py", "tests/test_other.py", "tests/test_db.py", "docsy.md")
-    assert find_strayed(touched, (".",)) == ()
+    assert find_strayed(touched, declared) == ["api/other.py", "tests/test_other.py", "tests/test_db.py", "docsy.md"]
+    assert find_strayed(touched, (".",)) == []
 
 
 def test_a_thinned_series_keeps_its_peaks() -> None:

@@ -1,7 +1,7 @@
 """Figures of whole streams, with numbers that can be checked by hand; and what holds of any stream."""
 
 import json
-from dataclasses import fields, replace
+from dataclasses import asdict, replace
 from itertools import chain
 from typing import Any, get_args
 
@@ -9,15 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relay.insight.figures.read import COSTLIEST, KEPT_WARNINGS, MOST_FINDINGS, read_figures, render_document
-from relay.insight.figures.values import (
+from relay.insight.database import Row
+from relay.insight.figures import (
     MOST_POINTS,
     SESSION_POINTS,
     Figures,
-    SessionFigures,
-    Totals,
-    add_totals,
+    add_up,
     find_break_even,
+    read_figures,
+    render_document,
 )
 from relay.session.events import (
     CacheBroken,
@@ -46,7 +46,7 @@ def fold(*events: Event) -> Figures:
     return read_figures(log(events))
 
 
-def fold_session(*events: Event) -> SessionFigures:
+def fold_session(*events: Event) -> Row:
     """Return the one session of these events."""
     (only,) = fold(start(), session(), *events, over(), end()).sessions
     return only
@@ -55,7 +55,7 @@ def fold_session(*events: Event) -> SessionFigures:
 def test_no_events_are_no_figures() -> None:
     nothing = read_figures([])
     assert (nothing.runs, nothing.phases, nothing.tools, nothing.forecast) == ((), (), (), None)
-    assert nothing.totals == Totals()
+    assert nothing.totals == add_up([])
     assert (nothing.totals.cache_hit, nothing.totals.usd_per_decision, nothing.totals.decision_density) == (
         None, None, None,
     )  # fmt: skip
@@ -65,9 +65,9 @@ def test_money_is_the_books_and_tokens_are_the_logs() -> None:
     """A phase that the book does not know keeps its own sum."""
     figures = fold(start(), session(), *turn(1, 5_000, cost_usd=0.25), over(), end())
     charged = figures.charge(Spent(cost_usd=0.65, estimated=True), {"1": Spent(cost_usd=0.5)})
-    assert (charged.totals.spent.cost_usd, charged.totals.spent.estimated) == (0.65, True)
-    assert [phase.totals.spent.cost_usd for phase in charged.phases if phase.phase_id == "1"] == [0.5]
-    assert charged.totals.spent.usage == figures.totals.spent.usage
+    assert (charged.totals.cost_usd, charged.totals.estimated) == (0.65, True)
+    assert [phase.cost_usd for phase in charged.phases if phase.phase_id == "1"] == [0.5]
+    assert charged.totals.prompt_tokens == figures.totals.prompt_tokens == 5_000
     assert figures.charge(Spent(), {}).phases == figures.phases
 
 
@@ -84,11 +84,11 @@ def test_a_session_tells_where_its_tokens_went() -> None:
     (one,) = found.sessions
     # 4,000 counted for an estimated 2,000: twice as much is believed, so each part is doubled.
     # Turn 2: 4,200 were there, 1,200 more came: the file. Turn 3: 5,500 + 2,500, of which the tool can have made 200.
-    assert dict(one.held) == {
+    assert one.held == {
         "system": 2_000, "tools": 1_000, "plan": 1_000, "tool read": 1_200, "tool bash": 200, "history": 2_700,
     }  # fmt: skip
-    assert sum(tokens for _, tokens in one.totals.sources) == 4_000 + 5_400 + 8_000
-    assert dict(one.totals.sources)["tool read"] == 2 * 1_200
+    assert sum(one.sources.values()) == 4_000 + 5_400 + 8_000
+    assert one.sources["tool read"] == 2 * 1_200
     assert (one.first_tokens, one.last_tokens, one.peak_tokens) == (4_000, 8_100, 8_100)
     assert [(tool.name, tool.calls, tool.result_tokens) for tool in found.tools] == [
         ("read", 1, 1_200),
@@ -96,8 +96,8 @@ def test_a_session_tells_where_its_tokens_went() -> None:
     ]
     assert found.tools[0].costliest[0].summary == "a.py"
     # 4,200 of the second prompt and 5,500 of the third were paid for again, at half a dollar a million.
-    assert one.totals.carried_tokens == 9_700
-    assert one.totals.carried_usd == pytest.approx(9_700 * 0.5e-6)
+    assert one.carried_tokens == 9_700
+    assert one.carried_usd == pytest.approx(9_700 * 0.5e-6)
 
 
 @pytest.mark.parametrize(
@@ -114,8 +114,8 @@ def test_turns_left_until_the_line(first: int, last: int, turns: int, soft: int,
     one = fold_session(
         *(event for n in range(turns) for event in turn(n + 1, first + n * steps, steps, soft_tokens=soft))
     )
-    assert one.decay.growth_tokens == pytest.approx(growth)
-    assert one.decay.turns_left == left
+    assert one.growth_tokens == pytest.approx(growth)
+    assert one.turns_left == left
 
 
 def test_an_explorer_stands_apart() -> None:
@@ -128,36 +128,34 @@ def test_an_explorer_stands_apart() -> None:
     one = fold_session(
         *turn(1, 4_000, 10), *beside, *call("explore", "where?", 100), *failed, *turn(2, 4_110, 10), *turn(3, 4_130, 10)
     )
-    assert (one.totals.explored, one.totals.explored_tokens) == (2, 2 * 14_300)
-    assert one.totals.explored_usd == pytest.approx(2 * sum(event.cost_usd or 0 for event in beside))
-    assert dict(one.totals.sources)["explore"] == 2 * 14_000
+    assert (one.explored, one.explored_tokens) == (2, 2 * 14_300)
+    assert one.explored_usd == pytest.approx(2 * sum(event.cost_usd or 0 for event in beside))
+    assert one.sources["explore"] == 2 * 14_000
     assert (one.last_tokens, len(one.series), one.peak_tokens) == (4_140, 3, 4_140)
-    assert one.totals.spent.usage.context_tokens == 2 * 14_300 + 4_010 + 4_120 + 4_140
+    assert one.prompt_tokens + one.output_tokens == 2 * 14_300 + 4_010 + 4_120 + 4_140
 
 
 def test_what_happened_outside_of_a_session_is_the_run_s() -> None:
     answer = turn(1, 4_000, 10)[-1]
     told = [Noticed(text=f"warning {n % 2}", warning=n > 0) for n in range(4)]
     (run,) = fold(start(), *told, answer, end()).runs
-    assert (run.totals.turns, run.totals.sources) == (1, (("other", 4_000),))
-    assert run.warnings == ("warning 1", "warning 0")
+    assert (run.turns, run.sources) == (1, {"other": 4_000})
+    assert run.warnings == ["warning 1", "warning 0"]
 
 
-def test_reviews_are_evidence_each_with_its_findings_up_to_a_number() -> None:
+def test_reviews_are_evidence_each_with_its_findings() -> None:
     finding = ShownFinding(
         file="a.py", line=7, summary="s", failure_scenario="f", category="tests", severity="important",
         verdict="confirmed", reason="r",
     )  # fmt: skip
-    found = fold(ReviewFinished(phase_id="1", round=2, findings=(finding,) * (MOST_FINDINGS + 1), confirmed=1)).reviews
-    assert [(one.phase_id, one.round, one.confirmed, len(one.findings)) for one in found] == [
-        ("1", 2, 1, MOST_FINDINGS)
-    ]
+    found = fold(ReviewFinished(phase_id="1", round=2, findings=(finding,) * 3, confirmed=1)).reviews
+    assert [(one.phase_id, one.round, one.confirmed, len(one.findings)) for one in found] == [("1", 2, 1, 3)]
 
 
 def test_one_turn_or_a_shrinking_context_forecasts_nothing() -> None:
-    assert fold_session(*turn(1, 4_000, 10)).decay.turns_left is None
-    assert fold_session(*turn(1, 4_000), *turn(2, 3_000)).decay.turns_left is None
-    assert fold_session().decay.turns_left is None
+    assert fold_session(*turn(1, 4_000, 10)).turns_left is None
+    assert fold_session(*turn(1, 4_000), *turn(2, 3_000)).turns_left is None
+    assert fold_session().turns_left is None
 
 
 def test_the_same_part_shown_again_is_a_duplicate_and_the_first_is_noise() -> None:
@@ -168,11 +166,11 @@ def test_the_same_part_shown_again_is_a_duplicate_and_the_first_is_noise() -> No
         *turn(4, 1_300),
         *turn(5, 1_300),
     )  # fmt: skip
-    assert (one.totals.duplicate_reads, one.totals.duplicate_tokens, one.decay.superseded_tokens) == (1, 100, 100)
+    assert (one.duplicate_reads, one.duplicate_tokens, one.superseded_tokens) == (1, 100, 100)
     # It was noise in the fourth prompt and in the fifth.
-    assert one.totals.tax_tokens == 200
-    assert one.totals.tax_usd == pytest.approx(200 * 0.5e-6)
-    assert one.decay.signal == pytest.approx(1 - 100 / 300)
+    assert one.tax_tokens == 200
+    assert one.tax_usd == pytest.approx(200 * 0.5e-6)
+    assert one.signal == pytest.approx(1 - 100 / 300)
 
 
 def test_a_file_that_was_changed_in_between_is_noise_but_no_duplicate() -> None:
@@ -181,7 +179,7 @@ def test_a_file_that_was_changed_in_between_is_noise_but_no_duplicate() -> None:
         *turn(2, 1_100), *call("read", "a.py", 200, lines=(1, 60), content="longer"),
         *turn(3, 1_300),
     )  # fmt: skip
-    assert (one.totals.duplicate_reads, one.decay.superseded_tokens) == (0, 100)
+    assert (one.duplicate_reads, one.superseded_tokens) == (0, 100)
 
 
 def test_a_failed_call_is_noise_once_it_is_made_again() -> None:
@@ -189,7 +187,7 @@ def test_a_failed_call_is_noise_once_it_is_made_again() -> None:
     one = fold_session(
         *turn(1, 1_000), *failed, *turn(2, 1_300), *call("bash", "make", 10, content="ok"), *turn(3, 1_310)
     )
-    assert (one.decay.superseded_tokens, one.totals.errors, one.totals.calls) == (300, 1, 2)
+    assert (one.superseded_tokens, one.errors, one.calls) == (300, 1, 2)
 
 
 def test_the_same_call_with_the_same_answer_is_a_duplicate_of_its_tool() -> None:
@@ -203,7 +201,7 @@ def test_the_same_call_with_the_same_answer_is_a_duplicate_of_its_tool() -> None
 
 def test_thinking_that_the_endpoint_takes_out_is_not_charged_to_a_tool() -> None:
     one = fold_session(*turn(1, 1_000, 5_000, thinking=4_000), *call("read", "a", 100, lines=(1, 2)), *turn(2, 2_100))
-    held = dict(one.held)
+    held = one.held
     assert 50 <= held["tool read"] <= 100
     assert sum(held.values()) == 2_100
 
@@ -212,10 +210,10 @@ def test_what_an_agent_asks_beside_the_conversation_is_paid_for_and_no_turn_of_i
     """A title of 900 tokens is no compaction of 30,000."""
     one = fold_session(*turn(1, 30_000), turn(0, 900)[1], *turn(2, 31_000))
     assert [point.turn for point in one.series] == [1, 2]
-    assert one.compactions == ()
-    assert one.totals.spent.usage.input_tokens == 61_900
+    assert one.compactions == []
+    assert one.input_tokens == 61_900
     unknown = fold_session(*turn(1, 30_000), turn(0, 900, usage=None)[1], *turn(2, 31_000))
-    assert unknown.totals.spent.usage.input_tokens == 61_000
+    assert unknown.input_tokens == 61_000
     assert [point.turn for point in unknown.series] == [1, 2]
 
 
@@ -228,9 +226,9 @@ def test_a_compaction_is_seen_by_what_is_missing() -> None:
     )  # fmt: skip
     (fall,) = one.compactions
     assert (fall.turn, fall.before_tokens, fall.after_tokens) == (3, 40_000, 20_000)
-    assert sum(tokens for _, tokens in fall.dropped) >= 20_000
-    assert one.decay.superseded_tokens == 0
-    assert fold_session(*turn(1, 10_000), *turn(2, 4_000)).compactions == ()
+    assert sum(fall.dropped.values()) >= 20_000
+    assert one.superseded_tokens == 0
+    assert fold_session(*turn(1, 10_000), *turn(2, 4_000)).compactions == []
 
 
 @pytest.mark.parametrize(
@@ -244,23 +242,23 @@ def test_a_fall_is_relative_and_not_tiny(before: int, after: int, *, fallen: boo
 def test_responses_that_were_lost_are_billed_but_not_measured() -> None:
     lost = turn(2, 6_000, 1_000, stop_reason="lost", estimated=True)
     one = fold_session(*turn(1, 4_000, 100), *lost, *turn(2, 4_100, 100), *turn(3, 4_200, usage=None, cost_usd=None))
-    assert one.totals.spent.usage.prompt_tokens == 4_000 + 6_000 + 4_100
-    assert sum(tokens for _, tokens in one.totals.sources) == 14_100
-    assert one.totals.spent.estimated
-    assert one.totals.spent.cost_usd is None
-    assert (one.totals.turns, one.totals.unknown_turns) == (4, 1)
+    assert one.prompt_tokens == 4_000 + 6_000 + 4_100
+    assert sum(one.sources.values()) == 14_100
+    assert one.estimated
+    assert one.cost_usd is None
+    assert (one.turns, one.unknown_turns) == (4, 1)
     assert one.last_tokens == 4_200
 
 
 def test_a_first_answer_that_is_lost_is_of_no_known_source() -> None:
     one = fold_session(*turn(1, 500, 10, stop_reason="cut"), *turn(1, 0, stop_reason="lost"))
-    assert one.totals.sources == (("history", 500),)
-    assert one.held == ()
+    assert one.sources == {"history": 500}
+    assert one.held == {}
 
 
 def test_prices_that_nobody_knows_are_unknown() -> None:
     one = fold_session(*turn(1, 4_000, model="qwen3-coder"))
-    assert (one.totals.carried_usd, one.totals.tax_usd, one.model) == (None, None, "qwen3-coder")
+    assert (one.carried_usd, one.tax_usd, one.model) == (None, None, "qwen3-coder")
 
 
 def two_sessions() -> tuple[Event, ...]:
@@ -302,24 +300,25 @@ def test_a_hand_off_costs_and_saves() -> None:
 def test_phases_runs_and_what_proves_a_tick() -> None:
     found = fold(*two_sessions(), over("s3", "2"), end())
     one, two = found.phases
-    assert (one.title, one.sessions, one.is_done, one.work.hand_offs, two.is_done) == ("Phase p1", 2, True, 1, False)
-    assert (one.work.gates, one.work.red_gates, one.work.first_gate_red, one.work.repairs) == (2, 1, True, 1)
-    assert (one.work.touched, one.work.strayed) == (("a.py", "b.py", "z"), ("z",))
-    assert one.work.drift == pytest.approx(1 / 3)
-    assert (two.work.strayed, two.work.drift) == (("a.py",), 1.0)
+    assert (one.title, one.sessions, one.is_done, one.hand_offs, two.is_done) == ("Phase p1", 2, True, 1, False)
+    assert (one.gates, one.red_gates, one.first_gate_red, one.repairs) == (2, 1, True, 1)
+    assert (one.touched, one.strayed) == (["a.py", "b.py", "z"], ["z"])
+    assert one.drift == pytest.approx(1 / 3)
+    assert (two.strayed, two.drift) == (["a.py"], 1.0)
     # Phase 2 changed what only phase 1 had been shown; in phase 1 `b.py` was new, and `a.py` was read again.
-    assert (one.totals.ghost_edits, two.totals.ghost_edits) == (0, 1)
-    assert (one.totals.decisions, one.totals.crossings) == (2 + 1 + 1, 1)
-    assert one.totals.usd_per_decision == pytest.approx(0.06 / 4)
-    assert one.totals.gates_s == 6.0
+    assert (one.ghost_edits, two.ghost_edits) == (0, 1)
+    assert (one.decisions, one.crossings) == (2 + 1 + 1, 1)
+    assert one.usd_per_decision == pytest.approx(0.06 / 4)
+    assert one.gates_s == 6.0
     (tick,) = found.ticks
     assert (tick.items, tick.texts, tick.session_id, tick.run_id) == (
-        ("1.1", "1.2"),
-        ("Item 1.1", "Item 1.2"),
+        ["1.1", "1.2"],
+        ["Item 1.1", "Item 1.2"],
         "s2",
         "r",
     )
-    assert [(check.command, check.exit_code, check.output_sha256) for check in tick.checks] == [("make test", 0, "ab")]
+    (check,) = tick.checks
+    assert (check["command"], check["exit_code"], check["output_sha256"]) == ("make test", 0, "ab")
     assert [tuple(file.values()) for file in tick.files] == [("a.py", 3, 1), ("z", None, None)]
     # The plan was shown once, all boxes open: two ticked for six cents, so three to go cost nine.
     assert found.forecast
@@ -329,12 +328,12 @@ def test_phases_runs_and_what_proves_a_tick() -> None:
 
 def test_a_baseline_takes_time_and_is_no_gate_of_the_work() -> None:
     (one,) = fold(start(), plan(p1={"1.1": "open"}), gate(passed=False, baseline=True), session(), over(), end()).phases
-    assert (one.work.gates, one.work.red_gates, one.totals.gates_s) == (0, 0, 3.0)
+    assert (one.gates, one.red_gates, one.gates_s) == (0, 0, 3.0)
 
 
 def test_what_relay_says_in_a_session_has_a_source_of_its_own() -> None:
     one = fold_session(*turn(1, 1_000), RelaySpoke(size_bytes=400), *turn(2, 1_100))
-    assert dict(one.totals.sources)["relay"] == 100
+    assert one.sources["relay"] == 100
 
 
 def test_the_forecast_has_the_range_of_finished_phases() -> None:
@@ -358,7 +357,7 @@ def test_a_session_that_works_is_in_the_figures() -> None:
     now = fold(*two_sessions())
     assert (now.sessions[-1].session_id, now.sessions[-1].ended) == ("s3", None)
     assert [one.session_id for one in now.sessions] == ["s1", "s2", "s3"]
-    assert now.totals.turns == sum(phase.totals.turns for phase in now.phases) == 8
+    assert now.totals.turns == sum(phase.turns for phase in now.phases) == 8
     assert (now.runs[0].ended, now.runs[0].exit_code, now.runs[0].reason) == (None, None, "")
 
 
@@ -370,16 +369,16 @@ def test_several_runs_are_one_after_the_other() -> None:
         CacheBroken(changed="system", expected_tokens=1, read_tokens=0), *turn(1, 100), over("s2"), end(exit_code=3),
     )  # fmt: skip
     assert [(run.run_id, len(run.sessions), run.exit_code, run.warnings) for run in found.runs] == [
-        ("r1", 1, None, ()), ("r2", 1, 3, ("w",)),
+        ("r1", 1, None, []), ("r2", 1, 3, ["w"]),
     ]  # fmt: skip
-    assert (found.runs[1].totals.retries, found.runs[1].totals.retries_s, found.totals.cache_breaks) == (2, 6.0, 1)
+    assert (found.runs[1].retries, found.runs[1].retries_s, found.totals.cache_breaks) == (2, 6.0, 1)
     assert found.hand_offs == ()
 
 
 def test_a_log_whose_beginning_is_lost_is_counted_as_far_as_it_goes() -> None:
     found = fold(*turn(3, 500), *turn(4, 0, usage=None), *call("read", "a", 5), gate(passed=True), over(), end())
-    assert found.totals.spent.usage.prompt_tokens == 500
-    assert found.totals.sources == (("other", 500),)
+    assert found.totals.prompt_tokens == 500
+    assert found.totals.sources == {"other": 500}
     assert (found.runs[0].run_id, found.runs[0].command, found.totals.turns) == ("", "", 2)
 
 
@@ -398,10 +397,8 @@ def test_points_and_what_is_kept_have_bounds() -> None:
         *turn(1, 9),
         *calls,
         *turn(2, 199),
-        *(Noticed(text=f"{n}", warning=True) for n in range(150)),
     )
-    assert [result.tokens for result in many.tools[0].costliest] == sorted(range(10, 20), reverse=True)[:COSTLIEST]
-    assert len(many.runs[0].warnings) == KEPT_WARNINGS
+    assert [result.tokens for result in many.tools[0].costliest] == sorted(range(10, 20), reverse=True)
 
 
 def test_a_plan_of_which_a_log_has_the_changes_counts_as_a_whole_one() -> None:
@@ -428,7 +425,7 @@ def test_the_plan_s_own_files_are_nobodys_drift() -> None:
     ledger = call("edit", "PLAN.ledger.yaml", 1, changed_paths=("PLAN.ledger.yaml", "PLAN.md", "x.py"))
     of_plan = commit("", (), status="amended")
     found = fold(start(), plan(p1={"1.1": "open x.py"}), session(), *ledger, of_plan, over())
-    assert found.phases[0].work.touched == ("x.py",)
+    assert found.phases[0].touched == ["x.py"]
     assert (found.ticks, found.totals.commits) == ((), 0)
 
 
@@ -442,11 +439,11 @@ def test_figures_as_one_document() -> None:
     found = json.loads(json.dumps(render_document(fold(*two_sessions(), over("s3", "2"), end()), skipped_lines=3)))
     assert found["totals"]["decisions"] == 4
     assert found["totals"]["usd_per_decision"] == pytest.approx(0.02)
-    assert found["phases"][0]["work"]["drift"] == pytest.approx(1 / 3)
+    assert found["phases"][0]["drift"] == pytest.approx(1 / 3)
     assert sum(found["runs"][0]["sessions"][0]["held"].values()) == 100_000
     assert found["log"]["skipped_lines"] == 3
     nothing = render_document(read_figures([]))
-    assert (nothing["forecast"], nothing["totals"]["cache_hit"], nothing["runs"]) == (None, None, [])
+    assert (nothing["forecast"], nothing["totals"]["cache_hit"], nothing["runs"]) == (None, None, ())
 
 
 def test_bands_follow_the_soft_line() -> None:
@@ -462,20 +459,20 @@ def test_sums_add_up_whatever_happened(events: list[Event]) -> None:
     found = fold(*events)
     answers = [event for event in events if isinstance(event, ResponseReceived)]
     used = sum((event.usage for event in answers if event.usage), start=Usage())
-    assert found.totals.spent.usage == used
+    assert {name: vars(found.totals)[name] for name in asdict(used)} == asdict(used)
     assert found.totals.turns == len(answers)
-    assert sum(tokens for _, tokens in found.totals.sources) == used.prompt_tokens
+    assert sum(found.totals.sources.values()) == used.prompt_tokens
     for one in found.sessions:
-        assert sum(tokens for _, tokens in one.totals.sources) == one.totals.spent.usage.prompt_tokens
-        assert sum(tokens for _, tokens in one.held) == (one.last_tokens or 0)
-        assert all(tokens >= 0 for _, tokens in one.held)
+        assert sum(one.sources.values()) == one.prompt_tokens
+        assert sum(one.held.values()) == (one.last_tokens or 0)
+        assert all(tokens >= 0 for tokens in one.held.values())
         assert len(one.series) <= SESSION_POINTS
     for run in found.runs:
-        inside = sum((one.totals.turns for one in run.sessions), start=0)
-        assert inside <= run.totals.turns
+        inside = sum((one.turns for one in run.sessions), start=0)
+        assert inside <= run.turns
     for phase in found.phases:
-        assert set(phase.work.strayed) <= set(phase.work.touched)
-    json.dumps([getattr(found.totals, field.name) for field in fields(Totals) if field.name != "spent"])
+        assert set(phase.strayed) <= set(phase.touched)
+    json.dumps(render_document(found))
 
 
 @given(st.lists(st.tuples(st.integers(0, 10**6), st.integers(0, 10**5), st.integers(0, 10**5)), max_size=12))
@@ -486,10 +483,10 @@ def test_totals_of_parts_are_the_totals_of_the_whole(answers: list[tuple[int, in
         events += [session(f"s{n}", str(n % 3)), *turn(1, prompt, output), *call("read", "a", tokens, lines=(1, 2))]
         events += [*turn(2, prompt + output + tokens), over(f"s{n}", str(n % 3))]
     found = fold(*events)
-    summed = add_totals(*(one.totals for one in found.sessions))
-    assert summed.spent.usage == found.totals.spent.usage
+    summed = add_up(found.sessions)
+    assert summed.prompt_tokens == found.totals.prompt_tokens
     assert summed.sources == found.totals.sources
-    assert add_totals(*(phase.totals for phase in found.phases)).sources == summed.sources
+    assert add_up(found.phases).sources == summed.sources
 
 
 def test_every_event_of_a_story_is_of_a_known_kind() -> None:

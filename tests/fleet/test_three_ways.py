@@ -112,7 +112,7 @@ class Hall:
         return json.loads(self.tell(root, *words, "--json"))
 
     def report(self, root):
-        return pick(self.ask(root, "report", "PLAN.md")["totals"]["spent"]["usage"])
+        return pick(self.ask(root, "report", "PLAN.md")["totals"])
 
     def measure(self, root, server):
         """Return the files of the last commit, ticks included; what it cost is what was billed."""

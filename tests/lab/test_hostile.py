@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relay.insight.figures.read import read_figures
+from relay.insight.figures import read_figures
 from relay.insight.transcripts.claude import read_claude
 from relay.insight.transcripts.codex import read_codex
 from relay.insight.transcripts.emitter import Reading

@@ -6,9 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relay.insight.figures.read import read_figures
-from relay.insight.figures.values import Figures
-from relay.insight.figures.worth import LedgerWorth, measure_ledger
+from relay.insight.database import Row
+from relay.insight.figures import Figures, measure_ledger, read_figures
 from relay.lab.statistics import LEAST_PAIRS, count_needed, find_mean_difference, find_rate
 from relay.lab.tuning import count_rungs, measure_bands
 from relay.session.events import Event, ShownClaim, TextShown
@@ -86,7 +85,7 @@ def fold(*events: Event) -> Figures:
 
 def test_what_went_wrong_is_told_by_how_full_sessions_were() -> None:
     trouble = fold(*(event for n in range(20) for event in work(n, late_errors=6)))
-    rates = {rates.band.value: rates for rates in measure_bands([trouble])}
+    rates = {rates.band: rates for rates in measure_bands([trouble])}
     assert rates["orient"].errors
     assert rates["orient"].errors.estimate == 0
     assert rates["execute"].errors
@@ -121,7 +120,7 @@ def test_what_sessions_used_of_the_ledger_and_what_they_paid_for_it() -> None:
     worth = measure_ledger(
         [read_figures(log((start(), *(event for n in range(LEAST_PAIRS) for event in reads_one(n)))))]
     )
-    assert worth == LedgerWorth(
+    assert worth == Row(
         sessions=5, shown=50, named=10, read=5, changed=5, used=10, shown_tokens=3_000, used_tokens=600,
         paid_tokens=5 * 2 * 600, largest_tokens=600, needed_tokens=120,
     )  # fmt: skip
@@ -150,8 +149,8 @@ def test_each_change_of_model_or_effort_is_counted_with_what_it_led_to() -> None
     )
     second = (start(), session("e", "1", rungs=high), *turn(1, 900), over("e", "1", "failed"))
     found = count_rungs([read_figures(log(first)), read_figures(log(second))])
-    assert [(one.rung, one.phases, one.done, round(one.spent.cost_usd or 0, 2)) for one in found] == [
+    assert [(one.rung, one.phases, one.done, round(one.cost_usd or 0, 2)) for one in found] == [
         ("effort=high", 3, 1, 0.04),
         ("model=m", 1, 1, 0.01),
     ]
-    assert count_rungs([read_figures(log((start(), session("u"), over("u"))))]) == ()
+    assert count_rungs([read_figures(log((start(), session("u"), over("u"))))]) == []

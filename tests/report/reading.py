@@ -3,8 +3,7 @@
 from collections.abc import Iterable
 from html.parser import HTMLParser
 
-from relay.insight.figures.read import read_figures
-from relay.insight.figures.values import Figures
+from relay.insight.figures import Figures, read_figures
 from relay.session.events import Event
 from tests.figures.streams import log
 

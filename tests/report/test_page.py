@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from relay.cli.screen import clean_line
-from relay.insight.figures.values import Figures
+from relay.insight.figures import Figures
 from relay.insight.report.contents import make_comparison, make_page
 from relay.insight.report.evidence import Beliefs
 from relay.insight.report.page import MARK, MOST_BYTES, render_page

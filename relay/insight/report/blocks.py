@@ -9,7 +9,7 @@ from enum import StrEnum
 
 from relay.base.values import dataclass
 from relay.base.words import UNKNOWN, render_duration, render_tokens, render_usd
-from relay.insight.figures.values import Totals
+from relay.insight.database import Row
 from relay.session.pictures import Picture
 
 NOTHING = "–"
@@ -30,9 +30,9 @@ def render_signed_usd(amount: float | None) -> str:
     return f"{'−' if amount < 0 else '+'}{render_usd(abs(amount))}"
 
 
-def render_per_decision(totals: Totals) -> str:
+def render_per_decision(totals: Row) -> str:
     """Write the cost per decision; a dash without a decision."""
-    return render_usd(totals.usd_per_decision, estimated=totals.spent.estimated) if totals.decisions else NOTHING
+    return render_usd(totals.usd_per_decision, estimated=totals.estimated) if totals.decisions else NOTHING
 
 
 def render_signed_tokens(n: int | None) -> str:

@@ -2,9 +2,10 @@
 
 from collections.abc import Mapping, Sequence
 
+from relay.base.values import dataclass
 from relay.base.words import UNKNOWN, count, list_some, render_duration, render_tokens, render_usd
-from relay.insight.figures.decay import THRESHOLDS
-from relay.insight.figures.values import DRIFT_WARNING, HEALTHY_CACHE, Figures, FreshStart, PhaseFigures, SessionFigures
+from relay.insight.database import Row
+from relay.insight.figures import DRIFT_WARNING, HEALTHY_CACHE, Figures
 from relay.insight.report.blocks import (
     NOTHING,
     SERIES,
@@ -62,7 +63,7 @@ def show_decay(figures: Figures) -> Chapter:
     return Chapter(name="decay", title="State of the contexts", lead=lead, tables=tables, folds=(_explain_decay(),))
 
 
-def _list_decay(sessions: Sequence[SessionFigures]) -> Table:
+def _list_decay(sessions: Sequence[Row]) -> Table:
     """List the state of each session's context at its last answer."""
     columns = (
         "`Session`, #History, #Distance, #Growth, #Turns left, #Superseded, #Unused, #Cut off, #Signal, #Decisions"
@@ -70,22 +71,22 @@ def _list_decay(sessions: Sequence[SessionFigures]) -> Table:
     rows = (
         (
             cut_id(session.session_id),
-            _mark("history", session.decay.history_share, render_share(session.decay.history_share)),
-            _mark("distance", session.decay.distance_tokens, render_tokens(session.decay.distance_tokens)),
-            render_tokens(None if session.decay.growth_tokens is None else round(session.decay.growth_tokens)),
-            _mark("turns left", left := session.decay.turns_left, NOTHING if left is None else render_number(left)),
-            render_tokens(session.decay.superseded_tokens),
-            render_tokens(session.decay.unused_tokens),
-            render_tokens(session.decay.cut_tokens),
-            _mark("signal", session.decay.signal, render_share(session.decay.signal)),
-            NOTHING if (density := session.totals.decision_density) is None else f"{density:.2f}",
+            _mark("history", session.history_share, render_share(session.history_share)),
+            _mark("distance", session.distance_tokens, render_tokens(session.distance_tokens)),
+            render_tokens(None if session.growth_tokens is None else round(session.growth_tokens)),
+            _mark("turns left", left := session.turns_left, NOTHING if left is None else render_number(left)),
+            render_tokens(session.superseded_tokens),
+            render_tokens(session.unused_tokens),
+            render_tokens(session.cut_tokens),
+            _mark("signal", session.signal, render_share(session.signal)),
+            NOTHING if (density := session.decision_density) is None else f"{density:.2f}",
         )
         for session in sessions
     )
     return make_table("State of each context at its last answer", columns, rows)
 
 
-def _list_layers(sessions: Sequence[SessionFigures]) -> Table:
+def _list_layers(sessions: Sequence[Row]) -> Table:
     """List the layers of all last contexts, each with the session that has the most of it."""
     rows = []
     whole = sum(layer.tokens for session in sessions for layer in session.layers)
@@ -111,13 +112,13 @@ def _mark(name: str, figure: float | None, text: str) -> str:
     return f"{text}{' !' * THRESHOLDS[name].is_crossed(figure)}"
 
 
-def _list_retrieved(sessions: Sequence[SessionFigures]) -> Table:
+def _list_retrieved(sessions: Sequence[Row]) -> Table:
     rows = []
     for kind, words in _KINDS.items():
-        found = [one for session in sessions for one in session.decay.retrieved if one.kind == kind]
+        found = [vars(one) for session in sessions for one in session.retrieved if one.kind == kind]
         if not found:
             continue
-        shown, used, tokens = (sum(getattr(one, name) for one in found) for name in ("shown", "used", "tokens"))
+        shown, used, tokens = (sum(one[name] for one in found) for name in ("shown", "used", "tokens"))
         rate = render_share(used / shown if shown else None)
         rows.append((words, render_number(shown), render_number(used), rate, render_tokens(tokens)))
     return make_table("What sessions were shown, and used", "What, #Shown, #Used, #Hit rate, #Tokens", rows)
@@ -127,6 +128,30 @@ _KINDS = {
     "file": "files read",
     "ledger": "claims in the first message",
     "preload": "files in the first message",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Threshold:
+    """From where on a person should look at a figure; it stops or steers no run."""
+
+    value: float
+    is_most: bool
+    """Whether larger figures are worse."""
+    source: str
+
+    def is_crossed(self, figure: float | None) -> bool:
+        """Return whether a figure is beyond the threshold; an unknown one is not."""
+        return figure is not None and (figure > self.value if self.is_most else figure < self.value)
+
+
+_CLAUDE_LAB = "When a Long-Running Agent's Context Quietly Decays"
+_SPECTRE = "ContextSpectre, cleaning cadence"
+THRESHOLDS: Mapping[str, Threshold] = {
+    "history": Threshold(value=0.8, is_most=True, source=_CLAUDE_LAB),
+    "distance": Threshold(value=150_000, is_most=True, source=_CLAUDE_LAB),
+    "turns left": Threshold(value=10, is_most=False, source=f"{_SPECTRE}: proximity"),
+    "signal": Threshold(value=0.7, is_most=False, source=f"{_SPECTRE}: noise above 30 % is overdue"),
 }
 _DEFINITIONS = (
     ("History", "answers, calls, results and relay's words, as part of the room from the first prompt to the line"),
@@ -155,7 +180,7 @@ def _render_line(value: float) -> str:
     return render_share(value) if value < 1 else render_tokens(round(value))
 
 
-def plot_contexts(sessions: Sequence[SessionFigures], *, by_session: bool = False, most: float = 0) -> Plot:
+def plot_contexts(sessions: Sequence[Row], *, by_session: bool = False, most: float = 0) -> Plot:
     """Plot sessions, labelled by phase or (`by_session`) by number; `most` is the least height in tokens."""
     marks = [(n, str(session.number)) for n, session in enumerate(sessions)] if by_session else mark_phases(sessions)
     return draw_contexts(
@@ -171,7 +196,7 @@ def plot_contexts(sessions: Sequence[SessionFigures], *, by_session: bool = Fals
 PHASES_BELOW = "Left to right: turns; the number below is the phase that begins."
 
 
-def mark_phases(sessions: Sequence[SessionFigures]) -> list[tuple[int, str]]:
+def mark_phases(sessions: Sequence[Row]) -> list[tuple[int, str]]:
     """Return the positions of sessions where a phase begins, with the phase's id."""
     return [
         (n, session.phase_id or session.title or NOTHING)
@@ -182,11 +207,11 @@ def mark_phases(sessions: Sequence[SessionFigures]) -> list[tuple[int, str]]:
 
 def show_phases(figures: Figures) -> Chapter:
     """Show each phase as a row, and folded with its sessions."""
-    sessions: dict[str, list[SessionFigures]] = {}
+    sessions: dict[str, list[Row]] = {}
     for session in figures.sessions:
         sessions.setdefault(session.phase_id, []).append(session)
     columns = "Phase, State, #Sessions, #Turns, #Tokens in, #Cost, #Per decision, #Peak, #Red gates, #Drift"
-    worked = [phase for phase in figures.phases if phase.sessions or phase.totals.turns]
+    worked = [phase for phase in figures.phases if phase.sessions or phase.turns]
     rows = [_list_cells(phase, sessions.get(phase.phase_id, ())) for phase in worked]
     folds = tuple(
         _fold_phase(phase, sessions.get(phase.phase_id, ())) for phase in worked[:MOST_FOLDS] if phase.sessions
@@ -199,20 +224,20 @@ def show_phases(figures: Figures) -> Chapter:
     return Chapter(name="phases", title="Phases", lead=lead, tables=tables, folds=folds)
 
 
-def _name_phase(phase: PhaseFigures) -> str:
+def _name_phase(phase: Row) -> str:
     return f"{phase.phase_id} {phase.title}".strip() or "outside phases"
 
 
-def _list_cells(phase: PhaseFigures, sessions: Sequence[SessionFigures]) -> tuple[str, ...]:
-    totals, work = phase.totals, phase.work
+def _list_cells(phase: Row, sessions: Sequence[Row]) -> tuple[str, ...]:
+    totals = work = phase
     peaks = [session.peak_tokens for session in sessions if session.peak_tokens is not None]
     return (
         _name_phase(phase),
         "done" if work.is_done else f"{len(work.ticked)} of {len(work.items)}" if work.items else NOTHING,
         render_number(phase.sessions),
         render_number(totals.turns),
-        render_tokens(totals.spent.usage.prompt_tokens),
-        render_usd(totals.spent.cost_usd, estimated=totals.spent.estimated),
+        render_tokens(totals.prompt_tokens),
+        render_usd(totals.cost_usd, estimated=totals.estimated),
         render_per_decision(totals),
         render_tokens(max(peaks)) if peaks else NOTHING,
         f"{work.red_gates} of {work.gates}",
@@ -220,11 +245,11 @@ def _list_cells(phase: PhaseFigures, sessions: Sequence[SessionFigures]) -> tupl
     )
 
 
-def _fold_phase(phase: PhaseFigures, sessions: Sequence[SessionFigures]) -> Details:
-    totals, work = phase.totals, phase.work
+def _fold_phase(phase: Row, sessions: Sequence[Row]) -> Details:
+    totals = work = phase
     facts = {
         "Boxes ticked": f"{len(work.ticked)} of {len(work.items)}",
-        "Commits": list_some([commit[:9] for commit in work.commits]),
+        "Commits": list_some([commit[:9] for commit in work.commit_ids]),
         "Gates": f"{work.gates}, {work.red_gates} red, {count(work.repairs, 'repair')}",
         "Files": list_some(work.touched),
         "Not named by items": list_some(work.strayed),
@@ -243,18 +268,18 @@ def _fold_phase(phase: PhaseFigures, sessions: Sequence[SessionFigures]) -> Deta
     )
 
 
-def _list_sessions(sessions: Sequence[SessionFigures]) -> Table:
+def _list_sessions(sessions: Sequence[Row]) -> Table:
     columns = "Session, Began, #Took, #Turns, #First prompt, #Peak, #Cost, #Signal, Why it began, How it ended"
     rows = (
         (
             f"{session.number} ({cut_id(session.session_id)})",
             render_time(session.began),
             render_length(session.began, session.ended),
-            render_number(session.totals.turns),
+            render_number(session.turns),
             render_tokens(session.first_tokens),
             render_tokens(session.peak_tokens),
-            render_usd(session.totals.spent.cost_usd, estimated=session.totals.spent.estimated),
-            render_share(session.decay.signal),
+            render_usd(session.cost_usd, estimated=session.estimated),
+            render_share(session.signal),
             session.reason,
             f"{session.result}: {session.detail}" if session.detail else session.result or "cut off",
         )
@@ -263,7 +288,7 @@ def _list_sessions(sessions: Sequence[SessionFigures]) -> Table:
     return make_table("Sessions", columns, rows)
 
 
-def _list_handoff_notes(sessions: Sequence[SessionFigures]) -> Table:
+def _list_handoff_notes(sessions: Sequence[Row]) -> Table:
     """List each session's handoff note line by line."""
     rows = (
         (f"{session.number} ({cut_id(session.session_id)})", line)
@@ -274,7 +299,7 @@ def _list_handoff_notes(sessions: Sequence[SessionFigures]) -> Table:
     return make_table("Handoff notes", "To session, Note", rows)
 
 
-def _list_compactions(sessions: Sequence[SessionFigures]) -> Table:
+def _list_compactions(sessions: Sequence[Row]) -> Table:
     columns = "`Session`, #Turn, #Before, #After, Largest losses"
     rows = (
         (
@@ -282,7 +307,7 @@ def _list_compactions(sessions: Sequence[SessionFigures]) -> Table:
             render_number(fall.turn),
             render_tokens(fall.before_tokens),
             render_tokens(fall.after_tokens),
-            list_some([f"{source} {render_tokens(n)}" for source, n in fall.dropped], 4),
+            list_some([f"{source} {render_tokens(n)}" for source, n in fall.dropped.items()], 4),
         )
         for session in sessions
         for fall in session.compactions
@@ -290,7 +315,7 @@ def _list_compactions(sessions: Sequence[SessionFigures]) -> Table:
     return make_table("Compactions", columns, rows)
 
 
-def show_hand_offs(hand_offs: Sequence[FreshStart]) -> Chapter:
+def show_hand_offs(hand_offs: Sequence[Row]) -> Chapter:
     """Show the cost and the saving of each fresh session."""
     paid_off = [step for step in hand_offs if step.saved_usd is not None and step.saved_usd > 0]
     known = [step.saved_usd for step in hand_offs if step.saved_usd is not None]
@@ -324,7 +349,7 @@ def show_hand_offs(hand_offs: Sequence[FreshStart]) -> Chapter:
 def show_cache(figures: Figures) -> Chapter:
     """Show the tokens that came from the cache."""
     totals = figures.totals
-    usage = totals.spent.usage
+    usage = totals
     lead = (
         f"{render_share(totals.cache_hit)} of all prompt tokens were read from the cache; above "
         f"{render_share(HEALTHY_CACHE)} (dashed) is healthy. A session's first prompt is written to the cache."
@@ -341,7 +366,7 @@ def show_cache(figures: Figures) -> Chapter:
     return Chapter(name="cache", title="Cache", lead=lead, plots=_plot_cache(figures.sessions), tables=(table,))
 
 
-def _plot_cache(sessions: Sequence[SessionFigures]) -> tuple[Plot, ...]:
+def _plot_cache(sessions: Sequence[Row]) -> tuple[Plot, ...]:
     if not sessions:
         return ()
     label = "Part of each prompt that came from the cache; the table has the sums"
@@ -444,8 +469,8 @@ _BELOW = "The number below is the phase."
 
 def show_sources(figures: Figures) -> Chapter:
     """Show the prompts by source of tokens."""
-    whole = figures.totals.spent.usage.prompt_tokens
-    rows = [(name, render_tokens(n), render_share(n / whole)) for name, n in figures.totals.sources]
+    whole = figures.totals.prompt_tokens
+    rows = [(name, render_tokens(n), render_share(n / whole)) for name, n in figures.totals.sources.items()]
     table = make_table("All prompts", "Source, #Tokens, #Share", rows)
     lead = (
         f"{count(figures.totals.turns, 'turn')} sent {render_tokens(whole)} tokens; every turn sends the whole "
@@ -464,9 +489,9 @@ def plot_sources(figures: Figures, ranked: Sequence[str] = (), most: float = 0) 
         ranked: Sources in the order of their colours; empty for those of the figures.
         most: The least height in tokens.
     """
-    groups = group_sources(ranked or [source for source, _ in figures.totals.sources])
+    groups = group_sources(ranked or [*figures.totals.sources])
     inks = dict(zip(dict.fromkeys(groups.values()), SERIES, strict=False))
-    bars = [_stack(phase, groups, inks) for phase in figures.phases if phase.totals.sources]
+    bars = [_stack(phase, groups, inks) for phase in figures.phases if phase.sources]
     label = "Tokens of all prompts by source and phase; the table has the sums"
     legend = tuple((ink, group) for group, ink in inks.items())
     return draw_bars(bars, dollars=False, label=label, most=most, legend=legend, caption=_BELOW)
@@ -486,16 +511,16 @@ def group_sources(ranked: Sequence[str]) -> Mapping[str, str]:
     return dict(sorted(groups.items(), key=lambda pair: order.index(pair[1])))
 
 
-def _stack(phase: PhaseFigures, groups: Mapping[str, str], inks: Mapping[str, Ink]) -> Bar:
+def _stack(phase: Row, groups: Mapping[str, str], inks: Mapping[str, Ink]) -> Bar:
     parts = dict.fromkeys(inks.values(), 0)
-    for source, tokens in phase.totals.sources:
+    for source, tokens in phase.sources.items():
         parts[inks[groups.get(source, _OTHER)]] += tokens
     return Bar(label=phase.phase_id or NOTHING, parts=tuple((ink, float(n)) for ink, n in parts.items() if n))
 
 
 def show_cost(figures: Figures) -> Chapter:
     """Show the cost of each phase and of a decision."""
-    phases = [phase for phase in figures.phases if phase.totals.spent.cost_usd is not None and phase.totals.turns]
+    phases = [phase for phase in figures.phases if phase.cost_usd is not None and phase.turns]
     plots = _plot_money(phases) if phases else ()
     totals = figures.totals
     lead = f"{render_per_decision(totals)} per decision. A decision is a tick, a record, an amendment or a commit."
@@ -530,7 +555,7 @@ def show_cost(figures: Figures) -> Chapter:
     return Chapter(name="cost", title="Cost", lead=lead, plots=plots, tables=tuple(tables))
 
 
-def _plot_money(phases: Sequence[PhaseFigures]) -> tuple[Plot, ...]:
+def _plot_money(phases: Sequence[Row]) -> tuple[Plot, ...]:
     def plot(ink: Ink, what: str, costs: Sequence[float | None], label: str, caption: str) -> Plot:
         bars = [
             Bar(label=phase.phase_id or NOTHING, parts=((ink, usd or 0.0),))
@@ -538,7 +563,7 @@ def _plot_money(phases: Sequence[PhaseFigures]) -> tuple[Plot, ...]:
         ]
         return draw_bars(bars, dollars=True, label=label, legend=((ink, what),), caption=caption)
 
-    costs, each = zip(*((p.totals.spent.cost_usd, p.totals.usd_per_decision) for p in phases), strict=True)
+    costs, each = zip(*((p.cost_usd, p.usd_per_decision) for p in phases), strict=True)
     said = "Cost per decision of each phase"
     return (
         plot(Ink.S1, "cost of the phase", costs, "Cost of each phase; as in the table of phases", _BELOW),

@@ -7,7 +7,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from relay.base.words import UNKNOWN, count, list_some, render_duration, render_tokens, render_usd
-from relay.insight.figures.values import DRIFT_WARNING, Figures, RunFigures
+from relay.insight.database import Row
+from relay.insight.figures import DRIFT_WARNING, Figures
 from relay.insight.report.blocks import (
     NOTHING,
     Card,
@@ -93,7 +94,7 @@ def _say_done(figures: Figures) -> Card:
         return Card(
             question=question, words="; ".join(_BESIDE_PHASES[name] for name in commands), lines=(*reviewed, sessions)
         )
-    done = [phase for phase in figures.phases if phase.phase_id and phase.work.is_done]
+    done = [phase for phase in figures.phases if phase.phase_id and phase.is_done]
     totals = figures.totals
     to_go = figures.forecast.phases if figures.forecast else None
     rest = UNKNOWN if to_go is None else f"{to_go} to go" if to_go else "none to go"
@@ -107,7 +108,7 @@ def _say_done(figures: Figures) -> Card:
     )
 
 
-def _get_last(runs: Sequence[RunFigures]) -> RunFigures:
+def _get_last(runs: Sequence[Row]) -> Row:
     """Return the run that ended last: a run that started jobs ends after them."""
     return max(runs, key=lambda run: run.ended or run.last_at)
 
@@ -125,7 +126,7 @@ def _say_stopped(figures: Figures) -> Card:
     return Card(question=question, words=run.reason, lines=lines, ink=ink)
 
 
-def _end_of_last(run: RunFigures) -> tuple[str, ...]:
+def _end_of_last(run: Row) -> tuple[str, ...]:
     if not run.sessions:
         return ()
     session = run.sessions[-1]
@@ -135,21 +136,19 @@ def _end_of_last(run: RunFigures) -> tuple[str, ...]:
 
 def _say_cost(figures: Figures) -> Card:
     totals, runs, forecast = figures.totals, figures.runs, figures.forecast
-    spent = totals.spent
-    usage = spent.usage
     cap = _get_last(runs).cap_usd if runs else None
     cached = f"{render_share(totals.cache_hit)} of them from the cache"
     lines = [
-        f"{usage.prompt_tokens:,} tokens in, {cached}, {usage.output_tokens:,} out",
+        f"{totals.prompt_tokens:,} tokens in, {cached}, {totals.output_tokens:,} out",
         f"{render_per_decision(totals)} per decision, {count(totals.decisions, 'decision')}",
     ]
-    if runs and runs[0].spent_before_usd:
-        lines.append(f"the plan had cost {render_usd(runs[0].spent_before_usd)} before")
+    if runs and runs[0].spent_usd:
+        lines.append(f"the plan had cost {render_usd(runs[0].spent_usd)} before")
     if forecast and forecast.phases and forecast.usd is not None:
         lines.append(f"{count(forecast.items, 'open item')} may cost {render_usd(forecast.usd)} more")
     if totals.unknown_turns:
         lines.append(f"no sum includes {count(totals.unknown_turns, 'turn')} of unknown usage")
-    words = render_usd(spent.cost_usd, estimated=spent.estimated)
+    words = render_usd(totals.cost_usd, estimated=totals.estimated)
     return Card(
         question="What it cost", words=words if cap is None else f"{words} of {render_usd(cap)}", lines=tuple(lines)
     )
@@ -157,14 +156,14 @@ def _say_cost(figures: Figures) -> Card:
 
 def _say_needed(figures: Figures, beliefs: Beliefs | None) -> Card:
     run = _get_last(figures.runs) if figures.runs else None
-    strayed = [phase for phase in figures.phases if (phase.work.drift or 0) > DRIFT_WARNING]
+    strayed = [phase for phase in figures.phases if (phase.drift or 0) > DRIFT_WARNING]
     warnings = [text for found in figures.runs for text in found.warnings]
     lines = [
         *figures.yours,
         *(run.questions if run else ()),
         *(list_contradictions(beliefs) if beliefs else ()),
         *(
-            f"phase {phase.phase_id} changed files that its items do not name: {list_some(phase.work.strayed, 3)}"
+            f"phase {phase.phase_id} changed files that its items do not name: {list_some(phase.strayed, 3)}"
             for phase in strayed
         ),
         *warnings,
@@ -215,9 +214,9 @@ def _show_contexts(one: Figures, other: Figures) -> Chapter:
 
 
 def _show_sources(one: Figures, other: Figures) -> Chapter:
-    a, b = dict(one.totals.sources), dict(other.totals.sources)
+    a, b = one.totals.sources, other.totals.sources
     both = sorted({**a, **b}, key=lambda source: -(a.get(source, 0) + b.get(source, 0)))
-    most = max((sum(n for _, n in phase.totals.sources) for f in (one, other) for phase in f.phases), default=0)
+    most = max((sum(phase.sources.values()) for f in (one, other) for phase in f.phases), default=0)
     plots = (plot_sources(one, both, most), plot_sources(other, both, most))
     columns = "Source, #A, #B, #B against A"
     rows = [
@@ -249,12 +248,12 @@ def _compare_phases(one: Figures, other: Figures) -> Table:
     rows = (
         (
             f"{a.phase_id} {a.title}".strip(),
-            render_usd(a.totals.spent.cost_usd),
-            render_usd(b.totals.spent.cost_usd),
-            f"{a.totals.turns:,}",
-            f"{b.totals.turns:,}",
-            f"{a.work.red_gates:,}",
-            f"{b.work.red_gates:,}",
+            render_usd(a.cost_usd),
+            render_usd(b.cost_usd),
+            f"{a.turns:,}",
+            f"{b.turns:,}",
+            f"{a.red_gates:,}",
+            f"{b.red_gates:,}",
         )
         for a in one.phases
         if a.sessions and (b := found.get(a.title))
@@ -280,15 +279,15 @@ def _saved(figures: Figures) -> _Number:
 
 
 _FIGURES: tuple[tuple[str, Callable[[Figures], _Number], Callable[[_Number], str]], ...] = (
-    ("Phases done", lambda f: sum(phase.work.is_done for phase in f.phases), _count),
+    ("Phases done", lambda f: sum(phase.is_done for phase in f.phases), _count),
     ("Boxes ticked", lambda f: f.totals.ticks, _count),
     ("Commits", lambda f: f.totals.commits, _count),
     ("Sessions", lambda f: len(f.sessions), _count),
     ("Turns", lambda f: f.totals.turns, _count),
-    ("Cost", lambda f: f.totals.spent.cost_usd, render_usd),
+    ("Cost", lambda f: f.totals.cost_usd, render_usd),
     ("Cost per decision", lambda f: f.totals.usd_per_decision, render_usd),
-    ("Tokens in", lambda f: f.totals.spent.usage.prompt_tokens, _tokens),
-    ("Tokens out", lambda f: f.totals.spent.usage.output_tokens, _tokens),
+    ("Tokens in", lambda f: f.totals.prompt_tokens, _tokens),
+    ("Tokens out", lambda f: f.totals.output_tokens, _tokens),
     ("From the cache", lambda f: f.totals.cache_hit, render_share),
     (
         "Fullest context",
@@ -299,9 +298,9 @@ _FIGURES: tuple[tuple[str, Callable[[Figures], _Number], Callable[[_Number], str
     ("Re-read tax, tokens", lambda f: f.totals.tax_tokens, _tokens),
     ("Duplicate reads", lambda f: f.totals.duplicate_reads, _count),
     ("Files edited unseen", lambda f: f.totals.ghost_edits, _count),
-    ("Red gates", lambda f: sum(phase.work.red_gates for phase in f.phases), _count),
-    ("Phases whose first gate was red", lambda f: sum(p.work.first_gate_red is True for p in f.phases), _count),
-    ("Repairs", lambda f: sum(phase.work.repairs for phase in f.phases), _count),
+    ("Red gates", lambda f: sum(phase.red_gates for phase in f.phases), _count),
+    ("Phases whose first gate was red", lambda f: sum(p.first_gate_red is True for p in f.phases), _count),
+    ("Repairs", lambda f: sum(phase.repairs for phase in f.phases), _count),
     ("Faults confirmed by reviews", lambda f: sum(review.confirmed for review in f.reviews), _count),
     ("Saved by fresh starts", _saved, render_usd),
     ("Time for answers", lambda f: f.totals.answer_s, _seconds),

@@ -9,8 +9,8 @@ from itertools import zip_longest
 
 from relay.base.values import dataclass
 from relay.base.words import count, list_some, render_duration, render_size
-from relay.insight.figures.values import Figures, ReviewEvidence, SessionFigures, TickEvidence
-from relay.insight.figures.worth import LedgerWorth, measure_ledger
+from relay.insight.database import Row
+from relay.insight.figures import Figures, measure_ledger
 from relay.insight.report import blocks
 from relay.insight.report.blocks import (
     NOTHING,
@@ -63,7 +63,7 @@ def show_beliefs(beliefs: Beliefs, figures: Figures) -> Chapter:
     return Chapter(name="beliefs", title="Claims", lead=lead, tables=tuple(tables))
 
 
-def say_worth(worth: LedgerWorth) -> str:
+def say_worth(worth: Row) -> str:
     """Write what sessions used of the ledger; empty if none was shown a claim."""
     if not worth.sessions:
         return ""
@@ -75,7 +75,7 @@ def say_worth(worth: LedgerWorth) -> str:
     )
 
 
-def _count_uses(claim: Claim, sessions: Iterable[SessionFigures]) -> str:
+def _count_uses(claim: Claim, sessions: Iterable[Row]) -> str:
     """Write in how many of the sessions that were shown a claim it was used."""
     found = [use for session in sessions for use in session.claims if use.id == claim.id]
     return f"{sum(use.used for use in found)} of {len(found)}" if found else NOTHING
@@ -85,7 +85,7 @@ def _list_claims(
     caption: str,
     claims: Sequence[Claim],
     beliefs: Beliefs,
-    sessions: Mapping[str, SessionFigures],
+    sessions: Mapping[str, Row],
     uses: Mapping[str, tuple[str, ...]],
 ) -> blocks.Table:
     columns = "`Id`, Kind, Claim, Because, Status, Phase, #Cost, #Used where shown, Used again by"
@@ -110,10 +110,10 @@ def _say(belief: Belief) -> str:
     return f"{belief.status}: {belief.because}" if belief.because else str(belief.status)
 
 
-def _cost(claim: Claim, sessions: Mapping[str, SessionFigures]) -> str:
+def _cost(claim: Claim, sessions: Mapping[str, Row]) -> str:
     """Write the cost per decision of the claim's session; a dash if this log has no such session."""
     session = sessions.get(claim.stamp.session)
-    return NOTHING if session is None else render_per_decision(session.totals)
+    return NOTHING if session is None else render_per_decision(session)
 
 
 def _list_contradictions(beliefs: Beliefs) -> blocks.Table:
@@ -157,12 +157,12 @@ def show_evidence(figures: Figures, read: ReadLeftFile) -> Chapter:
     )
 
 
-def count_findings(reviews: Sequence[ReviewEvidence]) -> tuple[int, int]:
+def count_findings(reviews: Sequence[Row]) -> tuple[int, int]:
     """Return the numbers of findings and of confirmed ones."""
     return sum(len(review.findings) for review in reviews), sum(review.confirmed for review in reviews)
 
 
-def show_reviews(reviews: Sequence[ReviewEvidence]) -> Chapter:
+def show_reviews(reviews: Sequence[Row]) -> Chapter:
     """Show the reviewers' findings with their verdicts."""
     found, confirmed = count_findings(reviews)
     lead = (
@@ -187,13 +187,14 @@ def show_reviews(reviews: Sequence[ReviewEvidence]) -> Chapter:
     return Chapter(name="reviews", title="Reviews", lead=lead, tables=(make_table("Findings", columns, rows),))
 
 
-def _iter_rows(tick: TickEvidence) -> Iterator[tuple[str, ...]]:
+def _iter_rows(tick: Row) -> Iterator[tuple[str, ...]]:
     head = (render_time(tick.at), cut_id(tick.commit), ", ".join(tick.items), sum_changes(tick.files))
     if not tick.checks:
         yield (*head, "", "no gate", NOTHING, NOTHING, "")
     for check in tick.checks:
-        code = NOTHING if check.exit_code is None else str(check.exit_code)
-        yield (*head, check.command, check.status, code, render_duration(check.duration_s), cut_id(check.output_sha256))
+        code = NOTHING if check["exit_code"] is None else str(check["exit_code"])
+        took, output = render_duration(check["duration_s"]), cut_id(check.get("output_sha256", ""))
+        yield (*head, check["command"], check["status"], code, took, output)
 
 
 def sum_changes(files: Sequence[ChangedFile]) -> str:
@@ -204,7 +205,7 @@ def sum_changes(files: Sequence[ChangedFile]) -> str:
     return f"+{added} −{deleted} in {count(len(files), 'file')}"
 
 
-def _fold_boxes(ticks: Sequence[TickEvidence]) -> Details:
+def _fold_boxes(ticks: Sequence[Row]) -> Details:
     rows = [
         (cut_id(tick.commit), tick.subject, item, text)
         for tick in ticks
@@ -216,7 +217,7 @@ def _fold_boxes(ticks: Sequence[TickEvidence]) -> Details:
     )
 
 
-def _list_exhibits(ticks: Sequence[TickEvidence], read: ReadLeftFile) -> dict[str, Exhibit | None]:
+def _list_exhibits(ticks: Sequence[Row], read: ReadLeftFile) -> dict[str, Exhibit | None]:
     """Return the newest files that gates left, by digest; None for a file that is gone."""
     found: dict[str, Exhibit | None] = {}
     for tick in reversed(ticks):
@@ -227,7 +228,7 @@ def _list_exhibits(ticks: Sequence[TickEvidence], read: ReadLeftFile) -> dict[st
     return found
 
 
-def _make_exhibit(tick: TickEvidence, one: LeftFile, data: bytes | str) -> Exhibit:
+def _make_exhibit(tick: Row, one: LeftFile, data: bytes | str) -> Exhibit:
     caption = f"commit {cut_id(tick.commit)}, {render_size(one['size_bytes'])}, SHA-256 {one['sha256']}"
     if isinstance(data, str):
         return Exhibit(name=one["name"], caption=caption, text=data)
@@ -239,7 +240,7 @@ def _make_exhibit(tick: TickEvidence, one: LeftFile, data: bytes | str) -> Exhib
     return Exhibit(name=one["name"], caption=f"{size}, {caption}", picture=picture if fits else None)
 
 
-def _fold_left(ticks: Sequence[TickEvidence], exhibits: Mapping[str, Exhibit | None]) -> Details:
+def _fold_left(ticks: Sequence[Row], exhibits: Mapping[str, Exhibit | None]) -> Details:
     rows = [
         (cut_id(tick.commit), one["name"], render_number(one["size_bytes"]), _name_kind(one, exhibits), one["sha256"])
         for tick in ticks
@@ -264,7 +265,7 @@ def _name_kind(one: LeftFile, exhibits: Mapping[str, Exhibit | None]) -> str:
     return "picture" if exhibit.picture else "text" if exhibit.text else "neither text nor a picture that is shown here"
 
 
-def _fold_files(ticks: Sequence[TickEvidence]) -> Details:
+def _fold_files(ticks: Sequence[Row]) -> Details:
     rows = [
         (
             cut_id(tick.commit),

@@ -1,12 +1,13 @@
 """Turn figures into plots: paths of plain numbers and short texts, which the page's template writes as SVG."""
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import groupby, pairwise
-from typing import TypedDict, Unpack
+from typing import TypedDict, TypeVar, Unpack
 
 from relay.base.words import render_tokens, shorten
-from relay.insight.figures.values import HEALTHY_CACHE, SessionFigures, TurnFigures, thin
+from relay.insight.database import Row
+from relay.insight.figures import HEALTHY_CACHE
 from relay.insight.report.blocks import Bar, Ink, Plot, Span
 
 MOST_POINTS = 1_500
@@ -36,7 +37,7 @@ class Words(TypedDict):
 
 
 def draw_contexts(
-    sessions: Sequence[SessionFigures], marks: Sequence[tuple[int, str]], *, most: float = 0, **words: Unpack[Words]
+    sessions: Sequence[Row], marks: Sequence[tuple[int, str]], *, most: float = 0, **words: Unpack[Words]
 ) -> Plot:
     """Draw the tokens in context turn by turn, one line per session, with the reset line and the hard line.
 
@@ -97,7 +98,7 @@ def draw_bars(bars: Sequence[Bar], *, dollars: bool, most: float = 0, **words: U
     return _draw(layers, limits, (0, most * 1.05), below, _mark_amounts(most, dollars=dollars), **words)
 
 
-def draw_cache(sessions: Sequence[SessionFigures], marks: Sequence[tuple[int, str]], **words: Unpack[Words]) -> Plot:
+def draw_cache(sessions: Sequence[Row], marks: Sequence[tuple[int, str]], **words: Unpack[Words]) -> Plot:
     """Draw the share of each prompt that came from the cache, with the line of a healthy share."""
     starts = _find_starts(sessions)
     dots = [
@@ -130,26 +131,36 @@ def draw_spans(spans: Sequence[Span], rows: Sequence[str], **words: Unpack[Words
     return _draw(layers, (0, length * 1.0025 / 60), limits, below, beside, height=60 + 34 * len(rows), **words)
 
 
-def _find_starts(sessions: Sequence[SessionFigures]) -> list[int]:
+def _find_starts(sessions: Sequence[Row]) -> list[int]:
     """Return the turns before each session, and at the end all of them."""
     starts = [0]
     for session in sessions:
-        starts.append(starts[-1] + max(1, session.totals.turns))
+        starts.append(starts[-1] + max(1, session.turns))
     return starts
 
 
-def _find_limits(session: SessionFigures) -> tuple[int, ...]:
+def _find_limits(session: Row) -> tuple[int, ...]:
     soft, hard = session.soft_tokens, session.hard_tokens
     return () if soft is None or hard is None else (soft, hard)
 
 
-def _thin(sessions: Sequence[SessionFigures]) -> list[list[tuple[int, TurnFigures]]]:
+def _thin(sessions: Sequence[Row]) -> list[list[tuple[int, Row]]]:
     """Return the places and turns that are drawn of each session; its first stays, since its line begins there."""
     most, series = max(2, MOST_POINTS // max(1, len(sessions))), []
     for session, start in zip(sessions, _find_starts(sessions), strict=False):
-        first, kept = session.series[:1], thin(session.series, lambda point: point.fill_tokens or 0, most=most)
+        first, kept = tuple(session.series[:1]), thin(session.series, lambda point: point.fill_tokens or 0, most=most)
         series.append([(start + point.turn, point) for point in (kept if kept[:1] == first else first + kept)])
     return series
+
+
+_PointT = TypeVar("_PointT")
+
+
+def thin(points: Sequence[_PointT], weigh: Callable[[_PointT], float], most: int) -> tuple[_PointT, ...]:
+    """Keep at most so many points: of each two neighbours the one that weighs more, as often as it takes."""
+    while len(points) > most:
+        points = [max(points[n : n + 2], key=weigh) for n in range(0, len(points), 2)]
+    return tuple(points)
 
 
 def _box(left: float, low: float, right: float, high: float) -> _Piece:
