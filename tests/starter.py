@@ -74,6 +74,7 @@ def import_queue():
     """Import what only a command of the queue needs, when the first one comes: all but a tenth of what it takes."""
     if "procrastinate" not in sys.modules:
         importlib.import_module("procrastinate")
+        importlib.import_module("psycopg")
         gc.freeze()
 
 

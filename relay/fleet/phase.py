@@ -20,7 +20,7 @@ from relay.fleet.heart import Heart
 from relay.fleet.jobs import JobEnd, JobRun
 from relay.fleet.landing import Job, Landing, LandingCase, find_landing, find_phase_id, land, prepare
 from relay.fleet.overview import name_tip, read_plan
-from relay.fleet.queue import AnswerT, AwayError
+from relay.fleet.queue import AwayError
 from relay.fleet.takes import (
     Bid,
     BusyError,
@@ -36,7 +36,7 @@ from relay.fleet.takes import (
     WorkEnd,
 )
 from relay.fleet.train import Train, is_joint, leave
-from relay.fleet.workplace import AS_REMOTE, HEARING_S, Workplace
+from relay.fleet.workplace import AS_REMOTE, HEARING_S, AnswerT, Workplace
 from relay.fleet.worktrees import ensure_job, find_jobs, name_job_branch, remove_free
 from relay.git import refs
 from relay.git.lock_journal import clear_stale_locks
@@ -278,7 +278,7 @@ class PhaseWork:
         while True:
             landing = find_landing(self._main, job)
             if landing.case is not LandingCase.MERGING and not is_fresh:
-                if landing.case is not LandingCase.WORKING and self._take_turn() is Turn.LANDED:
+                if landing.case is not LandingCase.WORKING and self._take_turn().has_landed:
                     self.plan = None  # whoever landed it queues what waited for it
                     return self._end_done()
                 self._patiently(self._look)
@@ -311,16 +311,15 @@ class PhaseWork:
 
     def _take_turn(self) -> Turn:
         """Wait until no other phase is landing, or until one has landed this one along."""
-        plan, take = self._ticket.plan, self._take_row
-        ask = partial(self._queue.take_turn, plan, take)
-        while (turn := self._ask(ask)) is Turn.WAITS:
+        rides = False
+        while (turn := self._ask(partial(self._queue.take_turn, self._take_row, rides=rides))).waits:
             self._require_held()
-            if not ask.keywords:
+            if not rides:
                 self._patiently(self._push)
-                ask = partial(ask, rides=True)
+                rides = True
             elif self._interrupts.wait(2 * HEARING_S) or self._heart.is_taken_back:
                 raise BusyError("stopped before the phase landed; what there is is in the clone")
-        self._train.waiting = self._ask(lambda: self._queue.list_riders(plan, take))
+        self._train.waiting = turn.riders
         return turn
 
     def _take_up(self, take: Take) -> Job:
@@ -568,7 +567,7 @@ class PhaseWork:
         self._patiently(self._push)
         while not self._is_stopping:
             self._patiently(self._look)
-            taken = self._ask(lambda: self._queue.raise_share(self._ticket.plan, self._take_row, self._bid(1)))
+            taken = self._ask(lambda: self._queue.raise_share(self._take_row, self._bid(1)))
             if isinstance(taken, Take):
                 self._take_row = taken
                 return True

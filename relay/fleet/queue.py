@@ -1,10 +1,10 @@
 """The queue of a fleet on PostgreSQL: the one truth of which worker has which phase, and of what that may cost.
 
-Procrastinate keeps jobs, heartbeats and requests to abort, and tells who listens. relay drives its `JobManager`, not
-its `Worker` (3.10): that one stops within ten seconds when the database goes away, and ends a job by its number,
-whoever has it by now. So here no number is given out twice: the job of a dead worker is ended and a new one takes its
-place, and what a revived worker says of the old number finds nothing. No job has Procrastinate's ``lock``, which a job
-that waits for a usage limit would hold.
+Procrastinate gives the tables of jobs, heartbeats and requests to abort, the SQL to change them, and tells who listens.
+relay drives that SQL and not its `Worker` (3.10), which stops within ten seconds when the database goes away, and ends
+a job by its number, whoever has it by now. So here no number is given out twice: the job of a dead worker is ended and
+a new one takes its place, and what a revived worker says of the old number finds nothing. A job and its take change in
+one transaction. No job has Procrastinate's ``lock``, which a job that waits for a usage limit would hold.
 
 relay adds one table, ``relay_takes``: a row for each time that a worker took a phase. Its number is the fencing token.
 The row holds the money that is set aside for the take, and how the take ended; three deaths park a phase. What was
@@ -12,40 +12,47 @@ spent is not in it: git has that (`relay.store.plan_state`).
 
 Weighed, each with real processes and ``kill -9``: Dask runs paid work again and forgets all with its scheduler, Ray
 takes running jobs down with its head, the fail-over of DBOS is not free, PgQueuer would do and weighs four times more.
+
+Every method that asks the database raises `AwayError` when it does not answer.
 """
 
-import asyncio
 import contextlib
 import json
-import logging
 import re
 import secrets
-from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import asdict, replace
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from relay.base.errors import RelayError
 from relay.base.hints import advise_extra
-from relay.base.words import render_usd
 from relay.fleet.takes import Bid, NotTaken, Placed, Standing, Take, TakeState, Ticket, Turn
 
 if TYPE_CHECKING:
-    from procrastinate import App
-    from procrastinate.jobs import Job
     from psycopg import Connection
 
-AnswerT = TypeVar("AnswerT")
-TASK, QUEUE = "relay.work", "relay"
+QUEUE = "relay"
+CHANNEL = f"procrastinate_queue_v1#{QUEUE}"
+"""Where Procrastinate tells of new jobs and of requests to abort."""
+JOBS = (
+    "select job.id, args, status, scheduled_at, abort_requested, last_heartbeat from procrastinate_jobs as job"
+    " left join procrastinate_workers as worker on worker.id = worker_id where task_name = 'relay.work'"
+)
+"""What `parse_job` reads."""
+_TAKES = (
+    "select token, nonce, plan, phase_id, job_id, worker, state, words, reserved_usd, seen_usd, is_settled, taken_at"
+    " from relay_takes where plan = %s order by token"
+)
 _MOST_CHARS = 900
 _PASSWORD = re.compile(r"://[^/@]*:[^/@]*@")
 _HINT = "relay fleet up runs one here; RELAY_FLEET_URL, or --database, names another"
-_CONNECT = {"connect_timeout": 10, "keepalives_idle": 10, "tcp_user_timeout": 20_000, "application_name": "relay"}
+_CONNECT: dict[str, Any] = {
+    "connect_timeout": 10, "keepalives_idle": 10, "tcp_user_timeout": 20_000, "application_name": "relay",
+}  # fmt: skip
 """A database that does not answer is away after some 20 seconds, for who waits for an answer as for who connects."""
-_POOL: dict[str, Any] = {"min_size": 0, "max_size": 1, "max_idle": 0.2}
-"""Hardly a connection is kept between two questions: a hundred are all that a PostgreSQL takes by default."""
 BEAT_S = 5.0
-STALLED_S = 30.0
-"""After so long without a heartbeat a worker counts as dead."""
+STALLED_S = 40.0
+"""A worker that gives no heartbeat for so long counts as dead."""
 _CENT_USD = 0.01
 _TURN_S = 600.0
 """How long a landing has the plan's branch for itself: longer than most checks. It ends with its take."""
@@ -88,24 +95,6 @@ def check_ticket(ticket: Ticket) -> str:
     return f"a ticket has to fit in {_MOST_CHARS} characters" if is_long else ""
 
 
-@contextlib.contextmanager
-def _translated() -> Iterator[None]:
-    """Say an error of the database in one line.
-
-    Raises:
-        AwayError: There was one.
-    """
-    import psycopg
-    from procrastinate.exceptions import ConnectorException
-
-    try:
-        yield
-    except (ConnectorException, psycopg.Error) as error:
-        cause = error.__cause__ or error
-        words = next(iter(str(cause).splitlines()), "") or type(cause).__name__
-        raise AwayError(f"the database does not answer: {words}", hint=_HINT) from None
-
-
 class Queue:
     """The queue in one database. Mutable: it makes its tables at the first use.
 
@@ -118,66 +107,42 @@ class Queue:
         self._url, self._is_made = url, False
         self.stalled_s, self.beat_s = stalled_s, beat_s
         try:
-            import procrastinate  # noqa: F401  # asked for here, so that all else can rely on it
+            import procrastinate.sql
         except ImportError as error:
             raise RelayError("the engine is not installed", hint=advise_extra("fleet")) from error
+        self.sql = procrastinate.sql.queries
+        """Procrastinate's own SQL, by the names that it has there."""
 
-    @contextlib.asynccontextmanager
-    async def open(self) -> "AsyncIterator[App]":
-        """Open Procrastinate on the database.
+    @contextlib.contextmanager
+    def connect(self) -> "Iterator[Connection[Any]]":
+        """Yield a connection to the database, which has its tables.
 
         Raises:
             AwayError: The database does not answer.
         """
-        from procrastinate import App, PsycopgConnector
-
-        # The pool writes what it thinks of each try; Procrastinate, of each job's end.
-        for name in ("psycopg.pool", "procrastinate"):
-            logging.getLogger(name).setLevel(logging.CRITICAL + 1)
-        await asyncio.to_thread(self._make)
-        with _translated():
-            app = App(connector=PsycopgConnector(conninfo=self._url, kwargs=_CONNECT, **_POOL))
-            async with app.open_async():
-                yield app
-
-    def _ask(self, question: Callable[["App"], Coroutine[Any, Any, AnswerT]]) -> AnswerT:
-        """Connect, ask once and leave; the one place where relay, which has no loop of its own, meets one."""
-
-        async def ask() -> AnswerT:
-            async with self.open() as app:
-                return await question(app)
-
-        return asyncio.run(ask())
-
-    @contextlib.contextmanager
-    def _connect(self) -> "Iterator[Connection[Any]]":
-        """Yield a connection to the database, which has its tables."""
-        self._make()
-        with self._reach() as there:
-            yield there
-
-    @contextlib.contextmanager
-    def _reach(self) -> "Iterator[Connection[Any]]":
         import psycopg
 
-        with _translated(), psycopg.connect(self._url, autocommit=True, **_CONNECT) as there:  # type: ignore[arg-type]
-            yield there
+        try:
+            with psycopg.connect(self._url, autocommit=True, **_CONNECT) as there:
+                if not self._is_made:
+                    self._make(there)
+                yield there
+        except psycopg.Error as error:
+            words = next(iter(str(error).splitlines()), "") or type(error).__name__
+            raise AwayError(f"the database does not answer: {words}", hint=_HINT) from None
 
-    def _make(self) -> None:
+    def _make(self, there: "Connection[Any]") -> None:
         """Make or migrate the tables, once; two that meet an empty database take turns.
 
         Raises:
             RelayError: A newer relay has made them.
         """
-        if self._is_made:
-            return
-        from procrastinate import App, SyncPsycopgConnector
+        from procrastinate.schema import SchemaManager
 
-        with self._reach() as there, there.transaction():
+        with there.transaction():
             there.execute("select pg_advisory_xact_lock(hashtext('relay'))")
             if there.execute("select to_regclass('procrastinate_jobs')").fetchone() == (None,):
-                with App(connector=SyncPsycopgConnector(conninfo=self._url)).open() as app:
-                    app.schema_manager.apply_schema()
+                there.execute(SchemaManager.get_schema())
             row = there.execute("select obj_description(to_regclass('relay_takes'), 'pg_class')").fetchone()
             version = int(row[0] or 0) if row else 0
             if version > len(_MIGRATIONS):
@@ -191,9 +156,15 @@ class Queue:
     @contextlib.contextmanager
     def _turn(self, plan: str) -> "Iterator[Connection[Any]]":
         """Yield a transaction; no other relay changes a plan's takes or tickets meanwhile."""
-        with self._connect() as there, there.transaction():
+        with self.connect() as there, there.transaction():
             there.execute("select pg_advisory_xact_lock(hashtext(%s))", (plan,))
             yield there
+
+    def _run(self, statement: str, /, **given: object) -> list[Any]:
+        """Run one statement by itself; return the rows that it yields."""
+        with self.connect() as there:
+            cursor = there.execute(statement, given)
+            return cursor.fetchall() if cursor.description else []
 
     def submit(self, tickets: Sequence[Ticket], *, follows: bool = False, wait_s: float = 0.0) -> tuple[Ticket, ...]:
         """Queue tickets; return those that were neither waiting nor in work already.
@@ -203,73 +174,43 @@ class Queue:
             wait_s: Seconds until they may begin.
 
         Raises:
-            RelayError: The database does not answer, or a ticket must not be queued.
+            RelayError: A ticket must not be queued.
         """
         for ticket in tickets:
             if words := check_ticket(ticket):
                 raise RelayError(words)
-
-        async def submit(app: "App") -> tuple[Ticket, ...]:
-            last = {one.ticket: one.status for one in await _list_placed(app)}
-            left_out = {"todo", "doing", "aborting"} | ({"cancelled", "aborted"} if follows else set())
-            new = tuple(ticket for ticket in dict.fromkeys(tickets) if last.get(ticket) not in left_out)
-            task = app.configure_task(TASK, queue=QUEUE, schedule_in={"seconds": int(wait_s)} if wait_s else None)
-            for ticket in new:
-                await task.defer_async(**asdict(ticket))
-            return new
-
         if not tickets:
             return ()
-        with self._turn(tickets[0].plan):
-            return self._ask(submit)
+        with self._turn(tickets[0].plan) as there:
+            return tuple(one for one in dict.fromkeys(tickets) if _submit(there, one, follows=follows, wait_s=wait_s))
 
     def list_placed(self) -> tuple[Placed, ...]:
-        """Return all tickets, by number.
-
-        Raises:
-            RelayError: The database does not answer.
-        """
-        return self._ask(_list_placed)
+        """Return all tickets, by number."""
+        return tuple(filter(None, map(parse_job, self._run(f"{JOBS} order by job.id"))))
 
     def cancel(self, numbers: Sequence[int]) -> tuple[int, ...]:
-        """Take tickets back and return those that existed; phases in work hand over.
-
-        Raises:
-            RelayError: The database does not answer.
-        """
-
-        async def cancel(app: "App") -> tuple[int, ...]:
-            take_back = app.job_manager.cancel_job_by_id_async
-            return tuple([number for number in numbers if await take_back(number, abort=True)])
-
-        return self._ask(cancel)
+        """Take tickets back and return those that existed; phases in work hand over."""
+        given = ({"job_id": number, "abort": True, "delete_job": False} for number in numbers)
+        return tuple(one["job_id"] for one in given if self._run(self.sql["cancel_job"], **one) != [(None,)])
 
     def fetch(self, worker_id: int) -> Placed | None:
         """Give a registered worker, which has none at work, the next ticket; None when there is none.
 
         One that it was given and has not ended, since an answer of the database was lost, comes first.
-
-        Raises:
-            RelayError: The database does not answer.
         """
-
-        async def fetch(app: "App") -> Placed | None:
-            jobs = app.job_manager
-            own = list(await jobs.list_jobs_async(queue=QUEUE, status="doing", worker_id=worker_id))
-            while job := own.pop() if own else await jobs.fetch_job(queues=[QUEUE], worker_id=worker_id):
-                if found := parse_job(job):
-                    return found
-                await _finish(app, job.id, "failed", keep=True)  # nobody can read it
-            return None
-
-        return self._ask(fetch)
+        own = f"{JOBS} and status = 'doing' and worker_id = %s"
+        with self.connect() as there:
+            while True:
+                if row := there.execute(own, (worker_id,)).fetchone():
+                    if found := parse_job(row):
+                        return found
+                    _end_job(there, row[0])  # nobody can read it
+                [(number, *_)] = there.execute(self.sql["fetch_job"], {"queues": [QUEUE], "worker_id": worker_id})
+                if number is None:
+                    return None
 
     def read(self, plan: str) -> Standing:
-        """Return the takes of a plan (`Ticket.plan`); one that is held without a ticket in work has died.
-
-        Raises:
-            RelayError: The database does not answer.
-        """
+        """Return the takes of a plan (`Ticket.plan`); one that is held without a ticket in work has died."""
         with self._turn(plan) as there:
             there.execute(
                 "update relay_takes set state = 'died', words = 'its worker lost its ticket'"
@@ -280,72 +221,49 @@ class Queue:
             return _read(there, plan)
 
     def list_plans(self) -> tuple[Ticket, ...]:
-        """Return a ticket without a phase for each plan that workers have worked on for a day, or are to.
-
-        Raises:
-            RelayError: The database does not answer.
-        """
-        with self._connect() as there:
-            recent = "select distinct plan from relay_takes where taken_at > now() - interval '1 day'"
-            rows = there.execute(recent).fetchall()
-        known = (found for (plan,) in rows if (found := _parse_plan(plan)))
-        placed = (replace(one.ticket, phase_id="") for one in self.list_placed())
-        return tuple(dict.fromkeys((*known, *placed)))
+        """Return a ticket without a phase for each plan that workers have worked on for a day, or are to."""
+        rows = self._run("select distinct plan from relay_takes where taken_at > now() - interval '1 day'")
+        known = filter(None, (_parse_plan(plan) for (plan,) in rows))
+        return tuple(dict.fromkeys((*known, *(replace(one.ticket, phase_id="") for one in self.list_placed()))))
 
     def take(self, placed: Placed, worker: str, bid: Bid) -> Take | NotTaken:
-        """Take a ticket's phase and set money aside for it, or say why not.
-
-        Raises:
-            RelayError: The database does not answer.
-        """
+        """Take a ticket's phase and set money aside for it, or say why not."""
         plan, phase_id = placed.ticket.plan, placed.ticket.phase_id
         with self._turn(plan) as there:
             before = _read(there, plan)
             if other := before.held.get(phase_id):
                 return NotTaken(words=f"phase {phase_id} is at work: {other.worker}")
             unseen = before.find_unseen(bid.before)
+            given = {"worker": worker, "seen": bid.seen_usd, "plan": plan, "phase": phase_id, "job": placed.number}
             # What git knows by now of a dead worker's spend is not set aside any more; its own clone knows all of it.
             there.execute(
                 "update relay_takes set reserved_usd = case when worker = %(worker)s then 0"
                 " else greatest(0, reserved_usd - greatest(0, %(seen)s - seen_usd)) end, seen_usd = %(seen)s"
                 " where plan = %(plan)s and phase_id = %(phase)s and state = 'died' and reserved_usd > 0",
-                {"worker": worker, "seen": bid.seen_usd, "plan": plan, "phase": phase_id},
+                given,
             )
-            left = _find_left(_read(there, plan), bid, unseen)
+            left = bid.find_left(_read(there, plan).reserved_usd, unseen)
             if unseen is None or (left is not None and left <= 0):
-                return _refuse(before, bid, phase_id, unseen)
-            row = there.execute(
+                return bid.refuse(before, phase_id, unseen)
+            given |= {"nonce": secrets.token_hex(8), "share": bid.find_share(left, bid.shares)}
+            there.execute(
                 "insert into relay_takes (nonce, plan, phase_id, job_id, worker, reserved_usd, seen_usd)"
-                " values (%s, %s, %s, %s, %s, %s, %s) returning token",
-                (
-                    secrets.token_hex(8),
-                    plan,
-                    phase_id,
-                    placed.number,
-                    worker,
-                    _share(left, bid.shares, bid),
-                    bid.seen_usd,
-                ),
-            ).fetchone()
-            token = row[0] if row else 0
-            return next(take for take in _read(there, plan).takes if take.token == token)
+                " values (%(nonce)s, %(plan)s, %(phase)s, %(job)s, %(worker)s, %(share)s, %(seen)s)",
+                given,
+            )
+            return _read(there, plan).held[phase_id]
 
-    def raise_share(self, plan: str, own: Take, bid: Bid) -> Take | NotTaken:
-        """Set all that is left aside for a phase that has spent its share, or say why not.
-
-        Raises:
-            RelayError: The database does not answer.
-        """
-        with self._turn(plan) as there:
-            before = _read(there, plan)
+    def raise_share(self, own: Take, bid: Bid) -> Take | NotTaken:
+        """Set all that is left aside for a phase that has spent its share, or say why not."""
+        with self._turn(own.plan) as there:
+            before = _read(there, own.plan)
             take = before.held.get(own.phase_id)
             if take is None or (take.token, take.nonce) != (own.token, own.nonce):
                 return NotTaken(words="another worker has the phase")
-            unseen = before.find_unseen(bid.before)
-            left = _find_left(before, bid, unseen)
-            share = _share(None if left is None else left + (take.reserved_usd or 0.0), 1, bid) or 0.0
-            if unseen is None or share + bid.seen_usd <= (take.reserved_usd or 0.0) + take.seen_usd + _CENT_USD:
-                return _refuse(before, bid, own.phase_id, unseen)
+            unseen, had = before.find_unseen(bid.before), take.reserved_usd or 0.0
+            share = bid.find_share(bid.find_left(before.reserved_usd - had, unseen), 1) or 0.0
+            if unseen is None or share + bid.seen_usd <= had + take.seen_usd + _CENT_USD:
+                return bid.refuse(before, own.phase_id, unseen)
             there.execute(
                 "update relay_takes set reserved_usd = %s, seen_usd = %s where token = %s",
                 (share, bid.seen_usd, take.token),
@@ -353,19 +271,11 @@ class Queue:
             return replace(take, reserved_usd=share, seen_usd=bid.seen_usd)
 
     def holds(self, take: Take) -> bool:
-        """Return whether a take is still its worker's: the fencing token is checked.
+        """Return whether a take is still its worker's: the fencing token is checked."""
+        held = "select 1 from relay_takes where token = %(token)s and nonce = %(nonce)s and state = 'held'"
+        return bool(self._run(held, token=take.token, nonce=take.nonce))
 
-        Raises:
-            RelayError: The database does not answer.
-        """
-        with self._connect() as there:
-            found = there.execute(
-                "select 1 from relay_takes where token = %s and nonce = %s and state = 'held'",
-                (take.token, take.nonce),
-            ).fetchone()
-        return found is not None
-
-    def take_turn(self, plan: str, own: Take, *, rides: bool = False) -> Turn:
+    def take_turn(self, own: Take, *, rides: bool = False) -> Turn:
         """Have the turn to land on the plan's branch for a while, unless another take has it.
 
         A merge is checked on top of the branch as it is, and is for nothing when another one lands meanwhile. The turn
@@ -373,11 +283,8 @@ class Queue:
 
         Args:
             rides: Whether the take that has the turn may land this one along: all of it is on the remote.
-
-        Raises:
-            RelayError: The database does not answer.
         """
-        with self._turn(plan) as there:
+        with self._turn(own.plan) as there:
             row = there.execute(
                 "select along, exists (select from relay_takes as other where other.plan = own.plan"
                 " and other.token <> own.token and other.state = 'held' and other.lands_until > now())"
@@ -386,7 +293,7 @@ class Queue:
             ).fetchone()
             along, is_busy = row or ("", False)
             if along == "landed":
-                return Turn.LANDED
+                return Turn(has_landed=True)
             there.execute(
                 "update relay_takes set"
                 " lands_until = case when not %(busy)s then now() + make_interval(secs => %(span)s) end,"
@@ -394,83 +301,44 @@ class Queue:
                 " where token = %(token)s",
                 {"busy": is_busy, "rides": is_busy and rides, "span": _TURN_S, "token": own.token},
             )
-            return Turn.WAITS if is_busy else Turn.LANDS
+            if is_busy:
+                return Turn(waits=True)
+            riders = there.execute(
+                "select phase_id, token from relay_takes where plan = %s and state = 'held' and along = 'waits'"
+                " order by token limit %s",
+                (own.plan, _MOST_RIDERS if along != "alone" else 0),
+            ).fetchall()
+            return Turn(riders=dict(riders))
 
     def give_turn_back(self, own: Take) -> None:
-        """Have others land meanwhile.
-
-        Raises:
-            RelayError: The database does not answer.
-        """
-        with self._connect() as there:
-            there.execute("update relay_takes set lands_until = null where token = %s", (own.token,))
-
-    def list_riders(self, plan: str, own: Take) -> Mapping[str, int]:
-        """Return the phases that a take with the turn may land along, and their takes' tokens; none if it lands alone.
-
-        Raises:
-            RelayError: The database does not answer.
-        """
-        with self._connect() as there:
-            rows = there.execute(
-                "select phase_id, token from relay_takes where plan = %s and state = 'held' and along = 'waits'"
-                " and token <> %s and not exists (select from relay_takes where token = %s and along = 'alone')"
-                " order by token limit %s",
-                (plan, own.token, own.token, _MOST_RIDERS),
-            ).fetchall()
-        return dict(rows)
+        """Have others land meanwhile."""
+        self._run("update relay_takes set lands_until = null where token = %(token)s", token=own.token)
 
     def note_riders(self, tokens: Collection[int], *, landed: bool) -> None:
-        """Note that takes have landed along with another one, or that each of them is to land alone.
-
-        Raises:
-            RelayError: The database does not answer.
-        """
-        with self._connect() as there:
-            there.execute(
-                "update relay_takes set along = %s where token = any(%s) and state = 'held'",
-                ("landed" if landed else "alone", list(tokens)),
-            )
+        """Note that takes have landed along with another one, or that each of them is to land alone."""
+        words = "update relay_takes set along = %(along)s where token = any(%(tokens)s) and state = 'held'"
+        self._run(words, along="landed" if landed else "alone", tokens=list(tokens))
 
     def end(self, take: Take, state: TakeState, words: str = "") -> bool:
-        """End a take and free what it had reserved; False: it was not its worker's any more, and nothing changed.
-
-        Raises:
-            RelayError: The database does not answer.
-        """
-        with self._connect() as there, there.transaction():
-            row = there.execute(
-                "update relay_takes set state = %(state)s, words = %(words)s, reserved_usd ="
-                " case when %(state)s = 'died' then 0 else reserved_usd end"  # its worker lives, and has pushed all
-                " where token = %(token)s and nonce = %(nonce)s and state = 'held' returning plan",
-                {"state": state, "words": words, "token": take.token, "nonce": take.nonce},
-            ).fetchone()
-            if row and state is TakeState.DONE:
-                _settle(there, row[0], take.phase_id)
-        return row is not None
+        """End a take and free what it had reserved; False: it was not its worker's any more, and nothing changed."""
+        ended = self._run(
+            "update relay_takes set state = %(state)s, words = %(words)s, reserved_usd ="
+            " case when %(state)s = 'died' then 0 else reserved_usd end"  # its worker lives, and has pushed all
+            " where token = %(token)s and nonce = %(nonce)s and state = 'held' returning token",
+            state=state, words=words, token=take.token, nonce=take.nonce,
+        )  # fmt: skip
+        return bool(ended)
 
     def settle_lost(self, takes: Collection[Take]) -> None:
-        """Free what dead workers had reserved: what they spent is booked.
-
-        Raises:
-            RelayError: The database does not answer.
-        """
-        if takes:
-            with self._connect() as there:
-                there.execute(
-                    "update relay_takes set reserved_usd = 0 where state = 'died' and reserved_usd > 0"
-                    " and (token, nonce) in (select * from unnest(%s::bigint[], %s::text[]))",
-                    ([take.token for take in takes], [take.nonce for take in takes]),
-                )
+        """Free what dead workers had reserved: what they spent is booked."""
+        for take in takes:
+            freed = "update relay_takes set reserved_usd = 0 where state = 'died'"
+            self._run(f"{freed} and token = %(token)s and nonce = %(nonce)s", token=take.token, nonce=take.nonce)
 
     def settle_phase(self, plan: str, phase_id: str) -> None:
-        """Have a phase that waits for a person be worked on again: a person says so.
-
-        Raises:
-            RelayError: The database does not answer.
-        """
-        with self._turn(plan) as there:
-            _settle(there, plan, phase_id)
+        """Have a phase that waits for a person be worked on again: a person says so."""
+        words = "update relay_takes set is_settled = true where plan = %(plan)s and phase_id = %(phase)s"
+        self._run(words, plan=plan, phase=phase_id)
 
     def finish(self, placed: Placed, *, again_s: float | None = None, taken_back: bool = False) -> None:
         """End a ticket that this worker was given.
@@ -478,86 +346,62 @@ class Queue:
         Args:
             again_s: Seconds until the phase is queued again; None: it is not.
             taken_back: Whether a person took it back: it stays in the list, and no worker queues it again.
-
-        Raises:
-            RelayError: The database does not answer.
-        """
-
-        async def finish(app: "App") -> None:
-            await _finish(app, placed.number, "aborted" if taken_back else "succeeded", keep=taken_back)
-
-        self._ask(finish)
-        if again_s is not None and not taken_back:
-            self.submit((placed.ticket,), follows=True, wait_s=again_s)
-
-    def bury(self, placed: Placed, *, taken_back: bool = False) -> None:
-        """End the ticket of a dead worker, and queue its phase again but where too many have died of it.
-
-        Raises:
-            RelayError: The database does not answer.
         """
         with self._turn(placed.ticket.plan) as there:
+            _finish(there, placed, again_s, taken_back=taken_back)
+
+    def bury(self, placed: Placed) -> None:
+        """End the ticket of a dead worker, and queue its phase again but where too many have died of it."""
+        plan = placed.ticket.plan
+        with self._turn(plan) as there:
             there.execute(
                 "update relay_takes set state = 'died', words = 'its worker died'"
                 " where job_id = %s and plan = %s and state = 'held'",
-                (placed.number, placed.ticket.plan),
+                (placed.number, plan),
             )
-            is_parked = placed.ticket.phase_id in _read(there, placed.ticket.plan).waits
-        self.finish(placed, again_s=None if is_parked else 0.0, taken_back=taken_back)
+            is_parked = placed.ticket.phase_id in _read(there, plan).waits
+            _finish(there, placed, None if is_parked else 0.0, taken_back=placed.is_taken_back)
 
 
 def _read(there: "Connection[Any]", plan: str) -> Standing:
-    rows = there.execute(
-        "select token, nonce, phase_id, job_id, worker, state, words, reserved_usd, seen_usd, is_settled, taken_at"
-        " from relay_takes where plan = %s order by token",
-        (plan,),
-    ).fetchall()
-    names = tuple(Take.__slots__)
-    takes = (dict(zip(names, row, strict=True)) for row in rows)
-    return Standing(takes=tuple(Take(**{**one, "state": TakeState(one["state"])}) for one in takes))
+    from psycopg.rows import kwargs_row
+
+    def make(**row: Any) -> Take:
+        return Take(**{**row, "state": TakeState(row["state"])})
+
+    with there.cursor(row_factory=kwargs_row(make)) as cursor:
+        cursor.execute(_TAKES, (plan,))
+        return Standing(takes=tuple(cursor))
 
 
-def _settle(there: "Connection[Any]", plan: str, phase_id: str) -> None:
-    there.execute("update relay_takes set is_settled = true where plan = %s and phase_id = %s", (plan, phase_id))
+def _submit(there: "Connection[Any]", ticket: Ticket, *, follows: bool, wait_s: float) -> bool:
+    """Queue a ticket, unless it is in the queue; return whether that was done."""
+    done = there.execute(
+        "insert into procrastinate_jobs (queue_name, task_name, args, scheduled_at) select 'relay', 'relay.work',"
+        " %(args)s::jsonb, case when %(wait)s > 0 then now() + make_interval(secs => %(wait)s) end where coalesce("
+        "(select status <> all(%(out)s::procrastinate_job_status[]) from procrastinate_jobs"
+        " where task_name = 'relay.work' and args = %(args)s::jsonb order by id desc limit 1), true)",
+        {
+            "args": json.dumps(asdict(ticket)), "wait": wait_s,
+            "out": ["todo", "doing", "aborting", *(["cancelled", "aborted"] if follows else [])],
+        },
+    )  # fmt: skip
+    return done.rowcount > 0
 
 
-def _find_left(standing: Standing, bid: Bid, unseen_usd: float | None) -> float | None:
-    if bid.cap_usd is None:
-        return None
-    return bid.cap_usd - bid.spent_usd - standing.reserved_usd - (unseen_usd or 0.0)
+def _finish(there: "Connection[Any]", placed: Placed, again_s: float | None, *, taken_back: bool) -> None:
+    _end_job(there, placed.number, keep=taken_back)
+    if again_s is not None and not taken_back:
+        _submit(there, placed.ticket, follows=True, wait_s=again_s)
 
 
-def _share(left: float | None, shares: int, bid: Bid) -> float | None:
-    share = None if left is None else left / max(1, shares)
-    if bid.phase_cap_usd is None:
-        return share
-    own = max(0.0, bid.phase_cap_usd - bid.seen_usd)
-    return own if share is None else min(share, own)
+def _end_job(there: "Connection[Any]", number: int, *, keep: bool = False) -> None:
+    """End a job, which stays in the list as taken back if it is to be kept; one that is gone was a dead worker's."""
+    ended = "select procrastinate_finish_job_v1(id, 'aborted', %s) from procrastinate_jobs"
+    there.execute(f"{ended} where id = %s and status = 'doing'", (not keep, number))
 
 
-def _refuse(standing: Standing, bid: Bid, phase_id: str, unseen_usd: float | None) -> NotTaken:
-    words = f"of {render_usd(bid.cap_usd)} are {bid.spent_usd:.2f} spent and {standing.reserved_usd:.2f} reserved"
-    freed = "; relay fleet cancel --lost USD frees what dead workers had" if standing.lost else ""
-    return NotTaken(words=f"{words}: not enough for phase {phase_id}{freed}", is_stale=unseen_usd != 0)
-
-
-async def _list_placed(app: "App") -> tuple[Placed, ...]:
-    jobs = await app.job_manager.list_jobs_async(task=TASK)
-    return tuple(sorted((found for job in jobs if (found := parse_job(job))), key=lambda one: one.number))
-
-
-async def _finish(app: "App", number: int | None, status: str, *, keep: bool) -> None:
-    """End a job; one that is gone was a dead worker's."""
-    from procrastinate.exceptions import ConnectorException
-    from procrastinate.jobs import Status
-
-    if number is None:
-        return
-    try:
-        await app.job_manager.finish_job_by_id_async(job_id=number, status=Status(status), delete_job=not keep)
-    except ConnectorException as error:
-        if "not found" not in str(error.__cause__):
-            raise
+_NAMES = ("remote", "branch", "plan_path", "phase_id")
 
 
 def _parse_plan(text: str) -> Ticket | None:
@@ -571,16 +415,10 @@ def _parse_plan(text: str) -> Ticket | None:
     return Ticket(**dict(zip(_NAMES, (*found, ""), strict=True)))
 
 
-_NAMES = ("remote", "branch", "plan_path", "phase_id")
-
-
-def parse_job(job: "Job") -> Placed | None:
+def parse_job(row: Sequence[Any]) -> Placed | None:
     """Return the ticket of a job; None where somebody else has put anything there that must not be queued."""
-    given: object = job.task_kwargs
-    fields = {n: text for n in _NAMES if isinstance(given, dict) and isinstance(text := given.get(n), str)}
-    if job.id is None or len(fields) < len(_NAMES):
+    number, args, status, at, is_taken_back, beat_at = row
+    fields = {n: text for n in _NAMES if isinstance(args, dict) and isinstance(text := args.get(n), str)}
+    if len(fields) < len(_NAMES) or check_ticket(ticket := Ticket(**fields)):
         return None
-    ticket = Ticket(**fields)
-    if check_ticket(ticket):
-        return None
-    return Placed(number=job.id, ticket=ticket, status=job.status or "", at=job.scheduled_at)
+    return Placed(number=number, ticket=ticket, status=status, at=at, is_taken_back=is_taken_back, beat_at=beat_at)

@@ -2,11 +2,13 @@
 
 import json
 from collections.abc import Mapping
+from dataclasses import field
 from datetime import UTC, datetime
 from enum import StrEnum
 
 from relay.base.errors import RelayError
 from relay.base.values import dataclass
+from relay.base.words import render_usd
 
 _MOST_DEATHS = 3
 
@@ -24,13 +26,16 @@ class TakeState(StrEnum):
     """Its worker, or its run, was killed; what it had reserved may be spent unseen."""
 
 
-class Turn(StrEnum):
-    """Whether a take has the turn to land."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Turn:
+    """What a take is told that asks for the turn to land."""
 
-    LANDS = "lands"
-    WAITS = "waits"
-    LANDED = "landed"
-    """Another take has landed this one along."""
+    waits: bool = False
+    """Whether another one has it."""
+    has_landed: bool = False
+    """Whether another one has landed this one along."""
+    riders: Mapping[str, int] = field(default_factory=dict)
+    """The phases that may land along with this one, and their takes' tokens."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,6 +64,10 @@ class Placed:
     """``todo``, ``doing``, ``succeeded``, ``failed``, ``aborting``, ``aborted`` or ``cancelled``."""
     at: datetime | None = None
     """When it may begin; None: now."""
+    is_taken_back: bool = False
+    """Whether a person has taken it back while a worker has it."""
+    beat_at: datetime | None = None
+    """The last heartbeat of the worker that has it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,6 +77,8 @@ class Take:
     token: int
     nonce: str
     """Tells tokens of two databases apart: one that was lost begins to count anew."""
+    plan: str
+    """As in `Ticket.plan`."""
     phase_id: str
     job_id: int
     worker: str
@@ -78,7 +89,7 @@ class Take:
     seen_usd: float
     """Known to be spent on the phase when that was set aside."""
     is_settled: bool
-    """Whether a person has looked since, or the phase is done."""
+    """Whether a person has looked since."""
     taken_at: datetime
 
 
@@ -101,16 +112,19 @@ class Standing:
     @property
     def waits(self) -> Mapping[str, str]:
         """Phases that wait for a person: id → reason."""
-        found: dict[str, str] = {}
+        found, dead = dict[str, str](), dict[str, list[str]]()
         for take in self.takes:
-            if take.state is TakeState.STOPPED and not take.is_settled:
+            if take.is_settled or take.state is TakeState.DONE:
+                found.pop(take.phase_id, None)
+                dead.pop(take.phase_id, None)
+            elif take.state is TakeState.STOPPED:
                 found[take.phase_id] = take.words
-        for phase_id in self.latest:
-            own = (take for take in self.takes if take.phase_id == phase_id and not take.is_settled)
-            dead = [take for take in own if take.state is TakeState.DIED]
-            if len(dead) >= _MOST_DEATHS:
-                names = ", ".join(dict.fromkeys(take.worker for take in dead))
-                found[phase_id] = f"parked: {len(dead)} workers died of it ({names})"
+            elif take.state is TakeState.DIED:
+                names = dead.setdefault(take.phase_id, [])
+                names.append(take.worker)
+                if len(names) >= _MOST_DEATHS:
+                    who = ", ".join(dict.fromkeys(names))
+                    found[take.phase_id] = f"parked: {len(names)} workers died of it ({who})"
         return found
 
     @property
@@ -155,6 +169,22 @@ class Bid:
     """Among how many phases to divide what is left."""
     before: Standing
     """Read before git was asked for what was spent: what a take that ended since had set aside may be spent, too."""
+
+    def find_left(self, reserved_usd: float, unseen_usd: float | None) -> float | None:
+        """Return what is neither spent nor set aside; None without a cap."""
+        return None if self.cap_usd is None else self.cap_usd - self.spent_usd - reserved_usd - (unseen_usd or 0.0)
+
+    def find_share(self, left_usd: float | None, shares: int) -> float | None:
+        """Return what to set aside of what is left; None without a cap."""
+        own = None if self.phase_cap_usd is None else max(0.0, self.phase_cap_usd - self.seen_usd)
+        share = None if left_usd is None else left_usd / max(1, shares)
+        return min((one for one in (own, share) if one is not None), default=None)
+
+    def refuse(self, standing: Standing, phase_id: str, unseen_usd: float | None) -> "NotTaken":
+        """Say that there is not enough."""
+        words = f"of {render_usd(self.cap_usd)} are {self.spent_usd:.2f} spent and {standing.reserved_usd:.2f} reserved"
+        freed = "; relay fleet cancel --lost USD frees what dead workers had" if standing.lost else ""
+        return NotTaken(words=f"{words}: not enough for phase {phase_id}{freed}", is_stale=unseen_usd != 0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,11 +4,12 @@ import fcntl
 import hashlib
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import TypeVar
 
 from relay.base.interrupts import Interrupts
 from relay.base.values import dataclass
 from relay.config import Settings
-from relay.fleet.queue import AnswerT, AwayError, Queue
+from relay.fleet.queue import AwayError, Queue
 from relay.fleet.takes import Ticket
 from relay.git.clones import CloneSource, ensure_work_tree
 from relay.git.remote import Remote
@@ -16,6 +17,7 @@ from relay.git.repository import Repo
 from relay.plan.model import Plan
 from relay.session.events import Noticed, Observe, TransferShown
 
+AnswerT = TypeVar("AnswerT")
 HEARING_S = 0.5
 """How often a worker that waits for something looks whether it is there, or whether it is to stop."""
 AS_REMOTE = "relay fleet: as the remote is"

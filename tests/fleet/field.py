@@ -73,7 +73,7 @@ class Told(list[str]):
 class Field:
     def __init__(self, top, stage, url, plan=PLAN):
         self.top, self.away, self.stage, self.url = top, top / "away.git", stage, url
-        self.queue = Queue(url, stalled_s=1.5, beat_s=0.4)
+        self.queue = Queue(url, stalled_s=2.6, beat_s=0.4)
         if (stage.root / "PLAN.md").read_text() != plan:
             stage.write("PLAN.md", plan)
             stage.commit("plan")

@@ -144,7 +144,7 @@ def test_a_database_that_is_lost_for_good(field_on, server):
         field.go("ann", model, "1")
         paid = count_answers(model)
         field.url = make_fresh(server.url)
-        field.queue = Queue(field.url, stalled_s=1.5, beat_s=0.4)
+        field.queue = Queue(field.url, stalled_s=2.6, beat_s=0.4)
         field.queue.submit([field.ticket("1"), field.ticket("2")])
         with field.working("ann", model) as (told, _):
             wait_until(lambda: field.is_done("1", "2"))
