@@ -1,6 +1,6 @@
 """How much a queue and a remote cost many workers of one plan, beside the work itself.
 
-    python benchmarks/fleet.py --measure
+    python benchmarks/fleet.py --measure        # a minute: each part with its figure, then the whole by them
     python benchmarks/fleet.py --workers 100 --phases 1000 --phase-s 180 --latency-ms 200
 
 A hundred workers need a hundred machines, so their time is **computed**: each goes through the steps of
@@ -41,8 +41,6 @@ from relay.git.repository import open_repo
 
 TURN_S = 1.0
 """How often who waits for the turn to land asks for it."""
-FETCH_TRIPS, PUSH_TRIPS = 4, 1
-"""Round trips of an exchange over a line of its own without encryption, as `--measure` says."""
 CHECKS_S = (0.0, 0.5, 1.0, 1.5, 2.0, 5.0)
 """How long the check of a phase on top of others takes: the start of `relay run`, git's merge, the gates."""
 
@@ -129,8 +127,8 @@ def compute(asked: argparse.Namespace) -> int:
     print("| exchange, round trips | check, s | wall, s | beside the work | waited for the turn, s a phase |")
     print("| --- | ---: | ---: | ---: | ---: |")
     wrong = 0
-    for words, trips in (("one each", (1, 1)), ("as measured", (FETCH_TRIPS, PUSH_TRIPS))):
-        fetch_s, push_s = (number * latency_s for number in trips)
+    for words, fetch_trips, push_trips in (("one each", 1, 1), ("as measured", asked.fetch_trips, asked.push_trips)):
+        fetch_s, push_s = fetch_trips * latency_s, push_trips * latency_s
         for check_s in CHECKS_S:
             fleet = Fleet(
                 phases=asked.phases, phase_s=asked.phase_s, fetch_s=fetch_s, push_s=push_s,
@@ -144,8 +142,8 @@ def compute(asked: argparse.Namespace) -> int:
     return int(wrong > 0)
 
 
-def measure_trips(top: Path, latency_s: float) -> None:
-    """Print how many round trips a listing, a fetch and a push take."""
+def measure_trips(top: Path, latency_s: float) -> tuple[float, float]:
+    """Print and return how many round trips a fetch and a push take."""
     git(top, "init", "-q", "-b", "main", "first")
     for key, value in (("user.name", "Benchmark"), ("user.email", "benchmark@example.invalid")):
         git(top / "first", "config", key, value)
@@ -172,18 +170,21 @@ def measure_trips(top: Path, latency_s: float) -> None:
             act()
             span_s = time.monotonic() - begun_s
             took[name, line_s] = min(span_s, took.get((name, line_s), span_s))
-    for name in ("fetch", "push"):
-        near_s, far_s = took[name, 0.0], took[name, latency_s]
-        print(f"{name}: {(far_s - near_s) / latency_s:.2f} round trips, and {near_s * 1e3:.0f} ms")
+    trips = {name: (took[name, latency_s] - took[name, 0.0]) / latency_s for name in ("fetch", "push")}
+    for name, most in trips.items():
+        print(f"{name}: {most:.2f} round trips, and {took[name, 0.0] * 1e3:.0f} ms", flush=True)
+    return trips["fetch"], trips["push"]
 
 
-def measure_merge(top: Path, riders: int) -> None:
-    """Print how long it takes to merge a phase that lands along with another one."""
+def measure_merge(top: Path, riders: int) -> float:
+    """Print and return how long, in milliseconds, it takes to merge a phase that lands along with another one."""
     place = top / "merges"
     git(top, "init", "-q", "-b", "main", "merges")
     for key, value in (("user.name", "Benchmark"), ("user.email", "benchmark@example.invalid")):
         git(place, "config", key, value)
-    plan = "# Plan\n" + "".join(f"\n## Phase {n} — {n}\nAfter: none\n- [ ] Do {n}\n" for n in range(1, riders + 1))
+    plan = "# Plan\n" + "".join(
+        f"\n## Phase {n} — {n}\nAfter: none\nVerify: `true`\n- [ ] Do {n}\n" for n in range(1, riders + 1)
+    )
     (place / "PLAN.md").write_text(plan)
     for n in range(500):
         (place / f"{n}.py").write_text(f"{n}\n")
@@ -195,18 +196,20 @@ def measure_merge(top: Path, riders: int) -> None:
         git(place, "checkout", "-q", "-b", f"relay-jobs/main/{n}", start)
         (place / "PLAN.md").write_text(plan.replace(f"[ ] Do {n}\n", f"[x] Do {n}\n"))
         (place / f"{n}.py").write_text("done\n")
-        git(place, "commit", "-qam", f"phase {n}")
+        git(place, "commit", "-qam", f"phase {n}\n\nRelay-Gate: pass {'0' * 64}")
         own[str(n)] = git(place, "rev-parse", "HEAD")
     git(place, "checkout", "-q", "main")
     settings = load_settings(flags={}, environ={}, plan_settings={}, repo_root=place, user_dir=None)
     begun_s = time.monotonic()
     _, taken = take_along(Job(phase_id="", plan_path="PLAN.md", repo=open_repo(place)), start, own, settings, ())
     assert len(taken) == riders
-    print(f"a phase that lands along: {(time.monotonic() - begun_s) / riders * 1e3:.0f} ms")
+    took_ms = (time.monotonic() - begun_s) / riders * 1e3
+    print(f"a phase that lands along: {took_ms:.0f} ms", flush=True)
+    return took_ms
 
 
-def measure_queue(top: Path, phases: int) -> None:
-    """Print how long the queue takes for a phase, with as many takes of the plan before it."""
+def measure_queue(top: Path, phases: int) -> float:
+    """Print and return how long, in milliseconds, the queue takes for a phase, with as many takes before it."""
     with run_database(top / "database") as url:
         queue, own = Queue(url), Ticket(remote="away", branch="main", plan_path="PLAN.md", phase_id="")
         queue.submit([replace(own, phase_id=str(n)) for n in range(phases)])
@@ -228,7 +231,9 @@ def measure_queue(top: Path, phases: int) -> None:
                 queue.read(own.plan)
                 assert not queue.submit([one.ticket for one in queue.list_placed() if one.status in LIVE], follows=True)
                 took.append(time.monotonic() - begun_s)
-    print(f"the queue: {sorted(took)[phases // 2] * 1e3:.0f} ms a phase, the last one {took[-1] * 1e3:.0f} ms")
+    took_ms = sorted(took)[phases // 2] * 1e3
+    print(f"the queue: {took_ms:.0f} ms a phase, the last one {took[-1] * 1e3:.0f} ms", flush=True)
+    return took_ms
 
 
 def main() -> int:
@@ -241,17 +246,20 @@ def main() -> int:
     parser.add_argument("--queue-ms", type=float, default=150.0, help="what the queue takes for a phase")
     parser.add_argument("--merge-ms", type=float, default=100.0, help="what it takes to merge a phase that lands along")
     parser.add_argument("--riders", type=int, default=15, help="how many phases land along with one at most")
-    parser.add_argument("--measure", action="store_true", help="measure what a step takes, and compute nothing")
+    parser.add_argument("--fetch-trips", type=float, default=4.0, help="round trips of a fetch")
+    parser.add_argument("--push-trips", type=float, default=1.0, help="round trips of a push")
+    parser.add_argument("--measure", action="store_true", help="measure what a step takes first, and reckon with that")
+    parser.add_argument("--takes", type=int, default=100, help="how many phases the queue is measured with")
     asked = parser.parse_args()
     if not asked.measure:
         return compute(asked)
     with tempfile.TemporaryDirectory() as folder:
         top = Path(folder).resolve()
         top.chmod(0o755)  # as root the database is another user's
-        measure_trips(top, asked.latency_ms / 1e3)
-        measure_merge(top, asked.riders)
-        measure_queue(top, 100)
-    return 0
+        asked.fetch_trips, asked.push_trips = measure_trips(top, asked.latency_ms / 1e3)
+        asked.merge_ms = measure_merge(top, asked.riders)
+        asked.queue_ms = measure_queue(top, asked.takes)
+    return compute(asked)
 
 
 if __name__ == "__main__":

@@ -61,7 +61,20 @@ def check_gate_view(tmp_path):
     assert "| 1,000 | " in (tmp_path / "gate_view.md").read_text()
 
 
+def check_fleet(_tmp_path):
+    """Each part with its figure, and the whole by them."""
+    few = "--measure --riders 2 --takes 3 --latency-ms 20 --phases 20 --workers 4"
+    command = (sys.executable, str(ROOT / "benchmarks/fleet.py"), *few.split())
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, cwd=ROOT, check=False)
+    assert done.returncode == 0, done.stderr
+    parts = ("fetch: ", "push: ", "a phase that lands along: ", "the queue: ", "20 phases of ", "| as measured | 5 | ")
+    assert [part for part in parts if f"\n{part}" not in f"\n{done.stdout}"] == []
+
+
+CHECKS = [check_gate_view, check_strategies, check_three_phases, check_overhead, check_fleet]
+
+
 @pytest.mark.nightly
-@pytest.mark.parametrize("check", take_each(2, [check_gate_view, check_strategies, check_three_phases, check_overhead]))
+@pytest.mark.parametrize("check", take_each(2, CHECKS))
 def test_a_benchmark_runs_and_writes_what_it_says(check, tmp_path):
     check(tmp_path)
