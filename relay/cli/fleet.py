@@ -12,12 +12,10 @@ from relay.base.errors import RelayError
 from relay.cli.boundary import note_place
 from relay.cli.options import AMOUNT, plan_option
 from relay.cli.screen import complain, say, say_now
-from relay.setup.place import find_settings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from relay.config import Settings
     from relay.fleet.queue import Queue
     from relay.fleet.takes import Placed, Standing, Ticket
     from relay.git.remote import Remote
@@ -120,17 +118,12 @@ def worker(database: str | None, place: Path | None, *, once: bool) -> None:
                 queue=queue,
                 place=(place or get_data("clones")).absolute(),
                 environ=dict(os.environ),
-                read_settings=_read_settings,
                 observe=view.observe,
                 interrupts=interrupts,
             )
             worker.serve(wait=not once)
     finally:
         interrupts.close()
-
-
-def _read_settings(repo: "Repo", plan: "Plan", plan_path: str) -> "Settings":
-    return find_settings({}, os.environ, repo.root, plan=plan, plan_name=plan_path)
 
 
 @command.command("status", short_help="Show what is queued, at work and done.")

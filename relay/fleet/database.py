@@ -65,10 +65,8 @@ def run_database(place: Path) -> Iterator[str]:
             lacks_tool = isinstance(error, FileNotFoundError) and error.filename == "useradd"
             raise RelayError(f"the database does not start: {error}", hint=_NO_USER if lacks_tool else log) from error
         try:
-            _note_url(place, server.get_uri())
-            yield server.get_uri()
+            yield _name_url(place)
         finally:
-            _note_url(place, "")
             # Raised where the database ends by itself as the library ends it.
             with contextlib.suppress(postgres_server.psutil.NoSuchProcess):  # type: ignore[attr-defined]
                 server.cleanup()
@@ -109,13 +107,10 @@ def _require_open(path: Path, way_out: str) -> None:
             raise RelayError(words, hint=f"{way_out}, or start it as another user than root")
 
 
-def _note_url(place: Path, url: str) -> None:
-    (place / "relay-url").write_text(url)
+def _name_url(place: Path) -> str:
+    return f"postgresql://postgres:@/postgres?host={place}"
 
 
 def find_url(place: Path) -> str | None:
     """Return the address of the database that `run_database` runs there; None when it does not."""
-    try:
-        return (place / "relay-url").read_text() or None
-    except OSError:
-        return None
+    return _name_url(place) if is_up(place) else None

@@ -15,8 +15,9 @@ counts that. Cost since then, until the worker learns that it lost the phase, is
 import hashlib
 import json
 import shlex
+import time
 from collections.abc import Collection, Mapping
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from fnmatch import fnmatchcase
 
 from relay.base.values import dataclass
@@ -36,6 +37,8 @@ from relay.store.refs import ATTEMPTS, next_ref
 from relay.store.spend import Whose, add_branch, keep_spent, read_given_up
 
 _LEAST_USD = 0.000001
+_TRIES, _AGAIN_S = 20, 0.2
+"""Refs may go while they are fetched, and a remote of several machines may list one longer than it has it."""
 FENCES = "refs/relay/fence/"
 _HEADS = "refs/heads/"
 _BELOW = ("refs/relay/wip/", "refs/relay/spent/")
@@ -50,8 +53,8 @@ _WORKER = "Relay-Worker"
 class ToldCost:
     """The cost of a phase as the worker's last push told it."""
 
-    token: int
-    nonce: str
+    token: int = 0
+    nonce: str = ""
     """Of the worker's take."""
     start: str
     """The tip of the plan's branch when this clone began with the phase."""
@@ -67,19 +70,8 @@ def read_told(repo: Repo, branch: str) -> ToldCost | None:
         return None
 
 
-def begin_told(repo: Repo, branch: str, take: Take, *, start: str, cost_usd: float | None) -> None:
-    """Note a phase's cost as the worker begins with it; untold cost of an earlier take of this clone stays so."""
-    own = ToldCost(token=take.token, nonce=take.nonce, start=start, cost_usd=cost_usd)
-    _note_told(repo, branch, replace(read_told(repo, branch) or own, token=own.token, nonce=own.nonce))
-
-
-def note_told(repo: Repo, branch: str, cost_usd: float | None) -> None:
-    """Note the cost that a push has told."""
-    if (told := read_told(repo, branch)) is not None:
-        _note_told(repo, branch, replace(told, cost_usd=cost_usd))
-
-
-def _note_told(repo: Repo, branch: str, told: ToldCost) -> None:
+def note_told(repo: Repo, branch: str, told: ToldCost) -> None:
+    """Note what was told; read it first: untold cost of an earlier take of this clone stays so."""
     write_note(repo, _name_note(branch), json.dumps(asdict(told)), synced=False)
 
 
@@ -179,11 +171,6 @@ def name_fence(branch: str) -> str:
     return f"{FENCES}{render_ref_part(branch)}"
 
 
-def is_fenced_by(repo: Repo, commit: str, take: Take) -> bool:
-    """Return whether a fence names a take."""
-    return read_text(repo, commit).get(_TOKEN) == f"{take.token} {take.nonce}"
-
-
 def save_noted(repo: Repo, branch: str) -> None:
     """Save the cost of another machine's open session here, from its fence, for who goes on with the phase."""
     commit = refs.find_ref(repo, name_fence(branch))
@@ -201,10 +188,10 @@ def read_here(repo: Repo, branch: str) -> Mapping[str, str]:
     return found | repo.list_refs(*(f"{place}{part}/" for place in _BELOW))
 
 
-def fetch_there(remote: Remote, prefix: str, *others: str) -> Mapping[str, Mapping[str, str]] | None:
+def fetch_there(remote: Remote, prefix: str, *others: str) -> Mapping[str, Mapping[str, str]]:
     """Fetch a remote's refs of the branches that begin with `prefix`; return them: branch → ref → commit.
 
-    They are kept beside the clone's own, which stay. None: some went while they were fetched; ask again.
+    They are kept beside the clone's own, which stay.
 
     Args:
         others: Refspecs that the same fetch brings.
@@ -214,13 +201,16 @@ def fetch_there(remote: Remote, prefix: str, *others: str) -> Mapping[str, Mappi
     """
     part = render_ref_part(prefix)
     patterns = (f"{_HEADS}{prefix}*", *(f"{place}{part}*" for place in _PLACES))
-    try:
-        with lock_worktree(remote.repo, "fetch", wait_s=remote.limit_s):  # two at once fail at each other's refs
-            remote.fetch(*others, *(f"+{pattern}:{pattern.replace('refs/', _THERE, 1)}" for pattern in patterns))
-    except RemoteError as error:
-        if "not our ref" not in str(error):
-            raise
-        return None
+    specs = (*others, *(f"+{pattern}:{pattern.replace('refs/', _THERE, 1)}" for pattern in patterns))
+    with lock_worktree(remote.repo, "fetch", wait_s=remote.limit_s):  # two at once fail at each other's refs
+        for tries_left in reversed(range(_TRIES)):
+            try:
+                remote.fetch(*specs)
+                break
+            except RemoteError as error:
+                if "not our ref" not in str(error) or not tries_left:
+                    raise
+                time.sleep(_AGAIN_S)
     jobs: dict[str, dict[str, str]] = {}
     for kept, commit in remote.repo.list_refs(_THERE).items():
         ref = kept.replace(_THERE, "refs/", 1)

@@ -225,6 +225,17 @@ class Merged:
         """The files that git could not merge, without plan and ledger, which relay merges by meaning."""
         return tuple(path for path in self.merge.conflicts if path not in self.files)
 
+    @property
+    def ticked(self) -> tuple[str, ...]:
+        """The ids of the items that it has done."""
+        return tuple(item.id for item in self.phase.items if item.done and item.id not in self.before.done_ids)
+
+    def write_tree(self, repo: Repo, tip: str, start: str) -> str:
+        """Return a tree with what the merge, its plan and its ledger change in the landed phases; `start` has these."""
+        blobs = zip(self.files, objects.store_blobs(repo, tuple(self.files.values())), strict=True)
+        entries = [*list_changes(repo, tip, self.merge.tree), *((path, FILE, blob) for path, blob in blobs)]
+        return objects.write_paths_tree(repo, entries, start=start)
+
 
 def prepare(job: Job, landing: Landing) -> tuple[str, ...]:
     """Open the landing attempt of a phase and move its work tree onto the landed phases.
@@ -357,15 +368,15 @@ def _render_baseline(repo: Repo, landing: Landing) -> tuple[tuple[str, str], ...
 def _save(repo: Repo, attempt: OpenAttempt, landing: Landing, merged: Merged) -> None:
     """Save the merge as the attempt's checkpoint, proposed for the commit if no session has anything left to do."""
     own = read_text(repo, landing.own)
-    blobs = zip(merged.files, objects.store_blobs(repo, tuple(merged.files.values())), strict=True)
-    entries = [*list_changes(repo, landing.tip, merged.merge.tree), *((path, FILE, blob) for path, blob in blobs)]
-    tree = objects.write_paths_tree(repo, entries, start=attempt.base_tree)
-    ticked = tuple(item.id for item in merged.phase.items if item.done and item.id not in merged.before.done_ids)
+    tree = merged.write_tree(repo, landing.tip, attempt.base_tree)
     marks = render_end(SessionEnd.INTERRUPTED, item="", error="")
     if not (merged.conflicts or merged.phase.open_items):
         marks += render_proposal(own.message.subject)
     record = WipRecord(
-        spend=Spent(), items=ticked, handoff_note=_render_note(repo, attempt, landing, own, merged), trailers=marks
+        spend=Spent(),
+        items=merged.ticked,
+        handoff_note=_render_note(repo, attempt, landing, own, merged),
+        trailers=marks,
     )
     save_snapshots(
         repo, attempt, record, TreeSnapshot(tree=tree, skipped=attempt.skipped, replaced=tuple(merged.files))

@@ -14,11 +14,12 @@ from functools import partial
 
 from relay.base.errors import ErrorKind, ExitCode, LockedError, RelayError, RepoError
 from relay.base.hints import Hint
+from relay.base.redaction import find_secret_values
 from relay.config import Settings
 from relay.fleet import exchange
 from relay.fleet.heart import Heart
 from relay.fleet.jobs import JobEnd, JobRun
-from relay.fleet.landing import Job, Landing, LandingCase, find_landing, find_phase_id, land, prepare
+from relay.fleet.landing import Job, Landing, LandingCase, find_landing, find_phase_id, get_tip, land, prepare
 from relay.fleet.overview import name_tip, read_plan
 from relay.fleet.queue import AwayError
 from relay.fleet.takes import (
@@ -35,15 +36,14 @@ from relay.fleet.takes import (
     UnfitError,
     WorkEnd,
 )
-from relay.fleet.train import Train, is_joint, leave
+from relay.fleet.train import is_joint, leave, take_along
 from relay.fleet.workplace import AS_REMOTE, HEARING_S, AnswerT, Workplace
 from relay.fleet.worktrees import ensure_job, find_jobs, name_job_branch, remove_free
 from relay.git import refs
 from relay.git.lock_journal import clear_stale_locks
-from relay.git.names import list_paths
 from relay.git.notes import is_locked, lock_worktree
 from relay.git.objects import is_ancestor
-from relay.git.remote import PushEnd, RefUpdate, Remote, RemoteError
+from relay.git.remote import Pushed, PushEnd, RefUpdate, Remote, RemoteError
 from relay.git.repository import Repo
 from relay.git.worktrees import put_on_branch
 from relay.plan.model import Plan
@@ -51,11 +51,11 @@ from relay.plan.waves import find_ready
 from relay.session.events import RunEnded, SessionEnded, SessionStarted
 from relay.session.records import LoggedEvent
 from relay.setup.open import hold_worktree
+from relay.setup.place import find_settings
 from relay.store import branches
 from relay.store.attempts import find_wait_until, read_attempt
 from relay.store.completion import finish_pending
 from relay.store.history import find_text
-from relay.store.obstacles import find_in_the_way
 from relay.store.plan_state import read_plan_cost
 from relay.store.plan_versions import parse_at
 from relay.store.refs import get_branch
@@ -65,7 +65,7 @@ from relay.store.worktree_notes import ensure_worker
 _LOCK_S = 60.0
 _MOST_LIMIT_WAIT_S = 60
 """A run waits no longer for a usage limit: its phase waits in the queue, and the worker takes another one."""
-_AGAIN_S = 0.2  # a remote of several machines may list a branch for a while before it can be fetched
+_AGAIN_S = 0.2
 _MOST_IDLE = 3
 """How many steps of a phase may change nothing before it is given up. Other phases that land first do not count."""
 
@@ -81,13 +81,16 @@ class PhaseWork:
         self._there: Mapping[str, str] = {}
         self.plan: Plan | None = None
         """As it landed, or was last seen on the remote."""
-        self._is_silent = self._is_fenced = self._is_own = self._has_waited = False
+        self._is_silent = self._is_own = False
         self._tip = ""
         self._standing: Standing
         self._listed: Mapping[str, Mapping[str, str]]
         self._take_row: Take
-        self._train: Train
         self._settings: Settings
+        self._waiting: Mapping[str, int] = {}
+        """Phases that waited for their turn when this one had it, and the tokens of their takes."""
+        self._riders: Mapping[int, Mapping[str, str]] = {}
+        """Those of them that are merged below this one: token → refs on the remote, which go when they land."""
 
     def run(self) -> WorkEnd:
         """Take the phase and bring it to its end.
@@ -109,7 +112,6 @@ class PhaseWork:
                 if self._interrupts.wait(_AGAIN_S):
                     raise BusyError("stopped before a phase was taken")
             self._take_row, self._heart.take = take, take
-            self._train = Train(self._place, self._main, self._settings, take)
             try:
                 end = self._work(take)
             except LostError:
@@ -132,31 +134,19 @@ class PhaseWork:
     def _end(self, take: Take, state: TakeState, words: str) -> bool:
         """End the take in the queue; a database that is away is waited for, but not by who is asked to stop."""
         self._heart.take = None  # first: a heartbeat that finds it ended would take it for lost
-        return self._place.ask(lambda: self._queue.end(take, state, words)) is not False
+        return self._place.ask(lambda: self._queue.end(take, state, words))
 
     def _look(self) -> Plan:
         """Bring the clone to what the queue and the remote have of the plan, by one fetch; return the plan there."""
         others = name_tip(self._branch, self._ticket.plan_path), exchange.name_booked(self._branch, "*")
-        while True:
-            # Before git: what ends later than this has its cost there.
-            self._standing = self._ask(lambda: self._queue.read(self._ticket.plan))
-            prefix = name_job_branch(self._main, "")
-            listed = exchange.fetch_there(self._remote, prefix, others[0], f"+{others[1]}:{others[1]}")
-            if listed is not None:
-                break
-            if self._interrupts.wait(_AGAIN_S):
-                raise BusyError("stopped as other phases landed")
-        self._listed = listed
+        # Before git: what ends later than this has its cost there.
+        self._standing = self._place.ask(lambda: self._queue.read(self._ticket.plan))
+        prefix = name_job_branch(self._main, "")
+        self._listed = exchange.fetch_there(self._remote, prefix, others[0], f"+{others[1]}:{others[1]}")
         self._tip, self.plan = read_plan(self._remote, self._branch, self._ticket.plan_path)
         with lock_worktree(self._main, wait_s=_LOCK_S):  # nobody makes a work tree for a branch meanwhile
-            exchange.take_over(self._remote, listed, but={get_branch(job.repo) for job in self._find_jobs()})
-            own = self._main.head()
-            if own is None:
-                raise RepoError(f"the clone in {self._main.root} has no commit", hint="remove it; it is made again")
-            if own != self._tip:
-                if found := find_in_the_way(self._main, own, self._tip):
-                    words = f"these files were changed in the clone {self._main.root}: {list_paths(found)}"
-                    raise RepoError(words, hint="put them away")
+            exchange.take_over(self._remote, self._listed, but={get_branch(job.repo) for job in self._find_jobs()})
+            if (own := get_tip(self._main)) != self._tip:
                 if not is_ancestor(self._main, own, self._tip):
                     kept = exchange.put_aside(self._main, self._branch, (own,))
                     words = f"somebody has rewritten {self._branch} on the remote; what it was is kept in {kept} here"
@@ -181,7 +171,9 @@ class PhaseWork:
         if phase not in find_ready(plan, standing.held):
             words = "at work" if phase.id in standing.held else "not ready; it is queued again when others are done"
             raise DoneError(f"phase {phase.id} is {'done' if phase.done else words}")
-        self._settings = self._place.read_settings(self._main, plan, self._ticket.plan_path)
+        self._settings = find_settings(
+            {}, self._place.environ, self._main.root, plan=plan, plan_name=self._ticket.plan_path
+        )
         if not self._is_alone(phase.id, stack):
             raise BusyError(f"a run of this machine is still at work on phase {phase.id}")
         open_phases = sum(not one.done and one.id not in standing.held for one in plan.phases)
@@ -272,7 +264,9 @@ class PhaseWork:
 
     def _work(self, take: Take) -> WorkEnd:
         job = self._take_up(take)
-        exchange.begin_told(self._main, self._job_branch, take, start=self._tip, cost_usd=self._find_cost())
+        cost = self._find_cost()
+        told = exchange.read_told(self._main, self._job_branch) or exchange.ToldCost(start=self._tip, cost_usd=cost)
+        exchange.note_told(self._main, self._job_branch, replace(told, token=take.token, nonce=take.nonce))
         self._patiently(self._push)
         stood, idle, is_fresh = None, 0, True
         while True:
@@ -286,13 +280,12 @@ class PhaseWork:
                     self._drop_left()
                     return self._end_done()
                 landing = find_landing(self._main, job)
-            is_late = landing.case is not LandingCase.FORWARD or not self._train.riders
+            is_late = landing.case is not LandingCase.FORWARD or not self._riders
             if landing.case is not LandingCase.MERGING and is_late and is_joint(self._main, job, landing):
                 leave(job)
                 landing = find_landing(self._main, job)
             now = (landing, self._take_row.reserved_usd)
-            stood, idle = now, idle + 1 if now == stood and not self._has_waited else 0
-            self._has_waited = False
+            stood, idle = now, idle + 1 if now == stood else 0
             if idle > _MOST_IDLE:
                 return self._stop(f"it stays {landing.case} on its branch, whatever is done")
             try:
@@ -312,15 +305,38 @@ class PhaseWork:
     def _take_turn(self) -> Turn:
         """Wait until no other phase is landing, or until one has landed this one along."""
         rides = False
-        while (turn := self._ask(partial(self._queue.take_turn, self._take_row, rides=rides))).waits:
+        while (turn := self._place.ask(partial(self._queue.take_turn, self._take_row, rides=rides))).waits:
             self._require_held()
             if not rides:
                 self._patiently(self._push)
                 rides = True
             elif self._interrupts.wait(2 * HEARING_S) or self._heart.is_taken_back:
                 raise BusyError("stopped before the phase landed; what there is is in the clone")
-        self._train.waiting = turn.riders
+        self._waiting = turn.riders
         return turn
+
+    def _board(self, job: Job, landing: Landing) -> str:
+        """Return the commit to land on: the tip, or phases that waited, on top of it."""
+        names = {phase_id: name_job_branch(self._main, phase_id) for phase_id in self._waiting}
+        refs = {phase_id: self._listed.get(name, {}) for phase_id, name in names.items()}
+        tips = {phase_id: refs[phase_id].get(f"refs/heads/{name}") for phase_id, name in names.items()}
+        found = {phase_id: commit for phase_id, commit in tips.items() if commit}
+        tip, taken = take_along(job, landing.tip, found, self._settings, find_secret_values(self._place.environ))
+        self._riders = {self._waiting[phase_id]: refs[phase_id] for phase_id in taken}
+        self._note_riders([token for phase_id, token in self._waiting.items() if phase_id not in taken])
+        self._waiting = {}
+        if taken:
+            self._say(f"phase {job.phase_id} lands together with {', '.join(taken)}")
+        return tip
+
+    def _land_alone(self) -> None:
+        """Have this phase and those that were to land along with it land each alone."""
+        self._note_riders([*self._riders, self._take_row.token])
+        self._riders = {}
+
+    def _note_riders(self, tokens: Sequence[int], *, landed: bool = False) -> None:
+        if tokens:
+            self._place.ask(lambda: self._queue.note_riders(tokens, landed=landed))
 
     def _take_up(self, take: Take) -> Job:
         """Return the phase's work tree, with what other workers have pushed of it."""
@@ -353,7 +369,7 @@ class PhaseWork:
             case LandingCase.FORWARD:
                 return self._deliver(job, landing)
             case LandingCase.APART:
-                for told in prepare(job, replace(landing, tip=self._train.board(job, landing, self._listed))):
+                for told in prepare(job, replace(landing, tip=self._board(job, landing))):
                     self._say(told)
             case _:
                 joint = landing.case is LandingCase.MERGING and is_joint(self._main, job, landing)
@@ -362,7 +378,7 @@ class PhaseWork:
                     return None
                 if joint and end.exit_code not in {ExitCode.DONE, ExitCode.INTERRUPTED}:
                     self._say(f"phase {self._ticket.phase_id} lands alone: {end.reason}")
-                    self._train.empty()
+                    self._land_alone()
                     leave(job)
                     return None
                 if end.unsent and self._raise():
@@ -422,32 +438,29 @@ class PhaseWork:
         if self._heart.has_lost:
             raise LostError
 
-    def _try(self, act: Callable[[], object]) -> bool:
-        """Ask the remote for something; one that is away, or does not do it now, is told once."""
+    def _try(self, act: Callable[[], AnswerT]) -> tuple[AnswerT, ...]:
+        """Ask the remote for something; return the answer, or nothing: one that is away is told once."""
         try:
-            act()
+            answer = act()
         except RemoteError as error:
             if not self._is_silent:
                 self._say(f"{error}; the phase goes on here, and relay tries again", warning=True)
             self._is_silent = True
-        else:
-            self._is_silent = False
-        return not self._is_silent
+            return ()
+        self._is_silent = False
+        return (answer,)
 
-    def _patiently(self, act: Callable[[], object]) -> None:
+    def _patiently(self, act: Callable[[], AnswerT]) -> AnswerT:
         """Ask the remote for something until it does it, however long it is away; the phase stays this worker's.
 
         Raises:
             BusyError: The worker is asked to stop.
         """
-        while not self._try(act):
-            self._wait_for_remote()
-
-    def _wait_for_remote(self) -> None:
-        self._has_waited = True
-        if self._interrupts.wait(self._place.look_s) or self._heart.is_taken_back:
-            raise BusyError("stopped while the remote was away; what there is is in the clone")
-        self._require_held()
+        while not (answer := self._try(act)):
+            if self._interrupts.wait(self._place.look_s) or self._heart.is_taken_back:
+                raise BusyError("stopped while the remote was away; what there is is in the clone")
+            self._require_held()
+        return answer[0]
 
     def _push(self) -> None:
         """Set the phase's refs on the remote to the clone's, with the fence.
@@ -465,8 +478,9 @@ class PhaseWork:
             updates = (RefUpdate(ref=ref, old=self._there.get(ref), new=here.get(ref)) for ref in moved)
             pushed = self._remote.push(*updates)
             if pushed.end is PushEnd.DONE:
-                self._there, self._is_fenced = here, True
-                exchange.note_told(self._main, self._job_branch, cost)
+                self._there = here
+                if told := exchange.read_told(self._main, self._job_branch):
+                    exchange.note_told(self._main, self._job_branch, replace(told, cost_usd=cost))
                 return
             if pushed.end is PushEnd.REFUSED:
                 raise RemoteError(f"{self._remote.name} does not take the phase's work: {pushed.words}")
@@ -478,13 +492,8 @@ class PhaseWork:
         Raises:
             LostError: It is not.
         """
-        while (listed := exchange.fetch_there(self._remote, self._job_branch)) is None:
-            self._require_held()
-        there = listed.get(self._job_branch, {})
+        there = exchange.fetch_there(self._remote, self._job_branch).get(self._job_branch, {})
         # Read first, then asked: whoever takes the phase after that finds our push, and moves the fence on.
-        fence = there.get(exchange.name_fence(self._job_branch))
-        if self._is_fenced and fence and not exchange.is_fenced_by(self._main, fence, self._take_row):
-            raise LostError
         self._require_token()
         self._there = there
 
@@ -494,47 +503,35 @@ class PhaseWork:
         Raises:
             LostError: It is not.
         """
-        if not self._ask(lambda: self._queue.holds(self._take_row)):
+        if not self._place.ask(lambda: self._queue.holds(self._take_row)):
             raise LostError
-
-    def _ask(self, question: Callable[[], AnswerT]) -> AnswerT:
-        """Ask the queue; a database that is away is waited for.
-
-        Raises:
-            BusyError: The worker is asked to stop.
-        """
-        answer = self._place.ask(question)
-        if answer is None:
-            raise BusyError("stopped while the database was away; what there is is in the clone")
-        return answer
 
     def _deliver(self, job: Job, landing: Landing) -> WorkEnd | None:
         """Push the plan's branch and remove the job's refs on the remote, in one step; None: somebody was faster."""
-        take = self._take_row
-        self._require_token()
-        along = self._train.riders.values()
+        along = self._riders.values()
         gone = (RefUpdate(ref=one, old=refs[one], new=None) for refs in (self._there, *along) for one in refs)
         landed = RefUpdate(ref=f"refs/heads/{self._branch}", old=landing.tip, new=landing.own)
         own = exchange.read_here(self._main, self._job_branch)
         kept = (one for here in (own, *along) for one in exchange.list_given_up(self._branch, here))
-        try:
-            pushed = self._remote.push(landed, *gone, *kept)
-            if pushed.end is not PushEnd.DONE and along:
-                self._train.empty()
-                return None
-            if pushed.end is PushEnd.MOVED:
-                self._look_again()
-                return None
-        except RemoteError as error:
-            self._say(f"{error}; phase {take.phase_id} is done, and lands when the remote takes it", warning=True)
-            self._wait_for_remote()
+        updates = (landed, *gone, *kept)
+
+        def push() -> Pushed:
+            self._require_token()
+            pushed = self._remote.push(*updates)
+            if pushed.end is PushEnd.REFUSED and not along:
+                self._push()  # a remote that takes nothing has to be well first: nobody else has the work
+            return pushed
+
+        pushed = self._patiently(push)
+        if pushed.end is not PushEnd.DONE and along:
+            self._land_alone()
+            return None
+        if pushed.end is PushEnd.MOVED:
+            self._patiently(self._look_again)
             return None
         if pushed.end is PushEnd.REFUSED:
-            if self._try(self._push):
-                return self._stop(f"{self._remote.name} does not take it on {self._branch}: {pushed.words}")
-            self._wait_for_remote()  # one that takes nothing has to be well first: nobody else has the work
-            return None
-        self._train.arrive()
+            return self._stop(f"{self._remote.name} does not take it on {self._branch}: {pushed.words}")
+        self._note_riders(list(self._riders), landed=True)
         with lock_worktree(self._main, wait_s=_LOCK_S):
             if self._main.head() == landing.tip:  # or another worker of this clone has fetched it
                 for words in land(self._main, job, landing) or ():
@@ -567,7 +564,7 @@ class PhaseWork:
         self._patiently(self._push)
         while not self._is_stopping:
             self._patiently(self._look)
-            taken = self._ask(lambda: self._queue.raise_share(self._take_row, self._bid(1)))
+            taken = self._place.ask(lambda: self._queue.raise_share(self._take_row, self._bid(1)))
             if isinstance(taken, Take):
                 self._take_row = taken
                 return True

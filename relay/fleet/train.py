@@ -7,18 +7,14 @@ each lands alone. Nothing has to be remembered: a commit says that it was made s
 """
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 
 from relay.base.errors import RelayError
-from relay.base.redaction import find_secret_values
 from relay.base.secrecy import is_covered
 from relay.config import Settings
 from relay.fleet.landing import Job, Landing, LandingCase, list_changes, merge
-from relay.fleet.takes import Take
-from relay.fleet.workplace import Workplace
-from relay.fleet.worktrees import name_job_branch
 from relay.git import objects
 from relay.git.config_guard import find_tree_files, guard
 from relay.git.hooks import has_hook
@@ -27,7 +23,6 @@ from relay.git.message import Message, read_text, render_message
 from relay.git.names import render_path
 from relay.git.objects import is_ancestor
 from relay.git.repository import Repo
-from relay.git.trees import FILE
 from relay.plan.text import find_protected
 from relay.run.commit.disclosures import describe_autoruns, find_disclosures
 from relay.run.commit.readiness import get_commands, render_merge
@@ -44,52 +39,6 @@ _TOGETHER = "together"
 """In a commit's ``Relay-Merge``, where a digest of its gate stands otherwise: its gate runs at the joint tip."""
 
 _PASSED = re.compile(r"pass [0-9a-f]{64}")
-
-
-class Train:
-    """The phases that land along with one. Mutable: they get on, and have landed or land alone."""
-
-    def __init__(self, place: Workplace, main: Repo, settings: Settings, take: Take) -> None:
-        self._place, self._main, self._settings, self._take = place, main, settings, take
-        self.waiting: Mapping[str, int] = {}
-        """Phases that waited for their turn when this one had it, and the tokens of their takes."""
-        self.riders: Mapping[int, Mapping[str, str]] = {}
-        """Those of them that are merged below this one: token → refs on the remote, which go when they land."""
-
-    def board(self, job: Job, landing: Landing, listed: Mapping[str, Mapping[str, str]]) -> str:
-        """Return the commit to land on: the tip, or phases that waited, on top of it.
-
-        Args:
-            listed: The refs of all jobs' branches, as they were fetched.
-        """
-        self.riders = {}
-        if not self.waiting:
-            return landing.tip
-        names = {phase_id: name_job_branch(self._main, phase_id) for phase_id in self.waiting}
-        refs = {phase_id: listed.get(name, {}) for phase_id, name in names.items()}
-        tips = {phase_id: refs[phase_id].get(f"refs/heads/{name}") for phase_id, name in names.items()}
-        found = {phase_id: commit for phase_id, commit in tips.items() if commit}
-        secrets = find_secret_values(self._place.environ)
-        tip, taken = take_along(job, landing.tip, found, self._settings, secrets)
-        self.riders = {self.waiting[phase_id]: refs[phase_id] for phase_id in taken}
-        self._note([token for phase_id, token in self.waiting.items() if phase_id not in taken])
-        self.waiting = {}
-        if taken:
-            self._place.say(f"phase {job.phase_id} lands together with {', '.join(taken)}")
-        return tip
-
-    def empty(self) -> None:
-        """Have this phase and those that were to land along with it land each alone."""
-        self._note([*self.riders, self._take.token])
-        self.riders = {}
-
-    def arrive(self) -> None:
-        """Say that all have landed."""
-        self._note(list(self.riders), landed=True)
-
-    def _note(self, tokens: Collection[int], *, landed: bool = False) -> None:
-        if tokens:
-            self._place.ask(lambda: self._place.queue.note_riders(tokens, landed=landed))
 
 
 def take_along(
@@ -125,14 +74,12 @@ def _merge_rider(job: Job, tip: str, own: str, settings: Settings, secrets: Sequ
     """
     repo, text = job.repo, read_text(job.repo, own)
     merged = merge(job, Landing(case=LandingCase.APART, tip=tip, own=own))
-    ticked = tuple(item.id for item in merged.phase.items if item.done and item.id not in merged.before.done_ids)
-    blobs = zip(merged.files, objects.store_blobs(repo, tuple(merged.files.values())), strict=True)
-    tree = objects.write_paths_tree(repo, [(path, FILE, blob) for path, blob in blobs], start=merged.merge.tree)
+    tree = merged.write_tree(repo, tip, tip)
     paths = [change.path for change in objects.diff_trees(repo, tip, tree)]
     protected = (*find_protected(job.plan_path), *find_tree_files(repo))
     # What the commit step asks of each file, since it looks at the files of the phase that lands alone.
     if (
-        (merged.conflicts or merged.left or not merged.phase.done or not ticked)
+        (merged.conflicts or merged.left or not merged.phase.done or not merged.ticked)
         or not (get_commands(settings, merged.phase) and _PASSED.fullmatch(text.get(trailers.GATE)))
         or find_persons(paths)
         or any(is_covered(path, protected) for path in paths if path not in merged.files)
@@ -147,7 +94,7 @@ def _merge_rider(job: Job, tip: str, own: str, settings: Settings, secrets: Sequ
             (trailers.PLAN, render_path(job.plan_path)),
             (trailers.PHASE, merged.phase.id),
             (trailers.STATUS, "done"),
-            (trailers.ITEMS, " ".join(ticked)),
+            (trailers.ITEMS, " ".join(merged.ticked)),
             (trailers.SESSION, new_id()),
             (trailers.GATE, text.get(trailers.GATE)),
             *render_merge(text, _TOGETHER),

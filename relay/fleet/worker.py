@@ -1,6 +1,7 @@
 """A worker of the queue: takes a phase, brings it to its end (`relay.fleet.phase`), and takes the next."""
 
 import time
+from contextlib import suppress
 from dataclasses import replace
 
 from relay.base.errors import RelayError
@@ -80,12 +81,14 @@ class Worker(Workplace):
             self.say(f"{error}; it is tried again later")
             again_s = _LATER_S
         except UnfitError:
-            self.ask(lambda: self._finish(heart, placed, None, 0.0))
+            with suppress(BusyError):
+                self.ask(lambda: self._finish(heart, placed, None, 0.0))
             raise
         except (RelayError, OSError) as error:
             self.say(f"{error} (its clones are in {self.place}); it is tried again later", warning=True)
             again_s = _LATER_S
-        self.ask(lambda: self._finish(heart, placed, work.plan if work else None, again_s))
+        with suppress(BusyError):  # whoever has the ticket next finds what is done
+            self.ask(lambda: self._finish(heart, placed, work.plan if work else None, again_s))
 
     def _finish(self, heart: Heart, placed: Placed, plan: Plan | None, again_s: float | None) -> None:
         """End a ticket, and queue what can begin by it, as the plan was when it landed or was last seen."""

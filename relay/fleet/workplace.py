@@ -8,13 +8,11 @@ from typing import TypeVar
 
 from relay.base.interrupts import Interrupts
 from relay.base.values import dataclass
-from relay.config import Settings
 from relay.fleet.queue import AwayError, Queue
-from relay.fleet.takes import Ticket
+from relay.fleet.takes import BusyError, Ticket
 from relay.git.clones import CloneSource, ensure_work_tree
 from relay.git.remote import Remote
 from relay.git.repository import Repo
-from relay.plan.model import Plan
 from relay.session.events import Noticed, Observe, TransferShown
 
 AnswerT = TypeVar("AnswerT")
@@ -33,8 +31,6 @@ class Workplace:
     """The folder of its clones."""
     environ: Mapping[str, str]
     """The environment of its runs."""
-    read_settings: Callable[[Repo, Plan, str], Settings]
-    """Reads the settings that hold in a clone, for a plan and its path."""
     observe: Observe
     interrupts: Interrupts
     push_s: float = 60.0
@@ -48,14 +44,19 @@ class Workplace:
         """Tell the person who looks at the worker."""
         self.observe(Noticed(text=text, warning=warning))
 
-    def ask(self, question: Callable[[], AnswerT]) -> AnswerT | None:
-        """Ask the queue until it answers; None where the worker is asked to stop while the database is away."""
+    def ask(self, question: Callable[[], AnswerT]) -> AnswerT:
+        """Ask the queue until it answers.
+
+        Raises:
+            BusyError: The worker is asked to stop while the database is away.
+        """
         while True:
             try:
                 return question()
             except AwayError:
                 if self.interrupts.wait(HEARING_S):
-                    return None
+                    words = "stopped while the database was away; what there is is in the clone"
+                    raise BusyError(words) from None
 
     def ensure_clone(self, ticket: Ticket) -> Repo:
         """Return a work tree on a ticket's branch; finish a clone that a killed worker began."""

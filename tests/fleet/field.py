@@ -12,7 +12,6 @@ import psycopg
 import pytest
 
 from relay.base.interrupts import Interrupts, Urgency
-from relay.config import load_settings
 from relay.fleet.heart import Heart
 from relay.fleet.queue import Queue
 from relay.fleet.takes import Ticket
@@ -42,14 +41,13 @@ PUSHES = """
 import os, sys
 from pathlib import Path
 from relay.base.interrupts import Interrupts
-from relay.cli.fleet import _read_settings
 from relay.fleet.queue import Queue
 from relay.fleet.worker import Worker
 interrupts = Interrupts()
 with interrupts.installed():
     Worker(
         queue=Queue(sys.argv[1]), place=Path(sys.argv[2]), environ={**os.environ, "PYTHONPATH": sys.argv[4]},
-        read_settings=_read_settings, observe=print, interrupts=interrupts, push_s=float(sys.argv[3]),
+        observe=print, interrupts=interrupts, push_s=float(sys.argv[3]),
     ).serve()
 """
 
@@ -114,14 +112,10 @@ class Field:
         return self.queue.read(self.ticket().plan)
 
     def worker(self, name, server, *, queue=None, push_s=60.0):
-        def read_settings(repo, plan, _path):
-            return load_settings(flags={}, environ={}, plan_settings=plan.settings, repo_root=repo.root, user_dir=None)
-
         return Worker(
             queue=queue or self.queue,
             place=self.top / name,
             environ=self.environ(server),
-            read_settings=read_settings,
             observe=Told(),
             interrupts=Interrupts(),
             push_s=push_s,

@@ -91,7 +91,7 @@ def test_a_worker_is_given_its_own_ticket_again_until_it_has_ended_it(queue):
 
 
 def test_two_submitters_queue_a_phase_once(queue):
-    queue.list_plans()
+    """In a database whose tables each of them finds missing."""
     with ThreadPoolExecutor(6) as pool:
         said = list(pool.map(lambda _: Queue(queue._url).submit([TICKET]), range(6)))
     assert sorted(said) == [()] * 5 + [(TICKET,)]
@@ -142,14 +142,18 @@ def test_what_ended_since_git_was_read_counts_as_spent_and_is_no_reason_to_read_
     assert own.reserved_usd == 15.0
 
 
-def test_who_finds_too_little_as_others_ended_meanwhile_reads_git_again(queue):
+def test_who_finds_too_little_or_bids_as_a_worker_dies_reads_git_again(queue):
     before = queue.read(TICKET.plan)
     assert queue.end(take(queue, bid=replace(BID, shares=1)), TakeState.FREE)
     found = queue.take(find(queue), "w", replace(BID, before=before))
     assert isinstance(found, NotTaken)
     assert found.is_stale
-    own = take(queue, bid=replace(BID, spent_usd=3.0, shares=1))
-    assert own.reserved_usd == 17.0
+    assert take(queue, "dead", replace(BID, spent_usd=3.0, shares=1)).reserved_usd == 17.0
+    before = queue.read(TICKET.plan)
+    queue.bury(find(queue))
+    found = queue.take(find(queue), "w", replace(BID, before=before, shares=1))
+    assert isinstance(found, NotTaken)
+    assert found.is_stale
 
 
 def make_take(token, state, reserved, seen):
@@ -218,15 +222,6 @@ def test_who_has_the_turn_lands_along_who_waits_and_says_so(queue):
     assert queue.take_turn(takes[3], rides=True) == Turn()  # it lands itself by now
 
 
-def test_who_bids_as_a_worker_dies_reads_git_again(queue):
-    take(queue, "dead")
-    before = queue.read(TICKET.plan)
-    queue.bury(find(queue))
-    found = queue.take(find(queue), "w", replace(BID, before=before, shares=1))
-    assert isinstance(found, NotTaken)
-    assert found.is_stale
-
-
 def test_a_phase_that_has_spent_its_share_gets_the_rest_and_no_more(queue):
     own = take(queue)
     assert own.reserved_usd == 5.0
@@ -242,6 +237,8 @@ def test_a_phase_that_has_spent_its_share_gets_the_rest_and_no_more(queue):
 def test_who_lost_a_phase_can_neither_end_it_nor_have_more_for_it(queue):
     """Nor does it end the job that has taken the place of its own."""
     own = take(queue)
+    assert queue.holds(own)
+    assert not queue.holds(replace(own, nonce="of a database that was lost"))
     old = find(queue)
     queue.bury(old)
     assert not queue.holds(own)
@@ -267,12 +264,6 @@ def test_a_phase_whose_worker_has_lost_its_ticket_can_be_taken_by_others(queue):
     assert queue.read(TICKET.plan).held == {"1": again}
 
 
-def test_a_token_of_another_database_is_none(queue):
-    own = take(queue)
-    assert queue.holds(own)
-    assert not queue.holds(replace(own, nonce="of one that was lost"))
-
-
 def test_what_a_dead_worker_had_stays_set_aside_but_for_what_git_knows(queue):
     take(queue, "dead")
     queue.bury(find(queue))
@@ -282,12 +273,9 @@ def test_what_a_dead_worker_had_stays_set_aside_but_for_what_git_knows(queue):
     assert again.reserved_usd == 15.0  # of 20: 2 are spent, and 3 may be
     queue.settle_lost(queue.read(TICKET.plan).lost)
     assert queue.read(TICKET.plan).reserved_usd == 15.0
-
-
-def test_what_the_dead_worker_of_this_clone_had_is_known_here(queue):
-    take(queue, "w")
     queue.bury(find(queue))
-    assert take(queue, "w", replace(BID, spent_usd=1.0, seen_usd=1.0, shares=1)).reserved_usd == 19.0
+    own = take(queue, "w", replace(BID, spent_usd=3.0, seen_usd=3.0, shares=1))
+    assert own.reserved_usd == 17.0  # its clone knows all that it has spent
 
 
 def test_a_phase_that_killed_three_workers_is_parked_and_named_until_a_person_looks(queue):
@@ -334,19 +322,15 @@ def sleeper(queue):
         worker.kill()
 
 
-def test_what_a_dead_worker_had_is_handed_on(queue, sleeper):
-    sleeper.send_signal(signal.SIGKILL)
-    sleeper.wait()
-    assert find(queue).status == "doing"
-    with Heart(queue, ignore):
-        wait_until(partial(is_free, queue))
-    assert queue.read(TICKET.plan).latest["1"].state is TakeState.DIED
-
-
 def test_a_worker_that_is_suspended_and_revived_learns_that_its_phase_was_given_away(queue, sleeper):
     sleeper.send_signal(signal.SIGSTOP)
-    with Heart(queue, ignore):
+    with Heart(queue, ignore), Heart(queue, ignore):
         wait_until(partial(is_free, queue))
+        count = (
+            "select count(*) from pg_stat_activity where application_name = 'relay' and datname = current_database()"
+        )
+        wait_until(lambda: run_sql(queue, count) == [(3,)])  # a worker keeps one: PostgreSQL's default is a hundred
+    assert queue.read(TICKET.plan).latest["1"].state is TakeState.DIED
     sleeper.send_signal(signal.SIGCONT)
     assert sleeper.stdout.readline() == "lost\n"
     assert find(queue).status == "todo"  # it has not ended it
@@ -396,17 +380,13 @@ def test_a_job_that_is_no_ticket_is_passed_over(queue):
             text,
         )
     queue.submit([TICKET])
-    with Heart(queue, ignore) as heart:
-        assert queue.fetch(heart.worker_id).ticket == TICKET
-    assert [one.ticket for one in queue.list_placed()] == [TICKET]
-
-
-def test_a_take_of_no_plan_is_passed_over(queue):
-    take(queue)
     for text in ("", "1", "{}", "[]", '["a", "b"]', '["a", "b", 1]', '"abc"', "[" * 2_000):
         sql = "insert into relay_takes (nonce, plan, phase_id, job_id, worker) values ('x', %s, '1', 1, 'w')"
         run_sql(queue, sql, text)
     assert queue.list_plans() == (replace(TICKET, phase_id=""),)
+    with Heart(queue, ignore) as heart:
+        assert queue.fetch(heart.worker_id).ticket == TICKET
+    assert [one.ticket for one in queue.list_placed()] == [TICKET]
 
 
 def test_a_table_of_a_newer_relay_is_left_alone(queue):
@@ -414,25 +394,6 @@ def test_a_table_of_a_newer_relay_is_left_alone(queue):
     run_sql(queue, "comment on table relay_takes is '999'")
     with pytest.raises(RelayError, match="of version 999, and this relay knows 1"):
         Queue(queue._url).list_placed()
-
-
-def test_an_idle_worker_keeps_one_connection(queue):
-    """PostgreSQL's default is a hundred."""
-    with Heart(queue, ignore), Heart(queue, ignore):
-        count = (
-            "select count(*) from pg_stat_activity where application_name = 'relay' and datname = current_database()"
-        )
-        wait_until(lambda: run_sql(queue, count) == [(2,)])
-
-
-def test_a_database_that_is_not_there_is_said():
-    with pytest.raises(RelayError, match="the database does not answer"):
-        Queue("postgresql:///x?host=/nowhere").list_placed()
-
-
-def test_workers_that_meet_an_empty_database_together_all_begin(url):
-    with ThreadPoolExecutor(6) as workers:
-        assert list(workers.map(lambda _: Queue(url).list_placed(), range(6))) == [()] * 6
 
 
 @pytest.mark.skipif("TESTS_POSTGRES" in os.environ, reason="it is about the database of `relay fleet up`")

@@ -4,6 +4,7 @@ import contextlib
 import os
 import shutil
 import signal
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
@@ -301,7 +302,7 @@ def test_a_ticket_that_comes_late_or_too_early_is_dropped_and_pays_nothing(field
         field.go("ann", server, "1")
         paid = count_answers(server)
         assert field.go("ann", server, "1").has("phase 1 is done")
-        assert field.go("ann", server, "3").has("phase 3 waits for others")
+        assert field.go("ann", server, "3").has("phase 3 is not ready")
         assert field.go("ann", server, "9").has("PLAN.md has no phase 9")
         assert count_answers(server) == paid
     assert {one.ticket.phase_id for one in field.queue.list_placed()} == {"2"}  # which can begin
@@ -335,18 +336,34 @@ def test_a_job_s_ref_that_is_gone_before_it_is_fetched_is_looked_for_again(field
 
 
 @pytest.mark.nightly
-def test_what_somebody_took_off_the_remote_does_not_keep_a_phase_from_landing(field):
-    class Removed(Remote):
+def test_what_somebody_does_to_the_remote_s_refs_does_not_keep_a_phase_from_landing(field):
+    """Who has a phase the queue says; a fence is there to be moved."""
+
+    class Hurt(Remote):
         def push(self, *updates):
-            if any(update.ref == "refs/heads/main" for update in updates):
-                for ref in field.refs():
-                    if ref != "refs/heads/main":
-                        field.git("update-ref", "-d", ref)
+            if any(update.ref == "refs/heads/main" for update in updates) and hurt:
+                hurt.pop()()
             return super().push(*updates)
 
+    def remove():
+        for ref in field.refs():
+            if ref != "refs/heads/main":
+                field.git("update-ref", "-d", ref)
+
+    hurt: list[Callable[[], object]] = [partial(forge_fence, field), remove]
     with serve(parse_script(SCRIPT)) as server:
-        told = field.go("ann", server, worker=make_acting(field, server, Removed))
+        told = field.go("ann", server, worker=make_acting(field, server, Hurt))
+    assert hurt == []
     assert field.is_done("1"), told
+    assert field.refs() == ["refs/heads/main"]
+
+
+def forge_fence(field):
+    """Have the fence on the remote be another one's."""
+    tree = field.git("hash-object", "-wt", "tree", "/dev/null").strip()
+    own = ("-c", "user.name=x", "-c", "user.email=x@example.invalid")
+    fence = "refs/relay/fence/relay-jobs%2Fmain%2F1"
+    field.git("update-ref", fence, field.git(*own, "commit-tree", "-m", "another's", tree).strip())
 
 
 @pytest.mark.nightly
@@ -391,15 +408,13 @@ def test_a_phase_asks_the_remote_no_more_than_it_must(field):
 
 
 def test_who_lost_a_phase_as_it_lands_does_not_land_it(field):
-    """The token was well when it was asked for; the fence on the remote is another one's by the time of the push."""
+    """The token was well when it was asked for; another one has the phase and its fence by the time of the push."""
 
     class Stolen(Remote):
         def push(self, *updates):
             if any(update.ref == "refs/heads/main" for update in updates):
-                fence = next(ref for ref in field.refs() if "/fence/" in ref)
-                tree = field.git("hash-object", "-wt", "tree", "/dev/null").strip()
-                own = ("-c", "user.name=x", "-c", "user.email=x@example.invalid")
-                field.git("update-ref", fence, field.git(*own, "commit-tree", "-m", "another's", tree).strip())
+                field.queue.bury(next(one for one in field.queue.list_placed() if one.status == "doing"))
+                forge_fence(field)
             return super().push(*updates)
 
     tip = field.git("rev-parse", "main")
