@@ -72,11 +72,11 @@ def database(request):
         assert find_url(place) is None
 
 
-def make_fresh(url):
-    """Return the address of a new database on the server of another one."""
+def make_fresh(url, template="postgres"):
+    """Return the address of a new database on the server of another one, with relay's tables or `template1`, empty."""
     name = f"t{uuid.uuid4().hex}"
     with psycopg.connect(url, autocommit=True) as there:
-        there.execute(f"create database {name}")
+        there.execute(f"create database {name} template {template}")
     return url.replace("/postgres?", f"/{name}?")
 
 
@@ -137,6 +137,7 @@ def serving(name):
     with open_place() as place:
         made = Server(PROGRAMS[name], place)
         made.start()
+        Queue(made.url).list_plans()  # makes the tables
         try:
             yield made
         finally:

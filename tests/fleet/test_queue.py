@@ -23,7 +23,7 @@ from relay.fleet.database import find_url, is_up, run_database
 from relay.fleet.heart import Heart
 from relay.fleet.queue import Queue
 from relay.fleet.takes import Bid, NotTaken, Standing, Take, TakeState, Ticket, Turn
-from tests.fleet.conftest import open_place
+from tests.fleet.conftest import make_fresh, open_place
 from tests.waiting import wait_until
 
 TICKET = Ticket(remote="ssh://host/x.git", branch="main", plan_path="PLAN.md", phase_id="1")
@@ -90,10 +90,11 @@ def test_a_worker_is_given_its_own_ticket_again_until_it_has_ended_it(queue):
         assert queue.fetch(heart.worker_id).ticket.phase_id == "2"
 
 
-def test_two_submitters_queue_a_phase_once(queue):
+def test_two_submitters_queue_a_phase_once(database):
     """In a database whose tables each of them finds missing."""
+    empty = make_fresh(database, template="template1")
     with ThreadPoolExecutor(6) as pool:
-        said = list(pool.map(lambda _: Queue(queue._url).submit([TICKET]), range(6)))
+        said = list(pool.map(lambda _: Queue(empty).submit([TICKET]), range(6)))
     assert sorted(said) == [()] * 5 + [(TICKET,)]
 
 
@@ -438,7 +439,7 @@ def test_a_database_that_was_killed_ends_its_command_and_is_up_again_at_once(new
 KEPT = """
 import subprocess, sys, time
 from relay.fleet.database import run_database
-from tests.fleet.conftest import open_place
+from tests.fleet.conftest import make_fresh, open_place
 with open_place() as place:
     subprocess.run(["cp", "-a", sys.argv[1], place], check=True)
     with run_database(place):
