@@ -25,7 +25,7 @@ _REASONS = {
 
 _T = TypeVar("_T")
 
-_THINKING = frozenset({"thinking", "redacted_thinking"})
+THINKING = frozenset({"thinking", "redacted_thinking"})
 _NOT_IN_CALL_ID = re.compile(r"[^A-Za-z0-9_-]")
 
 _JOINED = {"text_delta": "text", "thinking_delta": "thinking", "input_json_delta": "partial_json"}
@@ -148,7 +148,13 @@ class AnswerBuilder:
             raise StreamBrokenError(f"the stream ended with {len(self._open)} open content block(s)")
         blocks = tuple(self._blocks[index] for index in sorted(self._blocks))
         broken = _parse_inputs(blocks)
-        _require_encodable(blocks)
+        try:  # a lone surrogate outside of texts, where it was replaced: the block could not be sent back
+            json.dumps(blocks, ensure_ascii=False).encode()
+        except UnicodeEncodeError:
+            raise StreamBrokenError("a content block holds half a character (a lone surrogate)") from None
+        said = self._message.get("context_management")
+        edits = said.get("applied_edits") if isinstance(said, Mapping) else None
+        cleared = [edit.get("cleared_input_tokens") for edit in edits or () if isinstance(edit, Mapping)]
         return Answer(
             model=str(self._message.get("model") or ""),
             content=blocks,
@@ -158,7 +164,7 @@ class AnswerBuilder:
             stop_details=_find(self._message, "stop_details") or {},
             usage=self.usage,
             streamed=self.streamed,
-            cleared_tokens=_count_cleared(self._message),
+            cleared_tokens=sum(count for count in cleared if isinstance(count, int) and count > 0),
         )
 
     def _start(self, message: dict[str, Any]) -> None:
@@ -200,13 +206,6 @@ class AnswerBuilder:
         else:
             # A guess would send back a block that the model did not write.
             raise StreamBrokenError(f"unknown delta type {kind!r}")
-
-
-def _count_cleared(message: Mapping[str, Any]) -> int:
-    said = message.get("context_management")
-    edits = said.get("applied_edits") if isinstance(said, Mapping) else None
-    counts = [edit.get("cleared_input_tokens") for edit in edits or () if isinstance(edit, Mapping)]
-    return sum(count for count in counts if isinstance(count, int) and count > 0)
 
 
 def _merge_usage(first: Mapping[str, Any], later: Mapping[str, Any]) -> dict[str, Any]:
@@ -265,14 +264,6 @@ def _parse_inputs(blocks: tuple[dict[str, Any], ...]) -> dict[str, str]:
             broken[call_id] = str(error)
             block["input"] = {}
     return broken
-
-
-def _require_encodable(blocks: tuple[dict[str, Any], ...]) -> None:
-    """Refuse a lone surrogate outside of texts (where it was replaced): the block could not be sent back."""
-    try:
-        json.dumps(blocks, ensure_ascii=False).encode()
-    except UnicodeEncodeError:
-        raise StreamBrokenError("a content block holds half a character (a lone surrogate)") from None
 
 
 def _parse_input(value: Any) -> dict[str, Any]:
@@ -349,7 +340,7 @@ def make_sendable(answer: Answer, taken: Collection[str]) -> Answer:
     broken: dict[str, str] = {}
     used = set(taken)
     for block in answer.content:
-        if block["type"] == "text" and _is_blank(block.get("text")):
+        if block["type"] == "text" and not (isinstance(block.get("text"), str) and block["text"].strip()):
             continue
         kept = block
         if block["type"] == "tool_use":
@@ -360,14 +351,10 @@ def make_sendable(answer: Answer, taken: Collection[str]) -> Answer:
                 broken[call_id] = why
         content.append(kept)
     # The API refuses an answer that ends with thinking.
-    while content and content[-1]["type"] in _THINKING:
+    while content and content[-1]["type"] in THINKING:
         content.pop()
     blocks = tuple(content)
     return replace(answer, content=blocks, calls=find_calls(blocks, broken), broken_calls=broken)
-
-
-def _is_blank(text: Any) -> bool:
-    return not isinstance(text, str) or not text.strip()
 
 
 def _find_free_id(call_id: str, used: Collection[str]) -> str:

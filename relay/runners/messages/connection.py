@@ -26,7 +26,7 @@ from relay.base.values import dataclass
 from relay.base.words import count, render_moment, render_span
 from relay.config.model import AS_KNOWN, NOTHING_SET, Compat, ModelSettings
 from relay.runners.base import ModelInfo
-from relay.runners.messages.answers import Answer
+from relay.runners.messages.answers import THINKING, Answer
 from relay.session.events import Observe, RetryScheduled
 from relay.session.prices import find_limits
 from relay.session.tape import KeepNote
@@ -279,8 +279,10 @@ def find_retry_after(headers: Mapping[str, str], details: Any = None) -> float |
     Args:
         details: ``error.details`` of the body. Google's is a list in which one entry names a ``retryDelay``.
     """
-    if (wait_s := _find_delay(details)) is not None:
-        return wait_s
+    for detail in details if isinstance(details, list) else ():
+        delay = detail.get("retryDelay") if isinstance(detail, dict) else None
+        if isinstance(delay, str) and (wait_s := _parse_seconds(delay.removesuffix("s"))) is not None:
+            return wait_s
     if (wait_ms := _parse_seconds(headers.get("retry-after-ms", ""))) is not None:
         return wait_ms / 1000
     if (wait_s := _parse_seconds(headers.get("retry-after", ""))) is not None:
@@ -297,13 +299,6 @@ def find_retry_after(headers: Mapping[str, str], details: Any = None) -> float |
         elif said is None:
             unsaid.append(reset)
     return max(exhausted) if exhausted else min(unsaid, default=None)
-
-
-def _find_delay(details: Any) -> float | None:
-    found = (
-        [detail.get("retryDelay") for detail in details if isinstance(detail, dict)] if type(details) is list else []
-    )
-    return next((_parse_seconds(delay.removesuffix("s")) for delay in found if isinstance(delay, str)), None)
 
 
 def _parse_seconds(value: str) -> float | None:
@@ -396,7 +391,7 @@ class EndpointDialect:
         if "signature" in words and self.takes_earlier:
             if _drop(_is_unsigned, messages) != messages:
                 return self._leave_out("thinking without a signature", "unsigned_thinking", value=False)
-            self.takes_earlier = _drop(_is_thinking, messages) == messages
+            self.takes_earlier = drop_thinking(messages) == messages
             return "" if self.takes_earlier else "thinking of earlier answers"
         for name, pattern, setting, is_sent in () if self.answered else _PARTS:
             if re.search(pattern, words) and is_sent(request):
@@ -410,7 +405,7 @@ class EndpointDialect:
     def render_messages(self, messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
         """Return the messages without the parts that the endpoint refuses."""
         if not self.takes_earlier:
-            return _drop(_is_thinking, messages)
+            return drop_thinking(messages)
         return _drop(_is_unsigned, messages) if self.compat.unsigned_thinking is False else messages
 
 
@@ -423,8 +418,9 @@ def _drop(
     ]
 
 
-def _is_thinking(block: Mapping[str, Any]) -> bool:
-    return block.get("type") in {_THINKING, "redacted_thinking"}
+def drop_thinking(messages: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Remove all thinking: a model accepts such a history, whoever thought it and whatever was changed before."""
+    return _drop(lambda block: block.get("type") in THINKING, messages)
 
 
 def _is_unsigned(block: Mapping[str, Any]) -> bool:

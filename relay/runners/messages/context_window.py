@@ -72,7 +72,8 @@ class CacheWatch:
             return None
         expected, read = self._expected_tokens, usage.cache_read_tokens
         broken = None
-        if expected is not None and at - self._at <= self.lifetime_s and _is_break(expected, read):
+        is_alive = expected is not None and at - self._at <= self.lifetime_s
+        if expected and is_alive and read < KEPT_SHARE * expected and expected - read >= MIN_DROP_TOKENS:
             changed = self._find_change(request, model)
             broken = CacheBroken(changed=changed, expected_tokens=expected, read_tokens=read)
         self._expected_tokens, self._at = read + usage.cache_write_tokens, at
@@ -88,10 +89,6 @@ class CacheWatch:
             names.append("messages")
             self._messages = past
         return ", ".join(names) or "unknown"
-
-
-def _is_break(expected: int, read: int) -> bool:
-    return read < KEPT_SHARE * expected and expected - read >= MIN_DROP_TOKENS
 
 
 def _digest_parts(request: Mapping[str, Any], model: str) -> Iterator[tuple[str, str]]:
@@ -200,11 +197,12 @@ class History:
 
     def add_results(self, results: Sequence[tuple[str, ToolResult]]) -> None:
         """Append the results of all calls of the last answer, in call order, in one message."""
-        blocks = [
-            {"type": "tool_result", "tool_use_id": call_id, "content": _make_content(result)}
-            | ({"is_error": True} if result.is_error else {})
-            for call_id, result in results
-        ]
+        blocks: list[Block] = []
+        for call_id, result in results:
+            words = _make_sendable(result.text)
+            shown = [{"type": "text", "text": words}, result.picture.block] if result.picture else words
+            error = {"is_error": True} if result.is_error else {}
+            blocks.append({"type": "tool_result", "tool_use_id": call_id, "content": shown, **error})
         self._messages.append({"role": "user", "content": blocks})
 
     def drop_pictures(self) -> bool:
@@ -259,11 +257,6 @@ def _drop_picture(block: Block) -> Block:
     if block.get("type") != "tool_result" or not isinstance(content, list):
         return block
     return {**block, "content": f"{content[0]['text']} Not shown: the endpoint refuses it."}
-
-
-def _make_content(result: ToolResult) -> str | list[Block]:
-    words = _make_sendable(result.text)
-    return [{"type": "text", "text": words}, result.picture.block] if result.picture else words
 
 
 def _make_sendable(text: str) -> str:
@@ -332,7 +325,9 @@ class ContextWindow(Account):
         """Go on with this history. For the endpoint it is a new conversation, so nothing of it is measured yet."""
         self.history = history
         self._cache = CacheWatch(lifetime_s=LONG_TTL_S if self._ttl else SHORT_TTL_S)
-        self._own_tokens = _estimate_prefix(self.spec) + history.estimate_tokens()
+        tools = json.dumps([[tool.name, tool.description, tool.input_schema] for tool in self.spec.tools], default=str)
+        prefix = estimate_tokens(self.spec.system) + estimate_tokens(tools, json=True)
+        self._own_tokens = prefix + history.estimate_tokens()
         self.gauge = self.open_gauge().append(self._own_tokens)
 
     def append(self, *texts: str) -> None:
@@ -488,8 +483,3 @@ def _estimate_seen(block: Mapping[str, Any]) -> int:
         return estimate_tokens(json.dumps(block["input"], default=str))
     text = block.get("text") or block.get("thinking")
     return estimate_tokens(text) if isinstance(text, str) else 0
-
-
-def _estimate_prefix(spec: SessionSpec) -> int:
-    tools = json.dumps([[tool.name, tool.description, tool.input_schema] for tool in spec.tools], default=str)
-    return estimate_tokens(spec.system) + estimate_tokens(tools, json=True)

@@ -25,7 +25,6 @@ beside the constants.
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import field, replace
-from typing import Any
 
 from msgspec import structs
 
@@ -44,7 +43,7 @@ from relay.runners.base import (
     show_crossing,
 )
 from relay.runners.messages.answers import Answer
-from relay.runners.messages.connection import ApiConnection, EndpointDialect, get_model
+from relay.runners.messages.connection import ApiConnection, EndpointDialect, drop_thinking, get_model
 from relay.runners.messages.context_window import (
     KEPT_USES,
     LEAST_FREED_SHARE,
@@ -317,32 +316,31 @@ class Conversation:
         self._context.history.add_answer(answer.content)
         pairs: list[tuple[ToolCall, ToolResult]] = []
         for block in blocks:
-            ended = any(result.ends_session for _, result in pairs)
-            pairs.append(self._run_block(block, answer, ended=ended))
+            call = ToolCall(id=block["id"], name=block["name"], input=block["input"])
+            if any(result.ends_session for _, result in pairs) or self._connection.interrupts.stop_now:
+                result = ToolResult(text="Not executed: the session has ended.", is_error=True)
+            elif why := answer.broken_calls.get(call.id):
+                result = ToolResult(text=f"Not executed: {why}.", is_error=True)
+            else:
+                started = self._connection.clock()
+                self._tool_log.start(call)
+                result = self._fit_picture(self._context.spec.callbacks.run_tool(call))
+                self._tool_log.end(call, result, duration_s=self._connection.clock() - started)
+            pairs.append((call, result))
         self._context.append_results([(call.id, result) for call, result in pairs])
         if any(result.ends_session for _, result in pairs):
             return SessionOutcome(end=SessionEnd.ENDED_BY_TOOL, text=answer.text)
         if pairs[-1][1].ends_turn:
             return SessionOutcome(end=SessionEnd.FINISHED, text=answer.text)
-        outcome = self._look_at_gauge() or self._look_for_loop(pairs)
-        if outcome is None and (words := self._context.spec.callbacks.hear()):
-            self._notify(words)
-        return outcome
-
-    def _run_block(self, block: dict[str, Any], answer: Answer, *, ended: bool) -> tuple[ToolCall, ToolResult]:
-        call = ToolCall(id=block["id"], name=block["name"], input=block["input"])
-        if ended or self._connection.interrupts.stop_now:
-            return call, ToolResult(text="Not executed: the session has ended.", is_error=True)
-        if why := answer.broken_calls.get(call.id):
-            return call, ToolResult(text=f"Not executed: {why}.", is_error=True)
-        return call, self._run_tool(call)
-
-    def _run_tool(self, call: ToolCall) -> ToolResult:
-        started = self._connection.clock()
-        self._tool_log.start(call)
-        result = self._fit_picture(self._context.spec.callbacks.run_tool(call))
-        self._tool_log.end(call, result, duration_s=self._connection.clock() - started)
-        return result
+        if outcome := self._look_at_gauge():
+            return outcome
+        stuck = self._stuck.judge(pairs)
+        if isinstance(stuck, SessionOutcome):
+            return stuck
+        for words in (stuck, self._context.spec.callbacks.hear()):
+            if words:
+                self._notify(words)
+        return None
 
     def _fit_picture(self, result: ToolResult) -> ToolResult:
         """Return a result without its picture, and why, if the model or the request cannot take it."""
@@ -388,14 +386,6 @@ class Conversation:
         show_crossing(self._connection.observe, self._context.gauge, Zone.HARD)
         return end_at_hard_line(self._context.gauge)
 
-    def _look_for_loop(self, pairs: Sequence[tuple[ToolCall, ToolResult]]) -> SessionOutcome | None:
-        found = self._stuck.judge(pairs)
-        if isinstance(found, SessionOutcome):
-            return found
-        if found:
-            self._notify(found)
-        return None
-
 
 KEPT_TURNS_SHARE = 0.2
 """Share of the reset line kept for the last turns behind a summary: Cline keeps 20k, Codex 20k of user text."""
@@ -403,7 +393,6 @@ SUMMARY_CHARS = 16_000
 """Longest summary that is kept; Cline's is 4,096 tokens."""
 SHORT_RESPITE = 3
 """So few requests between two compactions are too few; after as many such compactions in a row, relay gives up."""
-_THINKING = frozenset({"thinking", "redacted_thinking"})
 _ENDED_WELL = frozenset({SessionEnd.FINISHED, SessionEnd.ENDED_BY_TOOL})
 _WHOLE_WINDOW = parse_reset_at("100%")
 
@@ -480,8 +469,4 @@ def compact(messages: Sequence[MessageDict], task_at: int, summary: str, *, keep
         kept = start
     words = f"relay: your summary of the conversation up to here, which it replaces:\n\n{summary}"
     begin: MessageDict = {"role": "user", "content": [messages[task_at]["content"][0], {"type": "text", "text": words}]}
-    return History([begin, *map(_drop_thinking, messages[kept:])])
-
-
-def _drop_thinking(message: MessageDict) -> MessageDict:
-    return {**message, "content": [block for block in message["content"] if block.get("type") not in _THINKING]}
+    return History([begin, *drop_thinking(messages[kept:])])

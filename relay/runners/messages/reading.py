@@ -172,33 +172,22 @@ def read_answer(
         for data in _iter_events(watchdog.watch(chunks), watchdog, builder):
             if isinstance(data, Mapping) and data.get("type") == "error":
                 return data
-            block = _feed(builder, data)
-            if isinstance(block, StreamBrokenError):
-                broken = broken or block
-            elif block and broken is None:
-                on_block(block)
+            try:
+                if isinstance(data, StreamBrokenError):
+                    raise data
+                if (block := builder.feed(data)) and broken is None:
+                    on_block(block)
+            except StreamBrokenError as error:
+                broken = broken or error
             # relay does not wait for the end of the stream: an endpoint may hold it open, and the answer is whole.
             if builder.complete:
                 break
-    except Exception as error:
-        # Report the first fault: later ones are its consequences.
-        _raise_first(broken, error)
-        raise
-    _raise_first(broken)
+    except Exception:
+        if broken is None:
+            raise
+    if broken is not None:  # later faults are consequences of the first
+        raise broken
     return None
-
-
-def _raise_first(broken: Exception | None, later: Exception | None = None) -> None:
-    if broken is not None:
-        raise broken from later
-
-
-def _feed(builder: AnswerBuilder, data: _Event) -> _Event | None:
-    """Return the block that an event closed, or what is wrong with the event."""
-    try:
-        return data if isinstance(data, StreamBrokenError) else builder.feed(data)
-    except StreamBrokenError as error:
-        return error
 
 
 def _iter_events(chunks: Iterator[bytes], watchdog: Watchdog, builder: AnswerBuilder) -> Iterator[_Event]:
