@@ -27,7 +27,7 @@ from typing import Any
 from processes import Cost, make_environ, make_repository, run_process
 
 from relay.git.repository import open_repo
-from relay.prompts.texts import render_planner_system, render_runner_system
+from relay.prompts.texts import render_system
 from relay.sandbox.policy import Level, Limits, Mechanism, Policy
 from relay.sandbox.run import open_sandbox
 from relay.session.usage import Spent, estimate_tokens
@@ -264,8 +264,8 @@ def render_report(size: Size, rows: list[dict[str, Any]], git: dict[str, float],
     table = "\n".join(lines)
     counted = ", ".join(f"{kind} {git[kind]:.1f}" for kind in size.kinds)
     timed = "\n".join(f"| {name} | {ms:.1f} |" for name, ms in parts.items())
-    runner = measure_prompt(render_runner_system(""), RUNNER_SPECS)
-    planner = measure_prompt(render_planner_system("", line_tokens=100_000), PLANNER_SPECS)
+    runner = measure_prompt(render_system("runner", ""), RUNNER_SPECS)
+    planner = measure_prompt(render_system("planner", "", line_tokens=100_000), PLANNER_SPECS)
     return f"""# What relay's loop adds
 
 `python benchmarks/overhead.py` — {size.rounds} rounds, sessions of {size.short} and {size.long} calls, {size.files:,}

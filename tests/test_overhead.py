@@ -12,12 +12,8 @@ import pytest
 from relay.plan.parse import parse_plan
 from relay.prompts.texts import (
     PhaseBriefing,
-    render_explorer_system,
     render_phase_message,
-    render_planner_system,
-    render_refuter_system,
-    render_reviewer_system,
-    render_runner_system,
+    render_system,
 )
 from relay.session.usage import estimate_tokens
 from relay.session.values import ToolSpec
@@ -37,16 +33,16 @@ LIMIT_TOKENS = 1_000
 EXPLORE_TOKENS = 90
 """On top of it, for those who may send an explorer."""
 KINDS = {
-    "runner": (render_runner_system(""), RUNNER_SPECS),
-    "runner that may explore": (render_runner_system(""), (*RUNNER_SPECS, EXPLORE)),
-    "explorer": (render_explorer_system("", turns=20, tokens=1_500), (*READER_SPECS, ANSWER)),
-    "planner": (render_planner_system("", line_tokens=100_000), PLANNER_SPECS),
+    "runner": (render_system("runner", ""), RUNNER_SPECS),
+    "runner that may explore": (render_system("runner", ""), (*RUNNER_SPECS, EXPLORE)),
+    "explorer": (render_system("explorer", "", turns=20, tokens=1_500), (*READER_SPECS, ANSWER)),
+    "planner": (render_system("planner", "", line_tokens=100_000), PLANNER_SPECS),
     "planner with nobody there": (
-        render_planner_system("", line_tokens=100_000),
+        render_system("planner", "", line_tokens=100_000),
         tuple(spec for spec in PLANNER_SPECS if spec is not ASK),
     ),
-    "reviewer": (render_reviewer_system(""), (*READER_SPECS, REPORT_FINDINGS)),
-    "refuter": (render_refuter_system(""), (*READER_SPECS, JUDGE_FINDINGS)),
+    "reviewer": (render_system("reviewer", ""), (*READER_SPECS, REPORT_FINDINGS)),
+    "refuter": (render_system("refuter", "", what="change"), (*READER_SPECS, JUDGE_FINDINGS)),
 }
 PLAN = "# T\n\n## Phase 1 — A\n- [ ] a\n"
 
@@ -82,9 +78,9 @@ def test_what_a_model_is_told_of_its_tools_has_no_names_of_relays_code() -> None
 
 PROGRAM = """
 import json
-from relay.prompts.texts import render_planner_system, render_runner_system
+from relay.prompts.texts import render_system
 from relay.tools.toolbox import PLANNER_SPECS, RUNNER_SPECS
-print(render_runner_system("rules"), render_planner_system("rules", line_tokens=100_000))
+print(render_system("runner", "rules"), render_system("planner", "rules", line_tokens=100_000))
 for spec in (*RUNNER_SPECS, *PLANNER_SPECS):
     print(spec.name, spec.description, json.dumps(spec.input_schema))
 """
@@ -106,11 +102,11 @@ def test_nothing_in_the_fixed_part_depends_on_the_session(tmp_path: Path) -> Non
 
     assert texts[0] == texts[1] == texts[2]
     assert b"rules" in texts[0]
-    assert "$" not in render_runner_system("")
+    assert "$" not in render_system("runner", "")
 
 
 def test_each_session_that_works_is_told_what_no_session_can_do():
     """Plans of other tools ask for it in items: `Step 5: Commit`, `push the branch and open a PR`."""
-    said = render_runner_system("")
+    said = render_system("runner", "")
     assert "Leave commits and boxes to relay, pushes and pull requests to the user" in said
     assert "Tick an item that asks for nothing else last; its evidence is who does it." in said

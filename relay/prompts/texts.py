@@ -83,35 +83,26 @@ def _load(name: str) -> str:
     return (get_shipped("templates") / "prompts" / f"{name}.md").read_text(encoding="utf-8")
 
 
-def render_runner_system(rules: str) -> str:
-    """Return role, protocol and the repository's rules."""
-    return _with_rules(_load("runner"), rules)
+def render_text(name: str, **values: str | int) -> str:
+    """Return a text of `templates/prompts/` with its values; numbers as people write them."""
+    shown = {key: f"{value:,}" if isinstance(value, int) else value for key, value in values.items()}
+    return Template(_load(name)).substitute(shown).strip()
 
 
-def render_planner_system(rules: str, *, line_tokens: int) -> str:
-    """Return the planner's role and the repository's rules; `line_tokens` is the reset line of a session."""
-    return _with_rules(Template(_load("planner")).substitute(line_tokens=f"{line_tokens:,}"), rules)
+def render_system(name: str, rules: str, **values: str | int) -> str:
+    """Return a role with its protocol, and the repository's rules (empty if there are none)."""
+    role = render_text(name, **values)
+    return f"{role}{_RULES}{rules.strip()}" if rules else role
 
 
 def render_soft_notice(fill_tokens: int, room_tokens: int) -> str:
     """Return the model's notice at the soft line; `room_tokens` is the room up to the hard line."""
-    return Template(_load("soft_notice")).substitute(fill=f"{fill_tokens:,}", room=f"{room_tokens:,}").strip()
+    return render_text("soft_notice", fill=fill_tokens, room=room_tokens)
 
 
 def render_band_notice(fill_tokens: int, line_tokens: int) -> str:
     """Return the model's notice in the consolidate band; `line_tokens` is the reset line."""
-    return Template(_load("consolidate")).substitute(fill=f"{fill_tokens:,}", line=f"{line_tokens:,}").strip()
-
-
-def render_said_notice(texts: Sequence[str]) -> str:
-    """Return the model's notice of what the user said while it worked."""
-    return Template(_load("said")).substitute(text="\n\n".join(texts)).strip()
-
-
-def render_planner_notice(fill_tokens: int, room_tokens: int) -> str:
-    """Return a planner's notice at the soft line: it cannot hand over."""
-    text = Template(_load("planner_notice"))
-    return text.substitute(fill=f"{fill_tokens:,}", room=f"{room_tokens:,}").strip()
+    return render_text("consolidate", fill=fill_tokens, line=line_tokens)
 
 
 def render_outdated(lines: Sequence[str]) -> str:
@@ -122,16 +113,6 @@ def render_outdated(lines: Sequence[str]) -> str:
     return f"relay: this made later items wrong. `amend` each phase with what holds now before you tick:\n{listed}"
 
 
-def render_reviewer_system(rules: str) -> str:
-    """Return the role of the session that looks for faults, and the repository's rules."""
-    return _with_rules(Template(_load("reviewer")).substitute(), rules)
-
-
-def render_critic_system(rules: str) -> str:
-    """Return the role of the session that looks for faults in a plan, and the repository's rules."""
-    return _with_rules(_load("critic"), rules)
-
-
 def render_critic_message(request: str, plan_text: str) -> str:
     """Return the first message of the session that looks for faults in a plan."""
     return f"# What was asked for\n{request.strip()}\n\n{_number_plan(plan_text)}\n\nJudge the plan now."
@@ -140,11 +121,6 @@ def render_critic_message(request: str, plan_text: str) -> str:
 def _number_plan(plan_text: str) -> str:
     lines = "\n".join(f"{number}\t{line}" for number, line in enumerate(plan_text.splitlines(), 1))
     return f"# The plan, with line numbers\n{lines}"
-
-
-def render_refuter_system(rules: str, *, what: str = "change") -> str:
-    """Return the role of the session that tries to refute faults in a change or a plan, and the repository's rules."""
-    return _with_rules(Template(_load("refuter")).substitute(what=what), rules)
 
 
 def render_reviewer_message(briefing: ReviewBriefing) -> str:
@@ -165,11 +141,6 @@ def render_refuter_message(findings: str, plan_text: str = "") -> str:
     return f"# Faults\n{findings}\n\n{where}\n\nRefute them now, or confirm them."
 
 
-def render_review_report(findings: str) -> str:
-    """Return the message to the session that has to repair faults."""
-    return Template(_load("review_report")).substitute(findings=findings).strip()
-
-
 def render_hand_in_reminder(tool: str) -> str:
     """Return the one reminder of a session that stops without handing its result in."""
     return f"relay: hand in what you have by calling {tool}; your words are not read."
@@ -178,16 +149,6 @@ def render_hand_in_reminder(tool: str) -> str:
 def render_hand_in_notice(tool: str) -> str:
     """Return a reader's notice at the soft line: no other session continues its work."""
     return f"relay: the context of this session has reached its planned line. Call {tool} now with what you have shown."
-
-
-def render_explorer_system(rules: str, *, turns: int, tokens: int) -> str:
-    """Return the role of the session that answers a question, and the repository's rules.
-
-    Args:
-        turns: Most requests.
-        tokens: Longest answer.
-    """
-    return _with_rules(Template(_load("explorer")).substitute(turns=turns, tokens=f"{tokens:,}"), rules)
 
 
 def render_explorer_message(task: str, question: str, paths: Sequence[str]) -> str:
@@ -203,7 +164,7 @@ def render_explorer_message(task: str, question: str, paths: Sequence[str]) -> s
 
 def render_trial_system(least_tokens: int) -> str:
     """Return the system text of a trial, with at least `least_tokens` by estimate: short prompts are not cached."""
-    lines = [_load("trial").strip(), ""]
+    lines = [render_text("trial"), ""]
     while estimate_tokens("\n".join(lines)) < least_tokens:
         lines.append(f"Line {len(lines)} makes this prompt long enough for the prompt cache and means nothing.")
     return "\n".join(lines)
@@ -214,24 +175,9 @@ def render_trial_message(word: str) -> str:
     return f"Call the tool `echo` with the word `{word}`. When it has answered, say the word that it answered, once."
 
 
-def render_summary_request() -> str:
-    """Return the request for a summary, for the strategy that compacts."""
-    return _load("summary").strip()
-
-
-def render_reminder(items: Sequence[str]) -> str:
-    """Return the one reminder a session gets when it stops with open items."""
-    return Template(_load("reminder")).substitute(items=", ".join(items)).strip()
-
-
-def render_gate_report(report: str, *, attempt: int, attempts: int) -> str:
-    """Return the message to the session when the gate is red."""
-    return Template(_load("gate_red")).substitute(report=report, attempt=attempt, attempts=attempts).strip()
-
-
 def render_phase_message(briefing: PhaseBriefing) -> str:
     """Return the first message of a session."""
-    body = "\n\n".join(f"# {title}\n{text}" for _, title, text in _list_sections(briefing) if text)
+    body = "\n\n".join(text for _, text in list_phase_parts(briefing))
     return f"{body}\n\nCarry out phase {briefing.phase.id} now."
 
 
@@ -281,12 +227,12 @@ def render_session_message(wish: str, *, head: str, digest: str, tag: str) -> st
         tag: Marks the digest; nothing in it has this name.
     """
     said = f"The user adds: {wish.strip()}\n\n" if wish.strip() else ""
-    return Template(_load("session")).substitute(wish=said, head=head, digest=digest, tag=tag).strip()
+    return render_text("session", wish=said, head=head, digest=digest, tag=tag)
 
 
 def render_revise_message(request: str, plan_text: str) -> str:
     """Return the planner's first message for a change to a plan."""
-    return Template(_load("revise")).substitute(request=request.strip(), plan=plan_text.strip())
+    return render_text("revise", request=request.strip(), plan=plan_text.strip())
 
 
 def render_correction_message(findings: str, plan_text: str) -> str:
@@ -294,34 +240,6 @@ def render_correction_message(findings: str, plan_text: str) -> str:
     return render_revise_message(
         f"Two fresh sessions have confirmed these faults. Correct them:\n{findings}", plan_text
     )
-
-
-def render_split_message(plan: Plan, phase: Phase) -> str:
-    """Return the planner's first message for splitting one phase."""
-    text = plan.text[phase.start : phase.end].strip()
-    return Template(_load("split")).substitute(phase_id=phase.id, phase=text, plan=plan.text.strip())
-
-
-def render_converge_message(plan: Plan) -> str:
-    """Return the planner's first message for comparing a finished plan with the repository."""
-    return Template(_load("converge")).substitute(plan=plan.text.strip())
-
-
-def render_no_plan_reminder() -> str:
-    """Return the one reminder of a planner that stops without a plan."""
-    return _load("no_plan").strip()
-
-
-def split_rules(system: str) -> tuple[str, str]:
-    """Split a system text into role and protocol, and the repository's rules (empty if there are none)."""
-    role, _, rules = system.partition(_RULES)
-    return role, rules
-
-
-def _with_rules(text: str, rules: str) -> str:
-    if not rules:
-        return text.strip()
-    return f"{text.strip()}{_RULES}{rules.strip()}"
 
 
 def _render_outline(plan: Plan, current: Phase, goal: str) -> str:
@@ -372,7 +290,7 @@ def measure_prompt(
         message: The parts of the first message, each with its source.
         limits: Of these parts.
     """
-    role, rules = split_rules(system)
+    role, _, rules = system.partition(_RULES)
     described = json.dumps([[tool.name, tool.description, tool.input_schema] for tool in tools], default=str)
     texts: dict[str, str] = {}
     bounds = {source: (cut, most) for source, cut, most in limits}

@@ -16,7 +16,7 @@ from relay.base.words import render_usd, shorten
 from relay.config.model import OWN_LOOP
 from relay.ledger.model import Claim, Record
 from relay.plan.model import Phase
-from relay.prompts.texts import render_explorer_message, render_explorer_system, render_hand_in_notice
+from relay.prompts.texts import render_explorer_message, render_hand_in_notice, render_system
 from relay.run.reader import Errand, Incomplete, Readers, ask
 from relay.session.events import Event, Noticed, Observe, OutputShown, ResponseReceived, RetryScheduled, ToolStarted
 from relay.session.gauge import LARGEST_RESULT_TOKENS
@@ -166,7 +166,7 @@ class Explorer:
         errand = Errand(
             title="exploration",
             reason="A session asked a question.",
-            system=render_explorer_system(ctx.rules.text, turns=MAX_TURNS, tokens=MAX_ANSWER_TOKENS),
+            system=render_system("explorer", ctx.rules.text, turns=MAX_TURNS, tokens=MAX_ANSWER_TOKENS),
             message=render_explorer_message(self.task, question, paths),
             tool=ANSWER,
             line=LINE,

@@ -23,7 +23,7 @@ from relay.git.status import check_state, read_status
 from relay.ledger.model import Claim, Record
 from relay.plan.check import list_conditions
 from relay.plan.model import Phase, Plan
-from relay.prompts.texts import render_runner_system
+from relay.prompts.texts import render_system
 from relay.run.attempt.keeper import Keeper
 from relay.run.attempt.session import Attempt, AttemptKind, AttemptParts, AttemptResult
 from relay.run.attempt.start import Handover, begin_phase, continue_phase, ensure_baseline, read_phase_spent
@@ -383,7 +383,7 @@ def make_parts(ctx: RunContext, handover: Handover, served: "Served | None") -> 
     toolbox = served.add_to(own, ctx.workspace) if served else own
     keeper = Keeper(ctx, handover, notes, is_busy=toolbox.is_busy)
     return AttemptParts(
-        system=render_runner_system(ctx.rules.text),
+        system=render_system("runner", ctx.rules.text),
         notes=notes,
         toolbox=replace(toolbox, run=refuse_secrets(toolbox.run, ctx.secret_values)),
         keeper=keeper,

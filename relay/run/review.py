@@ -17,11 +17,9 @@ from relay.base.values import dataclass
 from relay.prompts.texts import (
     ReviewBriefing,
     render_critic_message,
-    render_critic_system,
     render_refuter_message,
-    render_refuter_system,
     render_reviewer_message,
-    render_reviewer_system,
+    render_system,
 )
 from relay.run.reader import Errand, Incomplete, Readers, TakenT, ask
 from relay.session.events import ShownFinding
@@ -237,7 +235,7 @@ def review(readers: Readers, briefing: ReviewBriefing) -> tuple[ReviewFinding, .
     errand = Errand(
         title="review",
         reason="A fresh session looks for faults in the change.",
-        system=render_reviewer_system(readers.ctx.rules.text),
+        system=render_system("reviewer", readers.ctx.rules.text),
         message=render_reviewer_message(briefing),
         tool=REPORT_FINDINGS,
     )
@@ -249,7 +247,7 @@ def criticize(readers: Readers, request: str, plan_text: str) -> tuple[ReviewFin
     errand = Errand(
         title="critic",
         reason="A fresh session looks for faults in the plan.",
-        system=render_critic_system(readers.ctx.rules.text),
+        system=render_system("critic", readers.ctx.rules.text),
         message=render_critic_message(request, plan_text),
         tool=REPORT_FINDINGS,
     )
@@ -266,7 +264,7 @@ def _find_and_refute(readers: Readers, errand: Errand, plan_text: str = "") -> t
     errand = Errand(
         title="refutation",
         reason="Another fresh session tries to refute the findings.",
-        system=render_refuter_system(readers.ctx.rules.text, what="plan" if plan_text else "change"),
+        system=render_system("refuter", readers.ctx.rules.text, what="plan" if plan_text else "change"),
         message=render_refuter_message(render_numbered(asked), plan_text),
         tool=JUDGE_FINDINGS,
     )

@@ -13,7 +13,7 @@ import pytest
 
 from relay.base.interrupts import Interrupts
 from relay.config.model import NOTHING_SET, ModelSettings
-from relay.prompts.texts import render_runner_system, render_soft_notice
+from relay.prompts.texts import render_soft_notice, render_system
 from relay.runners.base import Callbacks, SessionSpec
 from relay.runners.messages.api import open_api
 from relay.runners.messages.connection import ApiConnection
@@ -111,7 +111,7 @@ def make_spec(calls: list[ToolCall], result: int, **changes: Any) -> SessionSpec
     spec = SessionSpec(
         session_id="s",
         model=model,
-        system=render_runner_system("# Rules\n" + "Write short sentences that say one thing.\n" * 200),
+        system=render_system("runner", "# Rules\n" + "Write short sentences that say one thing.\n" * 200),
         tools=RUNNER_SPECS,
         callbacks=Callbacks(run_tool=changes.pop("run_tool", run_tool), render_soft_notice=render_soft_notice),
         reset_at=parse_reset_at("100k"),

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from relay.plan.parse import parse_plan
-from relay.prompts.texts import PhaseBriefing, list_phase_parts, measure_prompt, render_runner_system
+from relay.prompts.texts import PhaseBriefing, list_phase_parts, measure_prompt, render_system
 from relay.session.layers import LAYERS
 from relay.session.usage import estimate_tokens
 from relay.session.values import SessionKind, ToolSpec
@@ -17,13 +17,13 @@ TOOL = ToolSpec(name="t", description="d", input_schema={"type": "object"})
 def test_parts_of_a_first_prompt_have_sources_and_sizes() -> None:
     """Those of the same source are one; rules are told apart from the role; nothing is left out."""
     message = (("plan", "Your phase"), ("environment", "Branch é"), ("plan", "Items"), ("ledger", ""))
-    parts = {part["source"]: part for part in measure_prompt(render_runner_system("Be brief."), (TOOL,), message)}
+    parts = {part["source"]: part for part in measure_prompt(render_system("runner", "Be brief."), (TOOL,), message)}
     assert list(parts) == ["system", "tools", "rules", "plan", "environment"]
     assert parts["plan"]["bytes"] == len("Your phase\n\nItems")
     assert parts["environment"]["bytes"] == len("Branch é") + 1
     assert parts["rules"] == {"source": "rules", "bytes": 9, "tokens": estimate_tokens("Be brief.")}
     assert set(parts) <= {source for layer in LAYERS for source in layer.sources}
-    assert "rules" not in {part["source"] for part in measure_prompt(render_runner_system(""), (), ())}
+    assert "rules" not in {part["source"] for part in measure_prompt(render_system("runner", ""), (), ())}
 
 
 def test_the_page_of_events_names_every_source() -> None:

@@ -27,7 +27,7 @@ from relay.ledger.model import (
     render_stamp_time,
 )
 from relay.ledger.snapshot import clip, describe_belief, describe_nogood, list_work
-from relay.prompts.texts import render_handoff_note, render_outdated, render_said_notice
+from relay.prompts.texts import render_handoff_note, render_outdated, render_text
 from relay.run.attempt.start import Handover, render_plan
 from relay.run.commit.candidate import PendingPlan
 from relay.run.commit.readiness import settle_in
@@ -364,7 +364,7 @@ class Keeper:
         drop_words(repo, tuple(said.name for said in found))
         for text in texts:
             self._ctx.observe(WordsHeard(text=text))
-        return render_said_notice(texts)
+        return render_text("said", text="\n\n".join(texts))
 
     def note_repair(self, number: int) -> None:
         """Save that the commit step gives the work back to the session, for the nth time."""

@@ -17,10 +17,9 @@ from relay.ledger.snapshot import list_shown
 from relay.prompts.texts import (
     list_phase_parts,
     render_band_notice,
-    render_gate_report,
     render_phase_message,
-    render_reminder,
     render_soft_notice,
+    render_text,
 )
 from relay.run.attempt.start import Handover
 from relay.run.commit.candidate import PhaseCommit, Proposal, Refused
@@ -184,7 +183,7 @@ class Attempt:
             if message := self._parts.keeper.hear():
                 continue
             if open_ids := self._notes.open_ids():
-                message, reminded = render_reminder(open_ids), True
+                message, reminded = render_text("reminder", items=", ".join(open_ids)), True
                 continue
             made = self._commit(outcome, "done")
             if isinstance(made, PhaseCommit):
@@ -195,7 +194,7 @@ class Attempt:
             if made.for_review or not made.for_model or attempts > allowed or self._interrupts.finish_turn:
                 return self._end_refused(outcome, made)
             self._parts.keeper.note_repair(attempts)
-            message = render_gate_report(made.for_model, attempt=attempts, attempts=allowed)
+            message = render_text("gate_red", report=made.for_model, attempt=attempts, attempts=allowed)
 
     def _end_refused(self, outcome: SessionOutcome, made: Refused) -> AttemptResult:
         """End a session without asking it to repair its work."""

@@ -24,7 +24,7 @@ from relay.ledger.snapshot import Topic, render_snapshot
 from relay.plan.edit import list_all_notes
 from relay.plan.excerpt import cut_excerpt
 from relay.plan.model import Item, Phase, Plan
-from relay.prompts.texts import PartLimit, PhaseBriefing, render_review_report
+from relay.prompts.texts import PartLimit, PhaseBriefing, render_text
 from relay.run.attempt.preload import Preload, read_preload, reads_first
 from relay.run.commit.candidate import PendingPlan
 from relay.run.commit.gates import GateTask, run_phase_gate
@@ -425,7 +425,7 @@ def _fit_note(ctx: RunContext, attempt: OpenAttempt, phase: Phase, handoff_note:
 def _render_review(attempt: OpenAttempt) -> str:
     rounds = read_rounds(attempt)
     confirmed = rounds[-1].confirmed if rounds else ()
-    return render_review_report(render_numbered(confirmed)) if confirmed else ""
+    return render_text("review_report", findings=render_numbered(confirmed)) if confirmed else ""
 
 
 def _render_ledger(ctx: RunContext, pending: PendingPlan, phase: Phase) -> tuple[str, int]:

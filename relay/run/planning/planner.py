@@ -29,15 +29,11 @@ from relay.plan.parse import parse_plan
 from relay.plan.text import STATE_DIR, decode_text, encode_text, require_utf8
 from relay.prompts.package_data import is_example
 from relay.prompts.texts import (
-    render_converge_message,
     render_correction_message,
     render_feature_message,
-    render_no_plan_reminder,
-    render_planner_notice,
-    render_planner_system,
     render_revise_message,
-    render_said_notice,
-    render_split_message,
+    render_system,
+    render_text,
 )
 from relay.run.attempt.keeper import ClaimWatch
 from relay.run.commit.review import ReviewCap, find_reviewers
@@ -314,10 +310,15 @@ def _prepare(ctx: RunContext, task: PlanTask, before: Plan | None) -> tuple[str,
         message = render_revise_message(task.revise, before.text)
         return message, lambda text, sizes: judge_plan(text, measure if sizes else None, before=before)
     if task.converge:
-        message = render_converge_message(before)
+        message = render_text("converge", plan=before.text.strip())
         return message, lambda text, sizes: judge_appended(text, measure if sizes else None, before=before)
     phase = _get_open_phase(before, task.split)
-    message = render_split_message(before, phase)
+    message = render_text(
+        "split",
+        phase_id=phase.id,
+        phase=before.text[phase.start : phase.end].strip(),
+        plan=before.text.strip(),
+    )
     return message, lambda text, sizes: judge_split(text, measure if sizes else None, before=before, phase=phase)
 
 
@@ -344,7 +345,7 @@ def run_planning_session(
     def hear() -> str:
         ctx.hear_cap()
         new = interview.take_words(read_words(ctx.repo, "")) if interview else ()
-        return render_said_notice(new) if new else ""
+        return render_text("said", text="\n\n".join(new)) if new else ""
 
     keep = ClaimWatch(ctx.files, findings, Stamp(session=session_id)).keep_found
 
@@ -365,14 +366,16 @@ def run_planning_session(
     task = SessionTask(
         session_id=session_id,
         title="planning",
-        system=render_planner_system(ctx.rules.text, line_tokens=ctx.sessions.soft_tokens),
+        system=render_system("planner", ctx.rules.text, line_tokens=ctx.sessions.soft_tokens),
         tools=toolbox.specs,
         message_parts=(("plan", message),),
         callbacks=Callbacks(
-            run_tool=refuse_secrets(toolbox.run, ctx.secret_values), render_soft_notice=render_planner_notice, hear=hear
+            run_tool=refuse_secrets(toolbox.run, ctx.secret_values),
+            render_soft_notice=lambda fill, room: render_text("planner_notice", fill=fill, room=room),
+            hear=hear,
         ),
     )
-    reminder = render_no_plan_reminder() if interview else ""
+    reminder = render_text("no_plan") if interview else ""
     planner = ctx.settings.roles.plan
     sessions = ctx.sessions.ask_model(planner, "") if planner else ctx.sessions
     return sessions.run(task, lambda session: _drive(session, message, submissions, reminder))

@@ -30,7 +30,7 @@ from msgspec import structs
 
 from relay.base.values import dataclass
 from relay.config.model import NOTHING_SET, Compat, ModelSettings
-from relay.prompts.texts import render_summary_request
+from relay.prompts.texts import render_text
 from relay.runners.base import (
     LineNotices,
     LoopDetector,
@@ -445,7 +445,7 @@ def ask_for_summary(context: ContextWindow) -> str | SessionOutcome:
     """Ask for a summary at the end of the whole, cached conversation; the question itself is dropped afterwards."""
     if outcome := context.check_budget():
         return outcome
-    context.history.say(render_summary_request())
+    context.history.say(render_text("summary"))
     answer = context.ask()
     return answer.text[:SUMMARY_CHARS].strip() if isinstance(answer, Answer) else answer
 
