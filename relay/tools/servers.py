@@ -46,12 +46,8 @@ from relay.tools.toolbox import Toolbox
 from relay.tools.workspace import Workspace, fit_output
 
 _LOOK_S = 0.1
-_TELLS = re.compile(
-    r"(?i)error|exception|not found|no such|cannot|can't|could not|unable|denied|refused|failed|invalid|required"
-)
-_LEADS_ON = re.compile(r"complete log of this run|^npm (error|ERR!) code ")
-"""npm's lines beside the reason."""
-_MOST_LINES, _MOST_CHARS = 2, 400
+_MOST_CHARS = 400
+"""Of what a program said before it ended."""
 
 
 class ServerError(Exception):
@@ -102,7 +98,7 @@ class ProgramLink:
         while time.monotonic() < until and not self._should_stop():
             match self._heard.take(_LOOK_S):
                 case Gone():
-                    words = find_reason(render_output(self._child.read_errors().encode()))
+                    words = " ".join(render_output(self._child.read_errors().encode()).split())[-_MOST_CHARS:]
                     raise ServerError(f"its program has ended{f': {self._advise(words)}' if words else ''}")
                 case Answered(id=answered) as said if answered == number:
                     return _get_result(said)
@@ -128,15 +124,6 @@ def _get_result(said: Answered) -> Mapping[str, Any]:
     if said.error or not said.has_object:
         raise ServerError(render_output((said.error or "no result").encode("utf-8", "replace")))
     return said.result
-
-
-def find_reason(said: str) -> str:
-    """Return the lines that say why a program has ended, else its last line; lines of a trace are indented."""
-    lines = [
-        line.strip().rstrip(".") for line in said.splitlines() if line.strip() and not line.startswith((" ", "\t"))
-    ]
-    telling = [line for line in lines if _TELLS.search(line) and not _LEADS_ON.search(line)]
-    return "; ".join(dict.fromkeys(telling[-_MOST_LINES:] or lines[-1:]))[:_MOST_CHARS]
 
 
 class AddressLink:

@@ -16,7 +16,7 @@ import pytest
 
 from relay.config.servers import ServerSettings
 from relay.session.values import ToolCall, ToolResult
-from relay.tools.servers import AddressLink, ServerError, ToolServer, ask_servers, find_reason
+from relay.tools.servers import AddressLink, ServerError, ToolServer, ask_servers
 from relay.tools.toolbox import Toolbox
 
 FAKE = Path(__file__).with_name("fake_server.py")
@@ -206,31 +206,6 @@ npm error code ENOTCACHED
 npm error request to https://registry.npmjs.org/x failed: cache mode is 'only-if-cached' but no response is cached.
 npm error A complete log of this run can be found in: /tmp/relay-x/.npm/_logs/1.log
 """
-NODE = """\
-node:internal/modules/cjs/loader:1143
-  throw err;
-  ^
-
-Error: Cannot find module 'pg'
-    at Module._resolveFilename (node:internal/modules/cjs/loader:1140:15)
-
-Node.js v20.1.0
-"""
-PYTHON = "Traceback (most recent call last):\n  File \"x.py\", line 1, in <module>\nKeyError: 'url'\n"
-
-
-@pytest.mark.parametrize(
-    ("said", "reason"),
-    [
-        (NPM, NPM.splitlines()[1].rstrip(".")),
-        (NODE, "Error: Cannot find module 'pg'"),
-        (PYTHON, "KeyError: 'url'"),
-        ("usage: mcp DIR\n", "usage: mcp DIR"),
-        ("", ""),
-    ],
-)
-def test_the_line_that_says_why_is_told(said, reason):
-    assert find_reason(said) == reason
 
 
 def test_a_package_that_would_be_downloaded_is_said_with_what_helps(workspace):
