@@ -56,7 +56,7 @@ class Rule:
 
 @cache
 def load_foreign() -> tuple[Rule, ...]:
-    """Return gitleaks' rules for tokens that relay's own do not cover."""
+    """Return gitleaks' rules; relay's own are for tokens that these do not know, or whose name people know."""
     data = json.loads(Path(__file__).with_name("gitleaks.json").read_text(encoding="utf-8"))
     return tuple(
         Rule(
@@ -89,29 +89,18 @@ OWN = (
     _rule("a GitLab token", "glpat- gldt- glrt- glcbt- glptt- glft- glsoat- glagent- gloas-",
           r"gl(?:pat|dt|rt|cbt|ptt|ft|soat|agent|oas)-[A-Za-z0-9_-]{20,}"),
     _rule("a Slack token", "xoxa- xoxb- xoxe- xoxo- xoxp- xoxr- xoxs-", r"xox[abeoprs]-[0-9A-Za-z-]{20,}"),
-    _rule("a Slack token", "xapp-", r"xapp-\d-[A-Z0-9]{1,40}-\d{1,40}-[a-z0-9]{20,}"),
     _rule("a Slack webhook", "hooks.slack.com",
           r"https://hooks\.slack\.com/(?:services|workflows)/[A-Za-z0-9+/]{40,}"),
-    _rule("a Stripe key", "sk_live_ rk_live_ sk_test_ rk_test_", r"[sr]k_(?:live|test)_[A-Za-z0-9]{20,}"),
     _rule("a Google API key", "AIza", r"AIza[A-Za-z0-9_-]{35}"),
     _rule("a Google OAuth secret", "GOCSPX- ya29.", r"(?:GOCSPX-[A-Za-z0-9_-]{28}|ya29\.[A-Za-z0-9_-]{40,})"),
-    _rule("an npm token", "npm_", r"npm_[A-Za-z0-9]{36}"),
     _rule("a PyPI token", "pypi-AgE", r"pypi-AgE[A-Za-z0-9_-]{50,}"),
-    _rule("a Hugging Face token", "hf_", r"hf_[A-Za-z]{34}"),
-    _rule("a SendGrid key", "SG.", r"SG\.[A-Za-z0-9_-]{22}\.[A-Za-z0-9_-]{43}"),
     _rule("a Twilio key", "SK", r"SK[0-9a-f]{32}(?![0-9A-Za-z])"),
-    _rule("a DigitalOcean token", "dop_v1_ doo_v1_ dor_v1_", r"do[opr]_v1_[0-9a-f]{64}"),
-    _rule("a Shopify token", "shpat_ shpca_ shppa_ shpss_", r"shp(?:at|ca|pa|ss)_[0-9a-fA-F]{32}"),
     _rule("a Telegram bot token", ":AA", r"\d{8,10}:AA[A-Za-z0-9_-]{33}"),
     _rule("a Square token", "sq0atp- sq0csp-", r"sq0(?:atp|csp)-[A-Za-z0-9_-]{22,}"),
-    _rule("a Databricks token", "dapi", r"dapi[0-9a-f]{32}"),
     _rule("a Vault token", "hvs. hvb.", r"hv[sb]\.[A-Za-z0-9_-]{24,}"),
     _rule("an age key", "AGE-SECRET-KEY-1", r"AGE-SECRET-KEY-1[A-Z0-9]{58}"),
-    _rule("a Linear key", "lin_api_", r"lin_api_[A-Za-z0-9]{40}"),
     _rule("an Atlassian token", "ATATT3", r"ATATT3[A-Za-z0-9_=-]{100,}"),
     _rule("a Docker token", "dckr_pat_ dckr_oat_", r"dckr_[po]at_[A-Za-z0-9_-]{27}"),
-    _rule("a Grafana token", "glsa_", r"glsa_[A-Za-z0-9]{32}_[0-9a-fA-F]{8}"),
-    _rule("a Doppler token", "dp.pt.", r"dp\.pt\.[A-Za-z0-9]{43}"),
     _rule("an Azure storage key", "AccountKey=", r"AccountKey=[A-Za-z0-9+/]{86}=="),
     # Only at the beginning of a run: in `-eyJ-eyJ…` each match would else read to the end.
     _rule("a JSON web token", "eyJ", r"(?:(?<![\w-])|(?<=\\[nrt]))eyJ[\w-]{10,}\.eyJ[\w-]{10,}\.[\w-]{20,}"),

@@ -14,7 +14,7 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
-TARGET = Path(__file__).parents[2] / "relay/secrets/gitleaks.json"
+TARGET = Path(__file__).parents[2] / "relay/base/gitleaks.json"
 CONTEXT = "(?:=|>|:{1,3}=|"
 """In every rule that looks for a name, an operator and a value."""
 END = r"""(?:[\x60'"\s;]|\\[nr]|$)"""

@@ -47,26 +47,16 @@ TOKENS = {
     "a GitLab token": "gl" + "pat-" + some(WORD, 20),
     "a Slack token": "xo" + "xb-" + "123456789012-123456789012-" + some(WORD, 24),
     "a Slack webhook": "https://hooks." + "slack.com/services/" + some(WORD, 44),
-    "a Stripe key": "sk_" + "live_" + some(WORD, 24),
     "a Google API key": "AI" + "za" + some(WORD + "_-", 35),
     "a Google OAuth secret": "GOC" + "SPX-" + some(WORD, 28),
-    "an npm token": "np" + "m_" + some(WORD, 36),
     "a PyPI token": "pypi-" + "AgEIcHlwaS5vcmc" + some(WORD, 70),
-    "a Hugging Face token": "h" + "f_" + some(string.ascii_letters, 34),
-    "a SendGrid key": "S" + "G." + some(WORD, 22) + "." + some(WORD, 43),
     "a Twilio key": "S" + "K" + some(HEX, 32),
-    "a DigitalOcean token": "dop" + "_v1_" + some(HEX, 64),
-    "a Shopify token": "shp" + "at_" + some(HEX, 32),
     "a Telegram bot token": "1234567890" + ":AA" + some(WORD, 33),
     "a Square token": "sq0" + "atp-" + some(WORD, 22),
-    "a Databricks token": "da" + "pi" + some(HEX, 32),
     "a Vault token": "hv" + "s." + some(WORD, 24),
     "an age key": "AGE-SECRET-" + "KEY-1" + some(string.ascii_uppercase + string.digits, 58),
-    "a Linear key": "lin_" + "api_" + some(WORD, 40),
     "an Atlassian token": "ATA" + "TT3" + some(WORD, 180),
     "a Docker token": "dckr" + "_pat_" + some(WORD, 27),
-    "a Grafana token": "gl" + "sa_" + some(WORD, 32) + "_" + some(HEX, 8),
-    "a Doppler token": "dp." + "pt." + some(WORD, 43),
     "an Azure storage key": "Account" + "Key=" + some(WORD, 86) + "==",
     "a JSON web token": "ey" + "J" + some(WORD, 30) + ".ey" + "J" + some(WORD, 60) + "." + some(WORD, 43),
     "a private key": pem("RSA "),
@@ -76,6 +66,16 @@ TOKENS = {
 UPPER = string.ascii_uppercase + string.digits
 LOWER = string.ascii_lowercase + string.digits
 OTHERS = {
+    "Stripe": "sk_" + "live_" + some(WORD, 24),
+    "npm": "np" + "m_" + some(WORD, 36),
+    "Hugging Face": "h" + "f_" + some(string.ascii_letters, 34),
+    "SendGrid": "S" + "G." + some(WORD, 22) + "." + some(WORD, 43),
+    "DigitalOcean": "dop" + "_v1_" + some(HEX, 64),
+    "Shopify": "shp" + "at_" + some(HEX, 32),
+    "Databricks": "da" + "pi" + some(HEX, 32),
+    "Linear": "lin_" + "api_" + some(WORD, 40),
+    "Grafana": "gl" + "sa_" + some(WORD, 32) + "_" + some(HEX, 8),
+    "Doppler": "dp." + "pt." + some(WORD, 43),
     "Anthropic admin": "sk-ant-" + "admin01-" + some(WORD, 93) + "AA",
     "OpenAI service": "sk-" + "svcacct-" + some(WORD, 74),
     "OpenAI old": "sk-" + some(WORD, 20) + "T3Blbk" + "FJ" + some(WORD, 20),
@@ -161,7 +161,7 @@ def test_a_token_of_another_issuer_is_found_and_redacted(subtests):
                 assert token not in redact(text)
 
 
-@pytest.mark.parametrize("name", ["a GitHub token", "an Anthropic key", "a GitLab token", "a DigitalOcean token"])
+@pytest.mark.parametrize("name", ["a GitHub token", "an Anthropic key", "a GitLab token", "a Docker token"])
 def test_a_token_that_is_glued_to_something_is_found(name):
     assert [found.kind for found in find_secrets(f"x9{TOKENS[name]}")] == [name]
 
