@@ -64,8 +64,8 @@ class Job:
 
     @property
     def first(self) -> int:
-        """Tokens of the first prompt."""
-        return self.usages[0].prompt_tokens
+        """Tokens of the first prompt; a request for a title is not cached."""
+        return next(usage.prompt_tokens for usage in self.usages if usage.cache_write_tokens)
 
 
 def make_source(n: int) -> str:
@@ -224,8 +224,9 @@ prices of {PRICES_SEEN}; {versions}. Written by the benchmark; every figure is t
 {table}
 
 *{SAME}* is `RELAY_ARM=ablate=preload`, with a last word of the model behind its tick.
-In *{SHOWN}* the model leaves out the look at the file that the phase names, which stands in the first message, and in
-*{AS_IT_IS}* the last word too: the tick names the commit. The work is the same, three phases of it:
+In *{SHOWN}* the model leaves out the look at the file that the phase names,
+which stands in the first message, and in *{AS_IT_IS}* the last word too: the tick names the commit.
+The work is the same, three phases of it:
 
 | what relay does | turns saved | prompt tokens saved | first prompt | saved at {MODELS[0]} |
 | --- | ---: | ---: | ---: | ---: |
