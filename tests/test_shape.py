@@ -64,10 +64,7 @@ def test_what_nobody_uses_goes():
 
 
 def test_git_is_started_in_one_place():
-    """Only git/command.py starts git; in the sandbox of a session tools/search.py asks it, as the model could."""
-    allowed = {"relay/git/command.py", "relay/tools/search.py"}
-
-    assert {entry.partition(":")[0] for entry in find_all(rules.find_git_starts)} == allowed
+    assert {entry.partition(":")[0] for entry in find_all(rules.find_git_starts)} == {"relay/git/command.py"}
 
 
 def test_git_is_spoken_in_two_rooms():

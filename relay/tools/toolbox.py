@@ -1,8 +1,8 @@
 """The tools of a session: their specs for the model, and the function that checks, runs and answers a call.
 
 The model pays for every byte of the specs on every request (`tests/test_overhead.py`), and a change of one breaks the
-prompt cache. A runner has no `search` and `list`: its `bash` finds as well. Nothing says that a schema is closed,
-though each is.
+prompt cache. There is no tool to search or list: `bash` finds as well. Nothing says that a schema is closed, though
+each is.
 
 Every call gets exactly one result. A refusal by a tool or by the system (no such file, disk full) is a result; any
 other exception is a bug of relay.
@@ -31,7 +31,6 @@ from relay.tools import claims
 from relay.tools.claims import AttemptNotes, KeepReplaced, LookFirst
 from relay.tools.edit import run_edit, run_write
 from relay.tools.read import MAX_READ_LINES, run_read
-from relay.tools.search import run_list, run_search
 from relay.tools.shell import DEFAULT_TIMEOUT_S, run_bash
 from relay.tools.workspace import RefusedError, Workspace, fit_output
 
@@ -59,16 +58,6 @@ READ = _spec(
     "Paths are relative to the repository root.",
     {"path": _TEXT},
     {"offset": _NUMBER, "limit": _NUMBER},
-)
-SEARCH = _spec(
-    "search",
-    "Find lines that match a regular expression (PCRE), newest files first. "
-    "Files ignored by git are left out unless path names them.",
-    {"pattern": _TEXT},
-    {"path": _text("file or directory"), "glob": _text("such as *.py or src/**/*.ts")},
-)
-LIST = _spec(
-    "list", "List a directory, or all files below it that match glob; newest first.", {}, {"path": _TEXT, "glob": _TEXT}
 )
 EDIT = _spec(
     "edit",
@@ -135,7 +124,7 @@ DEFER = _spec(
 )
 BASH_READ_ONLY = _spec(
     "bash",
-    "Run a command in a fresh shell, without input; it can write nothing.",
+    "Run a command in a fresh shell, without input; it can write nothing. Search with git grep.",
     {"command": _TEXT},
     {"timeout_s": _NUMBER},
 )
@@ -182,7 +171,7 @@ JUDGE_FINDINGS = _spec(
 )
 
 RUNNER_SPECS = (READ, EDIT, WRITE, BASH, TICK, RECORD, AMEND, HAND_OFF, DEFER, BLOCK)
-READER_SPECS = (READ, SEARCH, LIST, BASH_READ_ONLY)
+READER_SPECS = (READ, BASH_READ_ONLY)
 PLANNER_SPECS = (*READER_SPECS, ASK, SUBMIT_PLAN)
 
 _WRITTEN_DOWN = frozenset(
@@ -344,8 +333,6 @@ def build_reader_tools(workspace: Workspace, *own: OwnTool) -> Toolbox:
         raise ValueError("a session that only looks needs a sandbox in which commands only read")
     handlers = {
         "read": _take_input(partial(run_read, workspace, None)),
-        "search": _take_input(partial(run_search, workspace)),
-        "list": _take_input(partial(run_list, workspace)),
         "bash": lambda call: run_bash(workspace, call.input, call.id),
         **{spec.name: _take_input(take) for spec, take in own},
     }

@@ -88,7 +88,7 @@ def open_regular(place: Location) -> int:
     if place.status is None:
         raise RefusedError(f"No such file: {place.path}.{_suggest(place)}")
     if stat.S_ISDIR(place.status.st_mode):
-        raise RefusedError(f"{place.path or 'The root'} is a directory; use list.")
+        raise RefusedError(f"{place.path or 'The root'} is a directory; ls in bash shows it.")
     if not stat.S_ISREG(place.status.st_mode):
         raise RefusedError(f"{place.path} is a device, pipe or socket, not a file.")
     try:
@@ -139,15 +139,6 @@ def require_readable(workspace: Workspace, path: str) -> None:
         if not is_covered(path, (outputs,)):
             raise RefusedError(f"{path} is relay's own; of .relay only {outputs} can be read.")
     _refuse_secret(workspace, path)
-
-
-def is_readable(workspace: Workspace, path: str) -> bool:
-    """Return whether `require_readable` accepts a path."""
-    try:
-        require_readable(workspace, path)
-    except RefusedError:
-        return False
-    return True
 
 
 def _refuse_secret(workspace: Workspace, path: str) -> None:

@@ -13,8 +13,7 @@ CALLS = [
     ("bash", {"command": "cat config/production.yaml config/keys/* @OUT@/file link; tar cf - config @OUT@"}),
     ("read", {"path": "config/production.yaml"}),
     ("read", {"path": "link"}),
-    ("search", {"pattern": "password|token"}),
-    ("search", {"pattern": "password|token", "path": "config/keys"}),
+    ("bash", {"command": "git grep --untracked -E 'password|token'; grep -r token config/keys"}),
     ("bash", {"command": "cat config/open.yaml"}),
 ]
 LEVELS = {"run": ("run",), "plan": ("plan", "feature", "--force")}

@@ -18,7 +18,6 @@ PEEK = f"pwd; find {PLACES} -type f '(' {NAMES} ')' -exec cat '{{}}' + ; true"
 CALLS = (
     ("bash", {"command": PEEK}),
     ("read", {"path": "trees/one/config/production.yaml"}),
-    ("search", {"pattern": "production-.*", "path": "trees"}),
 )
 WAYS = {
     "run": ("run",),

@@ -222,13 +222,13 @@ def test_an_explorer_has_no_explorer(app):
     run_asking(app, [call(), answer(CLAIM)])
 
     _, inner = list_tapes(app)
-    assert [tool["name"] for tool in read_notes(inner)[0]["tools"]] == ["read", "search", "list", "bash", "answer"]
+    assert [tool["name"] for tool in read_notes(inner)[0]["tools"]] == ["read", "bash", "answer"]
     assert "There is no tool 'explore'" in list_results(inner)[0]["content"]
 
 
 @pytest.mark.nightly
 def test_it_is_told_before_its_last_request(app):
-    looks = [{"tools": [{"name": "search", "input": {"pattern": f"word {n}"}}]} for n in range(MAX_TURNS - 1)]
+    looks = [{"tools": [{"name": "bash", "input": {"command": f"echo word {n}"}}]} for n in range(MAX_TURNS - 1)]
     last = {**answer(CLAIM), "expect": {"last_message_contains": "Call answer now"}}
 
     assert "greet makes" in run_asking(app, [*looks, last])[0]
@@ -237,7 +237,7 @@ def test_it_is_told_before_its_last_request(app):
 
 @pytest.mark.nightly
 def test_it_ends_with_its_turns(app):
-    looks = [{"tools": [{"name": "search", "input": {"pattern": f"word {n}"}}]} for n in range(MAX_TURNS)]
+    looks = [{"tools": [{"name": "bash", "input": {"command": f"echo word {n}"}}]} for n in range(MAX_TURNS)]
     assert "20 turns" in run_asking(app, looks)[0]
 
 
@@ -332,7 +332,7 @@ def test_a_cap_that_cannot_hold_the_worst_case_is_an_answer_and_no_stop(app, cap
 @pytest.mark.nightly
 def test_its_own_cap_ends_it_after_it_was_told(app):
     """Each of its prompts counts whole, cached or not."""
-    padded: list[dict[str, Any]] = [{"tools": [{"name": "search", "input": {"pattern": f"w{n}"}}]} for n in range(9)]
+    padded: list[dict[str, Any]] = [{"tools": [{"name": "bash", "input": {"command": f"echo w{n}"}}]} for n in range(9)]
     padded[0]["usage"] = {"input_padding_tokens": 30_000}
     padded[5]["expect"] = {"last_message_contains": "Call answer now"}
 

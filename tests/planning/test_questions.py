@@ -129,7 +129,7 @@ def test_what_is_said_from_another_terminal_while_it_plans_is_a_constraint(stage
         assert stage.relay("say", "use the v2 client").returncode == 0
 
     stage.on_tool = say
-    look = {"name": "list", "input": {}}
+    look = {"name": "bash", "input": {"command": "ls"}}
     ended = stage.plan(plan_by(look, look), PlanTask(feature="keys", force=True))
 
     assert ended.exit_code == ExitCode.DONE, ended

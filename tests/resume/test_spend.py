@@ -159,7 +159,7 @@ def test_a_killed_planner_has_cost_something(stage):
     stage.git("rm", "-q", "PLAN.md")
     stage.git("commit", "-qm", "no plan")
     (stage.root / ".gitignore").write_text("started\n")
-    look = {"tools": [{"name": "list", "input": {}}]}
+    look = {"tools": [{"name": "bash", "input": {"command": "ls"}}]}
     with serve(play(look, look, STALLED)) as server:
         env = {**os.environ, "ANTHROPIC_BASE_URL": server.base_url, "ANTHROPIC_API_KEY": "k"}
         words = [*stage.find_program(), "plan", "greet", "--sandbox", "off"]

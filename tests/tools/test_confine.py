@@ -162,7 +162,7 @@ def test_reading_is_refused_in_words(tmp_path, make_tools, subtests):
         ("link_git/config", "with git in bash"),
         (".relay/sessions/s.jsonl", "relay's own"),
         (".env", "secrets"),
-        ("src", "use list"),
+        ("src", "ls in bash shows it"),
         ("src/b.py", "Near it: src/a.py"),
     ]:
         with subtests.test(path=path, words=words):

@@ -86,8 +86,7 @@ def test_the_planner_can_look_but_not_write(bench, open_box):
     }
     planner = bench.plan(answers.__getitem__, sandbox=open_box(bench.root, Level.READ_ONLY))
     assert planner.ok("read", path="src/a.py").startswith("def a")
-    assert planner.ok("search", pattern="def")
-    assert planner.ok("list")
+    assert planner.ok("bash", command="git grep --untracked -n def")
     assert planner.call("bash", command="echo x > new.txt").is_error
     assert not (bench.root / "new.txt").exists()
     assert "There is no tool 'write'" in planner.refused("write", path="a", content="b")

@@ -10,7 +10,7 @@ from relay.tools.toolbox import PLANNER_SPECS, RUNNER_SPECS, check_input
 def test_order_and_names_are_fixed_because_the_cache_hangs_on_them():
     names = "read edit write bash tick record amend hand_off defer block"
     assert [spec.name for spec in RUNNER_SPECS] == names.split()
-    assert [spec.name for spec in PLANNER_SPECS] == ["read", "search", "list", "bash", "ask", "submit_plan"]
+    assert [spec.name for spec in PLANNER_SPECS] == ["read", "bash", "ask", "submit_plan"]
 
 
 @pytest.mark.parametrize(
@@ -53,7 +53,6 @@ def test_wrong_input_is_named_with_what_is_allowed(name, given_input, found):
 
 
 def test_optional_properties_may_be_left_out():
-    assert check_input(spec_of("list"), {}) is None
     assert check_input(spec_of("read"), {"path": "a"}) is None
     assert check_input(spec_of("read"), {"path": "a", "offset": 1, "limit": 2}) is None
 

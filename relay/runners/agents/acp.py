@@ -413,7 +413,7 @@ after 60 seconds by default; a person, or a server of the user's, may take longe
 LATE = "There is no result yet. Call it again with exactly the same input: that waits on for it, nothing is done twice."
 _VERSION = "2025-06-18"
 
-_THEIRS = frozenset({"read", "search", "list", "edit", "write", "bash"})
+_THEIRS = frozenset({"read", "edit", "write", "bash"})
 """Tools of a session that every agent has of its own."""
 
 
