@@ -20,7 +20,6 @@ from relay.cli.options import (
     json_option,
     network_option,
     offer_models,
-    offer_plans,
     sandbox_option,
 )
 from relay.cli.pages import find_missing, render_text
@@ -46,7 +45,7 @@ _MOST_REPEATS = 100
 
 
 @click.command("compare")
-@click.argument("plan", required=False, shell_complete=offer_plans, help="Plan file; default: that of the settings.")
+@click.argument("plan", required=False, type=click.Path(), help="Plan file; default: that of the settings.")
 @click.option("--arms", default="reset,none", show_default=True, metavar="LIST", help="What to compare; see above.")
 @click.option(
     "--repeats", type=click.IntRange(1, _MOST_REPEATS), default=3, show_default=True, metavar="N", help="Runs per arm."

@@ -1,77 +1,23 @@
-"""The options that many commands share, their sections in a command's help, and the shell's completion of their values.
+"""The options that many commands share, their sections in a command's help, and what a shell completes them with."""
 
-A shell asks for completions at every press of a key: the values that are offered are read with as few imports as can
-be, and a file that cannot be read offers none.
-"""
-
-import os
-import re
-from collections.abc import Callable, Collection, Iterable, Mapping
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Collection, Mapping
+from typing import Any
 
 import click
 
-from relay.base.tree import read_start
-
-if TYPE_CHECKING:
-    from click.shell_completion import CompletionItem
-
-_PHASE = re.compile(rb"^#{2,4}\s+(?:Phase|Task)\s+([\w.]{1,20})\b[^\n]*", re.MULTILINE)
-_MAX_BYTES = 1024 * 1024
-
-
-def offer_plans(_ctx: click.Context, _: click.Parameter, incomplete: str) -> "list[CompletionItem]":
-    """Offer files."""
-    from click.shell_completion import CompletionItem
-
-    return [CompletionItem(incomplete, type="file")]
-
-
-def offer_phases(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
-    """Offer the numbered phases of the plan."""
-    plan = Path(ctx.params.get("plan") or os.environ.get("RELAY_PLAN") or "PLAN.md")
-    found = [number.decode() for number in _PHASE.findall(_read(plan))]
-    return _fit([*found, *(("next", "all") if ctx.info_name == "run" else ())], incomplete)
-
 
 def offer_models(_ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
-    """Offer the models of the settings and of relay's table."""
+    """Offer the models of relay's table."""
     from relay.session.prices import list_limits
 
-    return _fit([*_list_named("models"), *list_limits()], incomplete)
+    return [name for name in list_limits() if name.startswith(incomplete)]
 
 
 def offer_runners(_ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
-    """Offer relay's own loop, and the agents that relay and the settings know."""
+    """Offer relay's own loop, and the agents that relay knows."""
     from relay.runners.agents.profiles import PROFILES
 
-    return _fit(["api", *_list_named("agents"), *PROFILES], incomplete)
-
-
-def _list_named(key: str) -> Iterable[str]:
-    """Yield the names of the tables below a key of the repository's settings and the user's own."""
-    from relay.base.documents import parse_toml
-    from relay.config.sources import find_user_dir
-
-    own = find_user_dir(os.environ)
-    for file in (Path("relay.toml"), *([own / "config.toml"] if own else [])):
-        try:
-            tables = parse_toml(_read(file).decode()).get(key, {})
-        except ValueError:
-            continue
-        yield from tables if isinstance(tables, dict) else ()
-
-
-def _read(file: Path) -> bytes:
-    try:
-        return read_start(file, _MAX_BYTES) or b""
-    except OSError:
-        return b""
-
-
-def _fit(words: Iterable[str], incomplete: str) -> list[str]:
-    return [word for word in dict.fromkeys(words) if word.startswith(incomplete) and word.isprintable()]
+    return [name for name in ("api", *PROFILES) if name.startswith(incomplete)]
 
 
 class _Amount(click.FloatRange):
@@ -86,10 +32,7 @@ class _Amount(click.FloatRange):
 
 AMOUNT = _Amount(0, 1_000_000)
 plan_option = click.option(
-    "--plan",
-    metavar="FILE",
-    shell_complete=offer_plans,
-    help="Plan file; default: of the settings, or nearest PLAN.md.",
+    "--plan", metavar="FILE", type=click.Path(), help="Plan file; default: of the settings, or nearest PLAN.md."
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 events_option = click.option("--json", "as_json", is_flag=True, help="Print events as JSON, one per line.")

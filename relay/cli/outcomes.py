@@ -8,31 +8,10 @@ from relay.base.words import UNKNOWN, count, render_usd
 from relay.cli.boundary import note_place
 from relay.cli.pages import show_page
 from relay.cli.screen import complain, say_document
-from relay.insight.report.blocks import (
-    SERIES,
-    Bar,
-    Card,
-    Chapter,
-    Ink,
-    Page,
-    Plot,
-    make_table,
-    render_share,
-    render_time,
-)
-from relay.insight.report.plots import draw_bars
-from relay.store.outcomes import (
-    GROUPS,
-    OutcomeSums,
-    PhaseOutcome,
-    PhaseShare,
-    group_outcomes,
-    read_outcomes,
-    sum_outcomes,
-)
+from relay.insight.report.blocks import Card, Chapter, Page, make_table, render_share, render_time
+from relay.store.outcomes import GROUPS, OutcomeSums, PhaseOutcome, group_outcomes, read_outcomes, sum_outcomes
 
 _COLUMNS = "{}, #Phases, #First pass, #Sessions, #Red gates, #Taken back, #Cost to done, #Cost"
-_KINDS = ((Ink.GOOD, "first pass"), (Ink.SOFT, "repaired"), (Ink.BAD, "taken back"), (Ink.GRID, "unknown"))
 
 
 def show_outcomes(rev: str, *, days: int | None, output: str | None, as_text: bool, as_json: bool) -> None:
@@ -69,7 +48,7 @@ def make_page(outcomes: Sequence[PhaseOutcome]) -> Page:
         ("phases", f"{len(outcomes):,} of {count(len(plans), 'plan file')}"),
         ("from", f"{render_time(outcomes[0].time)} to {render_time(outcomes[-1].time)}"),
     )
-    words = f"{_render_part(total.first_pass)} without a repair; {total.regressions:,} taken back"
+    words = f"{_render_part(total)} without a repair; {total.regressions:,} taken back"
     cost = render_usd(total.spent.cost_usd, estimated=total.spent.estimated)
     cards = (
         Card(question="Passed", words=words),
@@ -80,60 +59,24 @@ def make_page(outcomes: Sequence[PhaseOutcome]) -> Page:
         for by in GROUPS
     )
     lead = "A red gate is counted when it goes back to the session for a repair. Sessions and cost to done are medians."
-    chapter = Chapter(name="outcomes", title="Outcomes", lead=lead, plots=_plot(outcomes), tables=tables)
+    chapter = Chapter(name="outcomes", title="Outcomes", lead=lead, tables=tables)
     return Page(title="How phases went", facts=facts, answers=cards, sections=(chapter,))
 
 
 def _list_cells(one: OutcomeSums) -> tuple[str, ...]:
+    passed = one.first_pass
     return (
         one.name,
         f"{one.phases:,}",
-        f"{_render_part(one.first_pass)} {render_share(one.first_pass.part / one.first_pass.of)}"
-        if one.first_pass.of
-        else UNKNOWN,
+        f"{_render_part(one)} {render_share(passed.part / passed.of)}" if passed.of else UNKNOWN,
         f"{one.sessions:g}",
-        f"{one.repairs:,}" if one.first_pass.of else UNKNOWN,
+        f"{one.repairs:,}" if passed.of else UNKNOWN,
         f"{one.regressions:,}",
         render_usd(one.usd),
         render_usd(one.spent.cost_usd, estimated=one.spent.estimated),
     )
 
 
-def _render_part(share: PhaseShare) -> str:
-    return f"{share.part:,} of {share.of:,}" if share.of else UNKNOWN
-
-
-def _plot(outcomes: Sequence[PhaseOutcome]) -> tuple[Plot, ...]:
-    """Draw how the phases of each month went, and what they cost by model."""
-    models = [one.name for one in group_outcomes(outcomes, "model")]
-    inks = {name: SERIES[n % len(SERIES)] for n, name in enumerate(models)}
-    kinds, money = [], []
-    for month in (one.name for one in group_outcomes(outcomes, "month")):
-        held = [one for one in outcomes if one.month == month]
-        sizes = [sum(_judge(one) is ink for one in held) for ink, _ in _KINDS]
-        kinds.append(Bar(label=month, parts=tuple((ink, float(n)) for (ink, _), n in zip(_KINDS, sizes, strict=True))))
-        costs = {name: [one.spent.cost_usd or 0.0 for one in held if one.model == name] for name in models}
-        money.append(Bar(label=month, parts=tuple((inks[name], sum(usd)) for name, usd in costs.items() if usd)))
-    legend = tuple((inks[name], name) for name in models[: len(SERIES)])
-    return (
-        draw_bars(
-            kinds,
-            legend=_KINDS,
-            caption="Phases by month",
-            dollars=False,
-            label="Phases by month",
-        ),
-        draw_bars(
-            money,
-            legend=legend,
-            caption="Cost by month and model, USD",
-            dollars=True,
-            label="Cost by month",
-        ),
-    )
-
-
-def _judge(one: PhaseOutcome) -> Ink:
-    if one.is_undone:
-        return Ink.BAD
-    return Ink.GRID if one.repairs is None else Ink.SOFT if one.repairs else Ink.GOOD
+def _render_part(sums: OutcomeSums) -> str:
+    passed = sums.first_pass
+    return f"{passed.part:,} of {passed.of:,}" if passed.of else UNKNOWN

@@ -13,7 +13,7 @@ import click
 from relay import __version__
 from relay.base.errors import ExitCode, RelayError
 from relay.base.words import render_output, shorten
-from relay.cli.options import SectionedCommand, offer_phases, session_options
+from relay.cli.options import SectionedCommand, session_options
 from relay.cli.screen import clean_line, has_person, say
 from relay.cli.sessions import make_request, obey_parent, parent_option, run_sessions, show_end
 from relay.session.values import SessionKind
@@ -193,7 +193,6 @@ def show_plan(place: "Place", before: str) -> None:
     "what",
     metavar="[PHASE|RANGE]",
     required=False,
-    shell_complete=offer_phases,
     help="What to review; default: the last phase that is done.",
 )
 @click.option("--whole-plan", is_flag=True, help="Compare the finished plan with the repository instead.")

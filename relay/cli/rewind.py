@@ -8,7 +8,7 @@ import click
 from relay.base.errors import RelayError, RepoError
 from relay.base.hints import RUN, Command
 from relay.cli.boundary import note_plan
-from relay.cli.options import offer_phases, plan_option
+from relay.cli.options import plan_option
 from relay.cli.screen import say
 from relay.git.lock_journal import clear_stale_locks, hold_collections
 from relay.git.names import SWITCH
@@ -19,7 +19,7 @@ from relay.store.completion import finish_pending
 
 
 @click.command("rewind")
-@click.argument("phase", metavar="N", shell_complete=offer_phases, help="Phase to undo, together with later ones.")
+@click.argument("phase", metavar="N", help="Phase to undo, together with later ones.")
 @click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @plan_option
 def command(phase: str, plan: str | None, *, yes: bool) -> None:

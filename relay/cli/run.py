@@ -15,7 +15,7 @@ import click
 from relay.base.errors import ExitCode, RelayError, RepoError, within
 from relay.base.hints import Command
 from relay.base.words import list_some, name_item, shorten
-from relay.cli.options import SectionedCommand, find_flags, offer_phases, session_options, setup_option
+from relay.cli.options import SectionedCommand, find_flags, session_options, setup_option
 from relay.cli.screen import has_person, say, say_hanging
 from relay.cli.sessions import (
     ask_for_setup,
@@ -174,7 +174,6 @@ _SECTIONS = {
     metavar="PHASES",
     default="all",
     show_default=True,
-    shell_complete=offer_phases,
     help="next, all, N or N-M.",
 )
 @click.option("--dry-run", is_flag=True, help="Show what a run would do; send and change nothing.")

@@ -61,7 +61,9 @@ def escape_json(line: str) -> str:
     """Write one line of JSON with ASCII alone: valid on every output encoding, inert on every terminal."""
     if line.isascii() and "\x7f" not in line:
         return line
-    return "".join(char if " " <= char < "\x7f" else _escape_unit(char) for char in line)
+    import json
+
+    return json.dumps(json.loads(line)).replace("\x7f", "\\u007f")
 
 
 def plainer_errors(error: UnicodeError) -> tuple[str, int]:
@@ -104,12 +106,6 @@ def _escape(char: str) -> str:
     if code <= 0xFF:  # noqa: PLR2004  # the widest two-digit escape
         return f"\\x{code:02x}"
     return f"\\u{code:04x}" if code <= 0xFFFF else f"\\U{code:08x}"  # noqa: PLR2004  # the widest four-digit escape
-
-
-def _escape_unit(char: str) -> str:
-    """Write a character as JSON's one or two UTF-16 units; a lone surrogate stays one unit."""
-    units = char.encode("utf-16-be", "surrogatepass")
-    return "".join(f"\\u{units[i]:02x}{units[i + 1]:02x}" for i in range(0, len(units), 2))
 
 
 _MARK = re.compile(r"\s*(?:[-*] |\d+\. |#+ |(?:[A-Za-z-]+ {2,}){1,2})?(?:\[.\] )?")

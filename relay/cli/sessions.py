@@ -37,13 +37,12 @@ def obey_parent(interrupts: "Interrupts", parent: int | None) -> None:
     """
     if parent is None:
         return
+    import ctypes
     import signal
 
     from relay.base.interrupts import Urgency
 
     if sys.platform == "linux":
-        import ctypes
-
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(signal.SIGINT), 0, 0, 0)
     if os.getppid() != parent:
         interrupts.request(Urgency.FINISH_TURN)

@@ -18,19 +18,21 @@ from relay.base.errors import ConfigError, ExitCode, FlagError, PlanError, RepoE
 from relay.base.hints import RUN, Command
 from relay.base.words import list_some, render_usd
 from relay.cli.boundary import note_place
-from relay.cli.options import events_option, offer_phases, plan_option
+from relay.cli.options import events_option, plan_option
 from relay.cli.screen import clean_line, say, say_now
 from relay.cli.views.base import View
 from relay.cli.views.shapes import make_view
+from relay.config.keys import KEYS
+from relay.fleet.worktrees import find_jobs
 from relay.git.notes import find_holder, is_locked
 from relay.insight.telemetry.log import LogTail, RunLogs, list_own_logs, list_runs
+from relay.run.selection import get_phase
 from relay.session.events import RunEnded
 from relay.setup.place import Place, load_plan
 from relay.store.refs import has_jobs
 from relay.store.worktree_notes import MAX_CHARS, leave_cap, leave_words
 
 if TYPE_CHECKING:
-    from relay.fleet.landing import Job
     from relay.git.repository import Repo
 
 
@@ -178,7 +180,7 @@ def follow(log: RunLogs, view: View, is_alive: Callable[[], bool], pause: Callab
 
 @click.command("say")
 @click.argument("words", nargs=-1, help="Your message.")
-@click.option("--phase", metavar="N", default="", shell_complete=offer_phases, help="Tell only sessions of this phase.")
+@click.option("--phase", metavar="N", default="", help="Tell only sessions of this phase.")
 @click.option("--max-cost", metavar="USD", help="Raise or lower the cap of the plan that is at work; none: no cap.")
 @plan_option
 def say_command(words: tuple[str, ...], phase: str, max_cost: str | None, plan: str | None) -> None:
@@ -199,12 +201,10 @@ def say_command(words: tuple[str, ...], phase: str, max_cost: str | None, plan: 
     if len(text) > MAX_CHARS:
         size = f"{len(text):,} characters are more than {MAX_CHARS:,}"
         raise click.UsageError(f"{size}; put the long part into a file and name it, or relay plan --revise")
-    if phase:
-        from relay.run.selection import get_phase
-
-        if get_phase(load_plan(place), phase).done:
-            raise PlanError(f"phase {phase} is done, no session will work on it", hint="say it without --phase")
-    jobs = [job for job in find_working_jobs(repo, place.plan_name) if phase in {"", job.phase_id}]
+    if phase and get_phase(load_plan(place), phase).done:
+        raise PlanError(f"phase {phase} is done, no session will work on it", hint="say it without --phase")
+    known = find_jobs(repo, place.plan_name) if has_jobs(repo) else ()
+    jobs = [job for job in known if phase in {"", job.phase_id} and find_holder(job.repo) is not None]
     for one in [job.repo for job in jobs] or [repo]:
         leave_words(one, text, phase_id=phase)
     whom = f"a session of phase {phase}" if phase else "its session"
@@ -219,8 +219,6 @@ def say_command(words: tuple[str, ...], phase: str, max_cost: str | None, plan: 
 
 
 def _say_cap(place: Place, typed: str) -> None:
-    from relay.config.keys import KEYS
-
     try:
         cap = KEYS["max_cost_usd"].read(typed, is_text=True)
     except ValueError as error:
@@ -254,12 +252,3 @@ def stop_command(*, now: bool) -> None:
             f"process {process} belongs to another user", hint=f"kill -INT {process}, as that user"
         ) from error
     say("the run stops at once" if now else "the run finishes this step, hands over and stops")
-
-
-def find_working_jobs(repo: "Repo", plan_path: str) -> "tuple[Job, ...]":
-    """Return the working jobs of this work tree's plan."""
-    if not has_jobs(repo):
-        return ()
-    from relay.fleet.worktrees import find_jobs
-
-    return tuple(job for job in find_jobs(repo, plan_path) if find_holder(job.repo) is not None)

@@ -1,6 +1,5 @@
 """What a shell is offered, and the help where one looks for it."""
 
-import os
 import re
 from pathlib import Path
 
@@ -10,7 +9,6 @@ from relay.cli.main import COMMANDS, GONE, GROUPS
 from relay.cli.manual import list_pages
 
 DOCS = Path(__file__).parents[2] / "docs"
-PLAN = "# P\n\n## Phase 1 — One\n- [ ] a\n\n## Phase 2.5 - Two\n- [ ] b\n\n### Task 12: Three\n- [ ] c\n"
 
 
 @pytest.fixture
@@ -25,29 +23,12 @@ def offer(relay, environ):
     return ask
 
 
-def test_commands_phases_models_and_plans_are_offered(offer, project):
-    (project / "PLAN.md").write_text(PLAN)
-    (project / "relay.toml").write_text('[models."claude-mine"]\nwindow_tokens = 9\n')
+def test_commands_models_runners_and_files_are_offered(offer):
     assert offer("relay", "dem") == ["demo"]
-    assert offer("relay", "run", "--phase", "") == ["1", "2.5", "12", "next", "all"]
-    assert offer("relay", "run", "--phase", "1") == ["1", "12"]
-    models = offer("relay", "doctor", "--model", "claude-")
-    assert models[0] == "claude-mine"
-    assert "claude-opus-5-5" in models
+    assert "claude-opus-5-5" in offer("relay", "doctor", "--model", "claude-")
     assert offer("relay", "run", "--plan", "do") == ["do"]
     assert offer("relay", "plan", "--runner", "")[0] == "api"
     assert offer("relay", "run", "--runner", "cl") == ["claude", "cline"]
-
-
-@pytest.mark.parametrize("hostile", [b"\xff\x00", b"## Phase \x1b[31m1\n", b"[" * 5_000])
-def test_a_file_that_cannot_be_read_offers_nothing(offer, project, hostile):
-    (project / "PLAN.md").write_bytes(hostile)
-    (project / "relay.toml").write_bytes(hostile)
-    assert offer("relay", "run", "--phase", "") == ["next", "all"]
-    (project / "PLAN.md").unlink()
-    os.mkfifo(project / "PLAN.md")
-    assert offer("relay", "run", "--phase", "") == ["next", "all"]
-    assert "claude-opus-5-5" in offer("relay", "run", "--model", "")
 
 
 def test_a_command_that_went_says_what_took_its_place(relay):

@@ -8,7 +8,7 @@ from relay.base.values import dataclass
 from relay.base.words import render_clock, render_moment, render_tokens, shorten
 from relay.cli.screen import say
 from relay.cli.views.board import MOMENT_KINDS, Board
-from relay.cli.views.narrate import STYLES, Line, Tone
+from relay.cli.views.narrate import STYLES, Line, Tone, tell_output
 from relay.insight.telemetry.log import LogTail, list_runs
 from relay.session.gauge import find_band, render_band
 from relay.store.worktree_notes import LastGate, LastRun
@@ -50,11 +50,8 @@ def tell_failures(gate: LastGate, *, indent: str = "", shown: int = _SHOWN_LINES
         yield Line(text=f"{indent}`{_name(check)}` {how}", tone=Tone.BAD)
         lines = str(check.get("output", "")).splitlines()
         if len(lines) > shown:
-            yield Line(text=f"{indent}  | … ({len(lines) - shown} lines above)", tone=Tone.QUIET)
-        for line in lines[-shown:]:
-            yield Line(text=f"{indent}  | {line}", tone=Tone.QUIET)
-        for cause in check.get("causes", ()):
-            yield Line(text=f"{indent}  sandbox: {cause}", tone=Tone.WARNING)
+            lines = [f"… ({len(lines) - shown} lines above)", *lines[-shown:]]
+        yield from tell_output(lines, check.get("causes", ()), f"{indent}  ")
 
 
 def tell_gate(gate: LastGate) -> Iterator[Line]:

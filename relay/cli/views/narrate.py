@@ -13,7 +13,7 @@ from relay.base.values import dataclass
 from relay.base.words import count_plan, count_questions, list_some, name_item, render_duration, render_usd, shorten
 from relay.cli.screen import clean_line, clip
 from relay.session import events
-from relay.session.events import CheckResult, ShownPhase
+from relay.session.events import ShownPhase
 from relay.session.gauge import find_band, render_band
 
 STOPPING = {
@@ -254,18 +254,17 @@ def _tell_gate_end(event: events.GateFinished) -> Iterable[Line]:
         names = list_some(told, _SHOWN_LINES)
         yield Line(text=f"left in $RELAY_EVIDENCE: {names}", detail=True)
     for check in () if event.passed else event.checks:
-        yield from _tell_check(check, shown=0 if event.expected else _SHOWN_LINES)
+        if check["status"] != "passed":
+            lines = [line for line in check["output"].splitlines() if line.strip()]
+            yield from tell_output(lines[-_SHOWN_LINES:] if not event.expected else (), check.get("causes", ()))
 
 
-def _tell_check(check: CheckResult, *, shown: int) -> Iterable[Line]:
-    """Show the end of a failed command's output, and what the sandbox blocked."""
-    if check["status"] == "passed":
-        return
-    lines = [line for line in check["output"].splitlines() if line.strip()]
-    for line in lines[-shown:] if shown else ():
-        yield Line(text=f"| {line}", tone=Tone.QUIET)
-    for cause in check.get("causes", ()):
-        yield Line(text=f"sandbox: {cause}", tone=Tone.WARNING)
+def tell_output(lines: Iterable[str], causes: Iterable[str], indent: str = "") -> Iterable[Line]:
+    """Show the end of a command's output, and what the sandbox blocked."""
+    for line in lines:
+        yield Line(text=f"{indent}| {line}", tone=Tone.QUIET)
+    for cause in causes:
+        yield Line(text=f"{indent}sandbox: {cause}", tone=Tone.WARNING)
 
 
 def _tell_restored(event: events.PlanRestored) -> Iterable[Line]:
