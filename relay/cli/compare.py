@@ -5,6 +5,7 @@ import shlex
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -162,7 +163,7 @@ def _work(place: Place, experiment: Experiment, options: Mapping[str, Any], *, q
     settings = _find_settings(place, experiment.base, find_flags(options), os.environ)
     require_approval(place.root, settings, os.environ)
     arms = _require_arms(place, experiment, options)
-    interrupts, total = Interrupts(), len(experiment.arms) * experiment.repeats
+    total = len(experiment.arms) * experiment.repeats
     if len(tuple(read_results(place.repo, experiment))) < total:
         _ask(experiment, _estimate(place, experiment, arms, settings), yes=options["yes"], quiet=quiet)
     prepare_process()
@@ -172,24 +173,22 @@ def _work(place: Place, experiment: Experiment, options: Mapping[str, Any], *, q
         if not quiet:
             view.tell(record, phase_id=f"{trial.number}/{total} {trial.arm}")
 
-    bench = Bench(
-        main=place.repo,
-        experiment=experiment,
-        settings=settings,
-        flags=find_flags(options),
-        environ=os.environ,
-        interrupts=interrupts,
-        tell=tell,
-        say=(lambda _: None) if quiet else say,
-    )
-    try:
-        with interrupts.installed(view.note_stop):
+    with closing(Interrupts()) as interrupts, interrupts.installed(view.note_stop):
+        bench = Bench(
+            main=place.repo,
+            experiment=experiment,
+            settings=settings,
+            flags=find_flags(options),
+            environ=os.environ,
+            interrupts=interrupts,
+            tell=tell,
+            say=(lambda _: None) if quiet else say,
+        )
+        try:
             work_on(bench)
-    except UnfinishedError as error:
-        complain(f"{error}\nnext: relay lab compare --resume {experiment.id}")
-        return ExitCode.INTERRUPTED if interrupts.finish_turn else ExitCode.STOPPED
-    finally:
-        interrupts.close()
+        except UnfinishedError as error:
+            complain(f"{error}\nnext: relay lab compare --resume {experiment.id}")
+            return ExitCode.INTERRUPTED if interrupts.finish_turn else ExitCode.STOPPED
     return ExitCode.DONE
 
 

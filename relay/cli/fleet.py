@@ -3,6 +3,7 @@
 import os
 import sys
 import time
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -54,15 +55,12 @@ def up(data: Path | None) -> None:
     from relay.base.interrupts import Interrupts
     from relay.fleet.database import is_up, run_database
 
-    interrupts, place = Interrupts(), data or get_data()
-    try:
-        with interrupts.installed(lambda _: None), run_database(place) as url:
-            say_now(f"{url}\nthe database is up; Ctrl-C stops it")
-            while not interrupts.wait(_LOOK_S):
-                if not is_up(place):
-                    raise RelayError("the database has ended", hint=f"relay fleet up; its log is {place / 'log'}")
-    finally:
-        interrupts.close()
+    place = data or get_data()
+    with closing(Interrupts()) as interrupts, interrupts.installed(lambda _: None), run_database(place) as url:
+        say_now(f"{url}\nthe database is up; Ctrl-C stops it")
+        while not interrupts.wait(_LOOK_S):
+            if not is_up(place):
+                raise RelayError("the database has ended", hint=f"relay fleet up; its log is {place / 'log'}")
 
 
 @command.command("submit", short_help="Queue the phases that can begin now.")
@@ -110,20 +108,17 @@ def worker(database: str | None, place: Path | None, *, once: bool) -> None:
     from relay.sandbox.process import prepare_process
 
     prepare_process()
-    queue, interrupts = open_queue(database), Interrupts()
+    queue = open_queue(database)
     view = make_view(json=False, stream=sys.stdout, keeps_board=False)
-    try:
-        with interrupts.installed(view.note_stop), view:
-            worker = Worker(
-                queue=queue,
-                place=(place or get_data("clones")).absolute(),
-                environ=dict(os.environ),
-                observe=view.observe,
-                interrupts=interrupts,
-            )
-            worker.serve(wait=not once)
-    finally:
-        interrupts.close()
+    with closing(Interrupts()) as interrupts, interrupts.installed(view.note_stop), view:
+        worker = Worker(
+            queue=queue,
+            place=(place or get_data("clones")).absolute(),
+            environ=dict(os.environ),
+            observe=view.observe,
+            interrupts=interrupts,
+        )
+        worker.serve(wait=not once)
 
 
 @command.command("status", short_help="Show what is queued, at work and done.")

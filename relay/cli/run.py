@@ -17,26 +17,34 @@ from relay.base.hints import Command
 from relay.base.words import list_some, name_item, shorten
 from relay.cli.options import SectionedCommand, find_flags, session_options, setup_option
 from relay.cli.screen import has_person, say, say_hanging
-from relay.cli.sessions import (
-    ask_for_setup,
-    make_request,
-    obey_parent,
-    parent_option,
-    run_sessions,
-    show_end,
-)
+from relay.cli.sessions import ask_for_setup, make_request, obey_parent, parent_option, run_sessions, show_end
+from relay.cli.views.job_lines import warn_of_fleet
+from relay.cli.views.last_run import say_lines, tell_failures
+from relay.cli.views.shapes import make_view
+from relay.config import Settings
+from relay.fleet.beginning import find_begun, require_phases, tidy_jobs
+from relay.fleet.parent import Order, run_plan
+from relay.gate.needs import check_folder, find_test_command
+from relay.git.names import list_paths
+from relay.git.status import check_state, read_status
 from relay.plan.model import Phase, Plan
+from relay.plan.waves import find_waves
+from relay.run.commit.readiness import get_commands, settle_in
+from relay.run.loop import end_without_session, needs_session, run
+from relay.run.planning.submission import describe_fit
+from relay.run.resume import require_point
+from relay.run.selection import Selection, choose_phase, describe_choice, parse_hours, work_within
 from relay.session.events import Noticed
 from relay.session.values import SessionKind
-from relay.setup.context import RunEnd
+from relay.setup.context import RunContext, RunEnd, RunRequest
 from relay.setup.place import Place, find_source, get_place, load_plan
+from relay.setup.preconditions import check_all, check_apart, check_plan_file, check_taken, require_all
+from relay.store.branches import begin_branch, name_branch
+from relay.store.plan_state import ask, summarize_plan
+from relay.store.worktree_notes import is_own_tree, read_fleet_sight
 
 if TYPE_CHECKING:
     from relay.cli.pr import KeepRequest
-    from relay.config import Settings
-    from relay.run.selection import Selection
-    from relay.setup.context import RunContext, RunRequest
-
 
 _SHOWN_CHARS = 260
 _SHOWN_LINES = 8
@@ -59,34 +67,27 @@ def get_job_count(options: Mapping[str, Any], phase: str, settings_jobs: int) ->
     return 1 if alone else settings_jobs
 
 
-def _tell_start(ctx: "RunContext", known: Sequence[str]) -> None:
+def _tell_start(ctx: RunContext, known: Sequence[str]) -> None:
     """Note what is known, and what sessions do not see of the user's work; warn of a fleet that is at the plan."""
-    from relay.git.names import list_paths
-    from relay.git.status import read_status
-    from relay.store.worktree_notes import read_fleet_sight
-
     status = read_status(ctx.repo)
     unseen = sorted({*status.changed, *status.untracked} - {ctx.plan_path, ctx.ledger_path})
     lost = f"this run does not see what you have not committed: {list_paths(unseen)}" if unseen else ""
     for words in filter(None, (*known, lost)):
         ctx.observe(Noticed(text=words))
     if sight := read_fleet_sight(ctx.repo, ctx.plan_path):
-        from relay.cli.views.job_lines import warn_of_fleet
-
         ctx.observe(Noticed(text=warn_of_fleet(sight), warning=True))
 
 
-def describe_sizes(place: Place, settings: "Settings", plan: Plan, phases: Sequence[Phase]) -> tuple[str, ...]:
+def describe_sizes(place: Place, settings: Settings, plan: Plan, phases: Sequence[Phase]) -> tuple[str, ...]:
     """Return which plan it is, and what the user should know of the sizes of phases before they are paid for."""
     from relay.cli.check import measure_plan
-    from relay.run.planning.submission import describe_fit
 
     asked = {phase.id for phase in phases}
     sizes = [size for size in measure_plan(place.root, plan, settings) if size.phase_id in asked]
     return (*place.tell_choice("run"), *describe_fit(plan, sizes))
 
 
-def make_job_words(request: "RunRequest", options: Mapping[str, Any]) -> tuple[str, ...]:
+def make_job_words(request: RunRequest, options: Mapping[str, Any]) -> tuple[str, ...]:
     """Return the typed options for the run of one phase."""
     words = ["--plan", request.plan_path]
     flags = find_flags(options)
@@ -227,7 +228,7 @@ def begin(phase: str, options: Mapping[str, Any]) -> int:
     return run_approved(lambda one, tell_next: start(one, options, tell_next), plan, as_json=as_json)
 
 
-def start(phase: str, options: Mapping[str, Any], tell_next: "Callable[[RunEnd], RunEnd]" = lambda end: end) -> int:
+def start(phase: str, options: Mapping[str, Any], tell_next: Callable[[RunEnd], RunEnd] = lambda end: end) -> int:
     """Run one phase or all phases; return the exit code.
 
     Args:
@@ -236,15 +237,6 @@ def start(phase: str, options: Mapping[str, Any], tell_next: "Callable[[RunEnd],
     Raises:
         RelayError: The user must change something first.
     """
-    from relay.cli.views.shapes import make_view
-    from relay.fleet.beginning import require_phases, tidy_jobs
-    from relay.fleet.parent import Order, run_plan
-    from relay.run.loop import end_without_session, run
-    from relay.run.selection import describe_choice, parse_hours, work_within
-    from relay.store.branches import name_branch
-    from relay.store.plan_state import ask
-    from relay.store.worktree_notes import is_own_tree
-
     as_json = options["as_json"]
     hours = parse_hours(options["not_before"], options["until"], now=time.time())
     request, place = make_request(SessionKind.RUN, options)
@@ -276,7 +268,7 @@ def start(phase: str, options: Mapping[str, Any], tell_next: "Callable[[RunEnd],
     environ = {**os.environ, "RELAY_NOTIFY": "off"}  # only the parent notifies
     order = Order(selection=selection, jobs=jobs, words=words, environ=environ)
 
-    def act(ctx: "RunContext") -> "RunEnd":
+    def act(ctx: RunContext) -> RunEnd:
         obey_parent(ctx.interrupts, options["job_of"])
         if is_job:
             return work_within(hours, ctx.interrupts, ctx.observe, lambda: run(ctx, selection))
@@ -287,12 +279,8 @@ def start(phase: str, options: Mapping[str, Any], tell_next: "Callable[[RunEnd],
     return run_sessions(request, place.caller, act, as_json=as_json, view=view)
 
 
-def _begin_branch(request: "RunRequest", name: str) -> None:
+def _begin_branch(request: RunRequest, name: str) -> None:
     """Switch to a new branch. What a run refuses is refused before HEAD moves; a branch ends a detached HEAD."""
-    from relay.git.status import check_state
-    from relay.setup.preconditions import check_apart, check_plan_file, check_taken, require_all
-    from relay.store.branches import begin_branch
-
     plan_file = check_plan_file(request.repo, request.plan_path)
     require_all(chain(check_apart(request), (plan_file,), check_taken(request)))
     if state := check_state(request.repo):
@@ -300,15 +288,12 @@ def _begin_branch(request: "RunRequest", name: str) -> None:
     begin_branch(request.repo, name)
 
 
-def _ask_for_gate(request: "RunRequest", place: Place, phases: "Sequence[Phase]", options: Mapping[str, Any]) -> str:
+def _ask_for_gate(request: RunRequest, place: Place, phases: Sequence[Phase], options: Mapping[str, Any]) -> str:
     """Offer a person at the terminal the project's own test command where phases have no gate; empty: not taken.
 
     It is offered only where it passes in the sandbox now: a gate that is red before the work proves nothing by itself.
     """
     from relay.cli.gate import try_proposal
-    from relay.cli.views.last_run import say_lines, tell_failures
-    from relay.gate.needs import find_test_command
-    from relay.run.commit.readiness import get_commands
 
     with within(request.plan_path):
         bare = [phase.id for phase in phases if not get_commands(request.settings, phase)]
@@ -330,14 +315,12 @@ def _ask_for_gate(request: "RunRequest", place: Place, phases: "Sequence[Phase]"
 _PHASES = "allowed: next, all, the number of a phase, or a range such as 2-4"
 
 
-def parse_selection(phase: str) -> "Selection":
+def parse_selection(phase: str) -> Selection:
     """Parse ``next``, ``all``, the id of a phase, or a range such as ``2-4``.
 
     Raises:
         click.UsageError: The text is empty, as of an unset shell variable, or lacks an end of a range.
     """
-    from relay.run.selection import Selection
-
     if not phase:
         raise click.UsageError(f"--phase: found ''; {_PHASES}")
     if phase in {"next", "all"}:
@@ -348,22 +331,13 @@ def parse_selection(phase: str) -> "Selection":
     return Selection(phase_id=first, last_id="" if first == last else last, all=False)
 
 
-def show_dry_run(request: "RunRequest", place: "Place", selection: "Selection", *, jobs: int) -> int:
+def show_dry_run(request: RunRequest, place: Place, selection: Selection, *, jobs: int) -> int:
     """Make all checks of a run that need no model, and print what the run would do.
 
     Raises:
         RelayError: The run could not start.
     """
     from relay.cli.status import Near, show_summary
-    from relay.fleet.beginning import find_begun, require_phases
-    from relay.gate.needs import check_folder
-    from relay.plan.waves import find_waves
-    from relay.run.commit.readiness import settle_in
-    from relay.run.loop import needs_session
-    from relay.run.resume import require_point
-    from relay.run.selection import choose_phase, describe_choice
-    from relay.setup.preconditions import check_all, require_all
-    from relay.store.plan_state import summarize_plan
 
     summary = summarize_plan(find_source(place), request.repo)
     plan_state, begun, phase = summary.plan_state, dict[str, str](), None
@@ -393,10 +367,8 @@ def show_dry_run(request: "RunRequest", place: "Place", selection: "Selection", 
     return ExitCode.DONE
 
 
-def show_next(begins: "Sequence[Phase]", settings: "Settings") -> None:
+def show_next(begins: Sequence[Phase], settings: Settings) -> None:
     """Print the next sessions; there are none if no phase is open or another relay is at work."""
-    from relay.run.commit.readiness import get_commands
-
     for phase in begins:
         say(f"phase  {phase.id}  {phase.title}")
         say(f"gate   {'; '.join(get_commands(settings, phase)) or 'none: this phase has no Verify: line'}")

@@ -5,6 +5,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Mapping
+from contextlib import closing
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -174,10 +175,14 @@ def run_sessions(
 
     began = time.time()
     prepare_process()
-    interrupts = Interrupts()
     view = view or make_view(json=as_json, stream=sys.stdout)
     try:
-        with interrupts.installed(view.note_stop), view, open_run(request, view.observe, interrupts) as ctx:
+        with (
+            closing(Interrupts()) as interrupts,
+            interrupts.installed(view.note_stop),
+            view,
+            open_run(request, view.observe, interrupts) as ctx,
+        ):
             gc.freeze()  # modules stay loaded; the collector need not scan them again
             gc.set_threshold(700, 10, 10)  # Python's default; `relay.__main__` put collections off
             ask = find_asker(view, interrupts, asks=asks and not as_json)
@@ -187,6 +192,4 @@ def run_sessions(
     except RelayError as error:
         note_refusal(request, error, hint=caller.write(error.hint), began=began)
         raise
-    finally:
-        interrupts.close()
     return ended.exit_code
