@@ -1,33 +1,55 @@
 """`relay check`: find mistakes in a plan and estimate each phase."""
 
 import os
+import shutil
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from datetime import UTC, datetime
 from functools import cache, partial
 from operator import attrgetter
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
+from msgspec import structs
 
 from relay.base.errors import ConfigError, ExitCode, PlanError, RelayError, within
 from relay.base.hints import Command
 from relay.base.values import dataclass
 from relay.base.words import count, list_some, render_tokens, render_usd, shorten
 from relay.cli.boundary import note_place
+from relay.cli.documents import CheckDocument, Parallel, PlanPhase, PlanViolation, SharedPath, fill
 from relay.cli.options import json_option
 from relay.cli.screen import say, say_document, say_hanging
+from relay.config import Settings
+from relay.config.choices import check_models, require_models
+from relay.config.model import MOST_JOBS
+from relay.gate.needs import check_files, check_folder, find_test_command
+from relay.gate.places import check_folders, open_ground, settle_plan
+from relay.gate.shell_line import check_gates, find_lines
+from relay.git.names import list_paths
+from relay.git.status import find_unwelcome
+from relay.plan.check import check_plan
+from relay.plan.edit import NO_HEADING
+from relay.plan.model import Phase, Plan, Violation
+from relay.plan.paths import split_place
 from relay.plan.text import find_plan_folder
+from relay.plan.waves import Waves, find_waves
+from relay.prompts.package_data import EXAMPLE, INSTEAD, is_example
+from relay.run.planning.submission import (
+    PhaseSize,
+    describe_layers,
+    describe_overkill,
+    iter_sizes,
+    measure_phases,
+    suggest_parts,
+)
+from relay.session.gauge import open_gauge
+from relay.session.layers import describe_note
+from relay.session.prices import Price, cost_usd, find_limits, find_price
 from relay.setup.place import Place, find_settings, load_plan
-
-if TYPE_CHECKING:
-    from relay.cli.documents import CheckDocument
-    from relay.config import Settings
-    from relay.plan.model import Phase, Plan, Violation
-    from relay.plan.waves import Waves
-    from relay.run.planning.submission import PhaseSize
-    from relay.session.prices import Price
+from relay.setup.preconditions import check_plan_file
+from relay.setup.rules import MAX_BYTES
+from relay.store.attempts import read_attempt
+from relay.store.history import read_plan_commits
 
 ASSUMED_WINDOW_TOKENS = 200_000
 """Window of a model that neither the settings nor relay's table know: the smallest window in the table."""
@@ -42,40 +64,20 @@ _SIDE_BY_SIDE = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CheckRemark:
-    """A mistake, and its place."""
-
-    path: str
-    """Empty if no file is at fault."""
-    line: int
-    """1-based; 0 for the whole file."""
-    message: str
-    warning: bool = False
-    hint: str = ""
-    """The remedy; may be empty."""
-
-    @property
-    def where(self) -> str:
-        """``path:line: ``, without unknown parts."""
-        path = f"{self.path}:{self.line}" if self.line else self.path
-        return f"{path}: " if path else ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class PlanCheck:
     """A plan with the results of the check."""
 
     place: Place
-    plan: "Plan | None"
+    plan: Plan | None
     """None if the plan could not be parsed."""
-    remarks: tuple[CheckRemark, ...]
-    sizes: "tuple[PhaseSize, ...]" = ()
+    remarks: tuple[PlanViolation, ...]
+    sizes: tuple[PhaseSize, ...] = ()
     """One size per phase; empty if the settings are invalid."""
-    prices: "tuple[Price | None, ...]" = ()
+    prices: tuple[Price | None, ...] = ()
     """The price of each phase's model; None if it is unknown."""
-    settings: "Settings | None" = None
+    settings: Settings | None = None
     """None if they are invalid."""
-    waves: "Waves | None" = None
+    waves: Waves | None = None
     """The open phases that can run side by side, weighed by their sizes; None if the settings are invalid."""
 
     @property
@@ -109,18 +111,6 @@ def check_file(place: Place, environ: Mapping[str, str]) -> PlanCheck:
     Raises:
         PlanError: There is no such file.
     """
-    from relay.config.choices import check_models, require_models
-    from relay.config.model import MOST_JOBS
-    from relay.gate.needs import check_files, check_folder
-    from relay.gate.places import check_folders, open_ground, settle_plan
-    from relay.gate.shell_line import check_gates, find_lines
-    from relay.plan.check import check_plan
-    from relay.plan.model import Violation
-    from relay.plan.waves import find_waves
-    from relay.prompts.package_data import EXAMPLE, INSTEAD, is_example
-    from relay.session.prices import find_price
-    from relay.setup.preconditions import check_plan_file
-
     try:
         plan = load_plan(place)
     except PlanError as error:
@@ -134,7 +124,7 @@ def check_file(place: Place, environ: Mapping[str, str]) -> PlanCheck:
     remarks = tuple(_note(place, violation) for violation in violations)
     if place.found is not None and not Path(place.plan_name).is_absolute():
         refused = check_plan_file(place.found, place.plan_name).error
-        remarks = (*((replace(_note(place, refused), path=place.plan_name),) if refused else ()), *remarks)
+        remarks = (*((structs.replace(_note(place, refused), path=place.plan_name),) if refused else ()), *remarks)
     lines, head = find_lines(plan), place.found.head() if place.found else None
     try:
         with within(place.plan_name):
@@ -180,9 +170,7 @@ def check_file(place: Place, environ: Mapping[str, str]) -> PlanCheck:
     )
 
 
-def _check_runners(
-    place: Place, plan: "Plan", settings: "Settings", environ: Mapping[str, str]
-) -> Iterator[CheckRemark]:
+def _check_runners(place: Place, plan: Plan, settings: Settings, environ: Mapping[str, str]) -> Iterator[PlanViolation]:
     """Yield a remark for each phase whose runner is unknown, and a warning for each runner missing on this machine."""
     from relay.runners.registry import check_runners, list_runners
 
@@ -197,18 +185,14 @@ def _check_runners(
             if name in known:
                 known[name].require(environ, settings)
         except RelayError as error:
-            yield replace(_note(place, error), path=place.plan_name, line=line, warning=True)
+            yield structs.replace(_note(place, error), path=place.plan_name, line=line, warning=True)
 
 
-def _check_ignored(plan: "Plan", place: Place) -> Iterator["Violation"]:
+def _check_ignored(plan: Plan, place: Place) -> Iterator[Violation]:
     """Yield a warning for each phase that a run refuses because git ignores its files.
 
     A phase with an item about ``.gitignore`` may change that, and gets none.
     """
-    from relay.git.names import list_paths
-    from relay.git.status import find_unwelcome
-    from relay.plan.model import Violation
-
     phases = [
         (phase, {path.rstrip("/"): item.line for item in phase.open_items for path in item.targets})
         for phase in plan.phases
@@ -222,20 +206,16 @@ def _check_ignored(plan: "Plan", place: Place) -> Iterator["Violation"]:
             yield Violation(line=paths[taken[0]], message=words, warning=True)
 
 
-def _note(place: Place, found: "RelayError | Violation") -> CheckRemark:
+def _note(place: Place, found: RelayError | Violation) -> PlanViolation:
     """Return a remark about the plan, or about the file that an error names."""
     hint = place.caller.write(found.hint) if found.hint else ""
-    if isinstance(found, RelayError):
-        return CheckRemark(path=found.path, line=found.line, message=found.message, hint=hint)
-    path, line = place.plan_name, found.line
-    return CheckRemark(path=path, line=line, message=found.message, warning=found.warning, hint=hint)
+    path = found.path if isinstance(found, RelayError) else place.plan_name
+    warning = not isinstance(found, RelayError) and found.warning
+    return PlanViolation(path=path, line=found.line, message=found.message, warning=warning, hint=hint)
 
 
-def measure_plan(root: Path, plan: "Plan", settings: "Settings") -> "tuple[PhaseSize, ...]":
+def measure_plan(root: Path, plan: Plan, settings: Settings) -> tuple[PhaseSize, ...]:
     """Estimate each phase, without asking an endpoint. Rules of folders are left out of the guess."""
-    from relay.run.planning.submission import iter_sizes, measure_phases
-    from relay.setup.rules import MAX_BYTES
-
     find_line = cache(partial(find_line_tokens, settings))
     rules = (size for name in ("AGENTS.md", *settings.rules_fallback_names) for size in iter_sizes(root, (name,)))
     return measure_phases(
@@ -246,22 +226,16 @@ def measure_plan(root: Path, plan: "Plan", settings: "Settings") -> "tuple[Phase
     )
 
 
-def find_line_tokens(settings: "Settings", model: str) -> int:
+def find_line_tokens(settings: Settings, model: str) -> int:
     """Return the reset line of a model, without asking an endpoint."""
-    from relay.session.gauge import open_gauge
-    from relay.session.prices import find_limits
-
     limits = find_limits(model)
     known = limits.window_tokens if limits else ASSUMED_WINDOW_TOKENS
     window = settings.find_model(model).window_tokens or known
     return open_gauge(window_tokens=window, reset_at=settings.reset_at_for(model)).soft_tokens
 
 
-def render_json(checked: PlanCheck) -> "CheckDocument":
+def render_json(checked: PlanCheck) -> CheckDocument:
     """Return the plan and its violations as JSON; ``time`` of jobs side by side is relative to one after the other."""
-    from relay.cli.documents import CheckDocument, Parallel, PlanPhase, SharedPath, fill
-    from relay.run.planning.submission import describe_overkill
-
     phases = [
         fill(PlanPhase, one, runner=one.runner or None, model=one.model or None, effort=one.effort or None)
         for one in (checked.plan.phases if checked.plan else ())
@@ -280,16 +254,15 @@ def show_checked(checked: PlanCheck) -> None:
     for words in checked.place.tell_choice("check"):
         say(words, style="yellow")
     for found in checked.remarks:
+        place = f"{found.path}:{found.line}: " if found.line else f"{found.path}: " if found.path else ""
         word = "warning: " if found.warning else ""
-        say(f"{found.where}{word}{found.message}", style="yellow" if found.warning else "red")
+        say(f"{place}{word}{found.message}", style="yellow" if found.warning else "red")
         if found.hint:
             say(f"  {found.hint}", style="dim")
     plan = checked.plan
-    if plan and any(not (phase.done or phase.verify) for phase in plan.phases):
-        from relay.gate.needs import find_test_command
-
-        if test := find_test_command(checked.place.root, checked.place.plan_name):
-            say(f"proposed: Verify: `{test.command}` ({test.source}); relay gate tries it", style="dim")
+    is_bare = plan is not None and any(not (phase.done or phase.verify) for phase in plan.phases)
+    if is_bare and (test := find_test_command(checked.place.root, checked.place.plan_name)):
+        say(f"proposed: Verify: `{test.command}` ({test.source}); relay gate tries it", style="dim")
     if plan and checked.sizes:
         if checked.remarks:
             say()
@@ -306,12 +279,7 @@ def show_checked(checked: PlanCheck) -> None:
     say(f"{checked.place.plan_name}{verdict}{tail}", style="red" if errors else "green")
 
 
-def _show_sizes(checked: PlanCheck, plan: "Plan") -> None:
-    import shutil
-
-    from relay.plan.edit import NO_HEADING
-    from relay.run.planning.submission import describe_layers, describe_overkill, suggest_parts
-    from relay.session.prices import cost_usd
+def _show_sizes(checked: PlanCheck, plan: Plan) -> None:
 
     titles = [f"{phase.id}  {phase.title}" for phase in plan.phases]
     runs = [_name_choices(phase, checked.settings) for phase in plan.phases]
@@ -337,10 +305,8 @@ def _show_sizes(checked: PlanCheck, plan: "Plan") -> None:
             say(words, style="yellow")
 
 
-def _show_places(plan: "Plan", *, is_below: bool) -> None:
+def _show_places(plan: Plan, *, is_below: bool) -> None:
     """Print where each command of the open phases runs, unless all run at the root as everybody expects."""
-    from relay.plan.paths import split_place
-
     commands = dict.fromkeys(command for phase in plan.phases if not phase.done for command in phase.verify)
     placed = [(folder or ".", rest) for folder, rest in map(split_place, commands)]
     said = any(phase.folder or phase.find_wish("in")[0] for phase in plan.phases)
@@ -352,10 +318,6 @@ def _show_places(plan: "Plan", *, is_below: bool) -> None:
 
 def _describe_note(checked: PlanCheck) -> str:
     """Return what to do about the handoff note for the next session if it is too large; else the empty text."""
-    from relay.session.layers import describe_note
-    from relay.store.attempts import read_attempt
-    from relay.store.history import read_plan_commits
-
     repo, name = checked.place.found, checked.place.plan_name
     if repo is None:
         return ""
@@ -368,7 +330,7 @@ def _describe_note(checked: PlanCheck) -> str:
     return describe_note(phase_id, note, size.line_tokens) if size else ""
 
 
-def _show_waves(waves: "Waves", plan: "Plan") -> None:
+def _show_waves(waves: Waves, plan: Plan) -> None:
     """Print which phases can run side by side; nothing if each phase waits for the one before it."""
     if waves.widest < _SIDE_BY_SIDE and not waves.shared:
         return
@@ -387,7 +349,7 @@ def _show_waves(waves: "Waves", plan: "Plan") -> None:
     say()
 
 
-def _name_choices(phase: "Phase", settings: "Settings | None") -> str:
+def _name_choices(phase: Phase, settings: Settings | None) -> str:
     """Return who works on a phase with which model, where that is not what all other phases have."""
     if phase.done or settings is None:
         return ""

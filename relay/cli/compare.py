@@ -7,14 +7,16 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from relay.base.errors import ConfigError, ExitCode, PlanError, RelayError, RepoError
 from relay.base.hints import advise_extra
+from relay.base.interrupts import Interrupts
 from relay.base.words import count, render_usd
 from relay.cli.boundary import note_place, note_plan
+from relay.cli.check import measure_plan
 from relay.cli.options import (
     AMOUNT,
     find_flags,
@@ -25,18 +27,27 @@ from relay.cli.options import (
 )
 from relay.cli.pages import find_missing, render_text
 from relay.cli.screen import clean_line, complain, has_person, say, say_document
+from relay.cli.views.shapes import PlainView
+from relay.config import Settings
 from relay.config.model import OWN_LOOP
+from relay.git.repository import Repo
 from relay.lab.arms import parse_arm, parse_arms
-from relay.lab.experiment import Experiment, load_experiment
+from relay.lab.comparing import compare_arms
+from relay.lab.experiment import Experiment, Trial, load_experiment
+from relay.lab.experiment_page import make_experiment_page
+from relay.lab.laboratory import read_results, work_on
+from relay.lab.record import keep_logs, make_setting, render_comparison, save_files
+from relay.lab.trial import Bench, UnfinishedError
 from relay.plan.parse import find_plan_in
+from relay.runners.registry import get_kind, list_runners
+from relay.sandbox.process import prepare_process
+from relay.session.prices import cost_usd
+from relay.session.records import LoggedEvent
+from relay.session.usage import Usage, add_usd
 from relay.setup.place import Place, find_settings, read_plan_text
+from relay.setup.preconditions import require_approval
+from relay.setup.session import find_price_now
 from relay.store.history import find_text
-
-if TYPE_CHECKING:
-    from relay.config import Settings
-    from relay.git.repository import Repo
-    from relay.lab.experiment import Trial
-    from relay.session.records import LoggedEvent
 
 _DEARER = {"none": 2.3, "compact": 1.2, "edit": 4.1}
 """Cost against fresh sessions, as measured on the rehearsal server (`benchmarks/results/context.md`)."""
@@ -153,13 +164,6 @@ def _find_base(place: Place) -> tuple[str, str]:
 
 def _work(place: Place, experiment: Experiment, options: Mapping[str, Any], *, quiet: bool) -> int:
     """Work on an experiment; return the exit code."""
-    from relay.base.interrupts import Interrupts
-    from relay.cli.views.shapes import PlainView
-    from relay.lab.laboratory import read_results, work_on
-    from relay.lab.trial import Bench, UnfinishedError
-    from relay.sandbox.process import prepare_process
-    from relay.setup.preconditions import require_approval
-
     settings = _find_settings(place, experiment.base, find_flags(options), os.environ)
     require_approval(place.root, settings, os.environ)
     arms = _require_arms(place, experiment, options)
@@ -169,7 +173,7 @@ def _work(place: Place, experiment: Experiment, options: Mapping[str, Any], *, q
     prepare_process()
     view = PlainView(sys.stdout, time.time)
 
-    def tell(record: "LoggedEvent", trial: "Trial") -> None:
+    def tell(record: LoggedEvent, trial: Trial) -> None:
         if not quiet:
             view.tell(record, phase_id=f"{trial.number}/{total} {trial.arm}")
 
@@ -198,8 +202,6 @@ def _require_arms(place: Place, experiment: Experiment, options: Mapping[str, An
     Raises:
         RelayError: They are not.
     """
-    from relay.runners.registry import get_kind, list_runners
-
     found = []
     for arm in map(parse_arm, experiment.arms):
         typed = {option.removeprefix("--").replace("-", "_"): word for option, word in arm.options}
@@ -216,21 +218,16 @@ def _require_arms(place: Place, experiment: Experiment, options: Mapping[str, An
     return tuple(found)
 
 
-def _find_settings(place: Place, base: str, flags: Mapping[str, Any], environ: Mapping[str, str]) -> "Settings":
+def _find_settings(place: Place, base: str, flags: Mapping[str, Any], environ: Mapping[str, str]) -> Settings:
     """Return the settings with those of the plan as the commit has it."""
     plan = find_plan_in(find_text(place.repo, base, place.plan_name) or "")
     return find_settings(flags, environ, place.root, plan=plan, plan_name=place.plan_name)
 
 
 def _estimate(
-    place: Place, experiment: Experiment, arms: "Sequence[Settings]", settings: "Settings"
+    place: Place, experiment: Experiment, arms: "Sequence[Settings]", settings: Settings
 ) -> tuple[float | None, ...]:
     """Return what one run of each arm will roughly cost, with its reviews; None where a price is unknown."""
-    from relay.cli.check import measure_plan
-    from relay.session.prices import cost_usd
-    from relay.session.usage import Usage, add_usd
-    from relay.setup.session import find_price_now
-
     plan = find_plan_in(find_text(place.repo, experiment.base, experiment.plan_path) or "")
     sizes = measure_plan(place.root, plan, settings) if plan else ()
     reviewer = find_price_now(settings, settings.roles.review or settings.model)
@@ -271,13 +268,8 @@ def _ask(experiment: Experiment, costs: Sequence[float | None], *, yes: bool, qu
     click.confirm("Begin?", abort=True)
 
 
-def _show(repo: "Repo", experiment: Experiment, *, as_json: bool) -> None:
+def _show(repo: Repo, experiment: Experiment, *, as_json: bool) -> None:
     """Print what is there of an experiment, and write its files."""
-    from relay.lab.comparing import compare_arms
-    from relay.lab.experiment_page import make_experiment_page
-    from relay.lab.laboratory import read_results
-    from relay.lab.record import keep_logs, make_setting, render_comparison, save_files
-
     html = None
     with keep_logs(repo.root, experiment, tuple(read_results(repo, experiment))) as results:
         comparison = compare_arms(results, experiment.arms)

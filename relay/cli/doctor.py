@@ -5,7 +5,7 @@ import textwrap
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -17,15 +17,21 @@ from relay.cli.documents import AgentTrial, DoctorDocument, DoctorFinding, Effec
 from relay.cli.options import json_option, offer_models, offer_runners
 from relay.cli.screen import complain, say, say_document
 from relay.cli.sessions import make_request
+from relay.config import Settings
+from relay.config.sources import show_user_file
+from relay.git.notes import lock_worktree
+from relay.news.notifier import TRIAL, Notifier, Sender
+from relay.runners.registry import get_kind, list_runners
+from relay.sandbox.bwrap import find_bwrap
+from relay.sandbox.process import prepare_process
+from relay.sandbox.visibility import take_inventory
 from relay.session.values import SessionKind
 from relay.setup.doctor import Report, examine
 from relay.setup.place import find_settings, get_place
 from relay.setup.preconditions import Finding, State
-
-if TYPE_CHECKING:
-    from relay.config import Settings
-    from relay.setup.trials import AgentFound
-
+from relay.setup.trials import AgentFound, estimate_trial, examine_agents, try_agent, try_model
+from relay.setup.workspace import open_own_workspace
+from relay.store.checkpoints import drop_snapshots, sort_snapshots
 
 DAYS = 30
 """git keeps unreachable commits as long (gc.reflogExpireUnreachable)."""
@@ -105,10 +111,6 @@ def command(*, runner: str | None, with_settings: bool, as_json: bool, **section
 
 
 def _try_model(flags: Mapping[str, str | None], *, as_json: bool) -> int:
-    from relay.config.sources import show_user_file
-    from relay.runners.registry import get_kind, list_runners
-    from relay.setup.trials import estimate_trial, try_model
-
     place = get_place(plan=None, environ=os.environ, needs_repo=False)
     settings = find_settings(flags, os.environ, place.root, plan=None)
     kind = get_kind(settings.runner, origin=settings.origins.get("runner", "default"), known=list_runners(settings))
@@ -164,8 +166,6 @@ _COLUMNS = "{:<10}{:<15}{:<11}{:<10}{:<9}{:<10}{:<11}{}"
 
 def _check_agents(name: str, *, as_json: bool) -> int:
     """List the agents, or try one of them or all; each runs inside relay's sandbox and never sees the key."""
-    from relay.setup.trials import examine_agents
-
     place = get_place(plan=None, environ=os.environ, needs_repo=False)
     settings = find_settings({}, os.environ, place.root, plan=None)
     agents = examine_agents(settings, os.environ)
@@ -196,7 +196,7 @@ def _check_agents(name: str, *, as_json: bool) -> int:
     return ExitCode.USER if all(agent.missing for agent in agents) else ExitCode.DONE
 
 
-def _try(agents: "Sequence[AgentFound]", name: str, settings: "Settings", *, as_json: bool) -> int:
+def _try(agents: "Sequence[AgentFound]", name: str, settings: Settings, *, as_json: bool) -> int:
     chosen = [agent for agent in agents if name in {agent.profile.name, _ALL}]
     if not chosen:
         names = ", ".join(agent.profile.name for agent in agents)
@@ -213,18 +213,13 @@ def _try(agents: "Sequence[AgentFound]", name: str, settings: "Settings", *, as_
     return ExitCode.DONE if any(row.ready for row in rows) else ExitCode.USER
 
 
-def _run_trial(agent: "AgentFound", settings: "Settings") -> "tuple[Finding, ...]":
-    from relay.runners.registry import list_runners
-    from relay.sandbox.bwrap import find_bwrap
-    from relay.sandbox.process import prepare_process
-    from relay.setup.trials import try_agent
-
+def _run_trial(agent: AgentFound, settings: Settings) -> "tuple[Finding, ...]":
     prepare_process()
     kind = list_runners(settings)[agent.profile.name]
     return try_agent(agent, kind, settings, os.environ, bwrap=find_bwrap())
 
 
-def try_for_use(agent: "AgentFound", settings: "Settings") -> tuple[bool, bool]:
+def try_for_use(agent: AgentFound, settings: Settings) -> tuple[bool, bool]:
     """Try an agent and print the findings; return whether it can run sessions here, and whether it needs its login."""
     findings = _run_trial(agent, settings)
     missing = {finding.name for finding in findings if finding.state is State.MISSING}
@@ -233,7 +228,7 @@ def try_for_use(agent: "AgentFound", settings: "Settings") -> tuple[bool, bool]:
     return not missing or uses_login, uses_login
 
 
-def _show_trial(agent: "AgentFound", findings: "tuple[Finding, ...]", *, ready: bool) -> None:
+def _show_trial(agent: AgentFound, findings: "tuple[Finding, ...]", *, ready: bool) -> None:
     profile = agent.profile
     say(f"{profile.title} ({profile.name})", style="bold")
     _show_findings(findings, AT_ROOT)
@@ -246,8 +241,6 @@ _WAIT_S = 20.0
 
 def _notify() -> int:
     """Send each recipient a message, whatever events it wants, and show the answers."""
-    from relay.news.notifier import TRIAL, Notifier, Sender
-
     place = note_place(needs_repo=False)
     channels = find_settings({}, os.environ, place.root, plan=None).notify
     if not channels:
@@ -269,10 +262,6 @@ def _notify() -> int:
 
 def _show_inventory(*, as_json: bool) -> int:
     """Print the resources that a command of a run sees."""
-    from relay.sandbox.process import prepare_process
-    from relay.sandbox.visibility import take_inventory
-    from relay.setup.workspace import open_own_workspace
-
     request, _ = make_request(SessionKind.RUN, {"plan": None}, needs_plan=False)
     prepare_process()
     with open_own_workspace(request) as workspace:
@@ -308,9 +297,6 @@ def _show_inventory(*, as_json: bool) -> int:
 
 
 def _drop_checkpoints(days: int) -> int:
-    from relay.git.notes import lock_worktree
-    from relay.store.checkpoints import drop_snapshots, sort_snapshots
-
     place = note_place()
     with lock_worktree(place.repo):
         found = sort_snapshots(place.repo, before=time.time() - days * _DAY_S)

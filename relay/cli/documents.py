@@ -16,7 +16,6 @@ from relay.sandbox.visibility import Inventory
 from relay.session.events import CheckResult
 from relay.session.usage import Spent
 from relay.setup.preconditions import State
-from relay.store.outcomes import OutcomeSums, PhaseOutcome
 from relay.store.resume import ResumeCase
 
 
@@ -377,16 +376,6 @@ class LedgerDocument(Document):
     contradictions: tuple[Contradiction, ...]
     to_do: tuple[str, ...]
     """What a person or a session has to settle or to look at again."""
-
-
-class OutcomesDocument(Document):
-    """With --all: how phases went."""
-
-    phases: tuple[PhaseOutcome, ...]
-    """Oldest first."""
-    month: tuple[OutcomeSums, ...]
-    model: tuple[OutcomeSums, ...]
-    runner: tuple[OutcomeSums, ...]
 
 
 class SaidError(Document):

@@ -10,18 +10,29 @@ from typing import TYPE_CHECKING
 import click
 
 from relay.base.errors import RelayError
+from relay.base.interrupts import Interrupts
+from relay.base.words import render_usd
 from relay.cli.boundary import note_place
 from relay.cli.options import AMOUNT, plan_option
 from relay.cli.screen import complain, say, say_now
+from relay.cli.views.shapes import make_view
+from relay.git.refs import find_ref
+from relay.git.remote import Remote
+from relay.git.repository import Repo
+from relay.plan.model import Plan
+from relay.prompts.package_data import get_shipped
+from relay.run.selection import get_phase
+from relay.sandbox.process import prepare_process
+from relay.session.usage import Spent
+from relay.store.refs import get_branch
+from relay.store.spend import Whose
+from relay.store.worktree_notes import FleetSight, save_fleet_sight
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from relay.fleet.queue import Queue
     from relay.fleet.takes import Placed, Standing, Ticket
-    from relay.git.remote import Remote
-    from relay.git.repository import Repo
-    from relay.plan.model import Plan
 
 
 _TEMPLATES = {"systemd": "relay-worker.service", "compose": "compose.yaml", "k8s": "k8s.yaml"}
@@ -52,7 +63,6 @@ def up(data: Path | None) -> None:
 
     The database keeps its files. Only you can reach it, by a socket in its directory.
     """
-    from relay.base.interrupts import Interrupts
     from relay.fleet.database import is_up, run_database
 
     place = data or get_data()
@@ -73,7 +83,6 @@ def up(data: Path | None) -> None:
 def submit(database: str | None, remote: str, phase: str, plans: tuple[str, ...]) -> None:
     """Queue the phases that can begin now. Workers queue the phases that waited for these."""
     from relay.fleet.overview import fetch_plan, find_tickets, require_pushed
-    from relay.run.selection import get_phase
 
     queue = open_queue(database)
     for path in plans or (None,):
@@ -102,10 +111,7 @@ def worker(database: str | None, place: Path | None, *, once: bool) -> None:
     While the database is away the worker goes on with the phase at work and with the money set aside for it, and takes
     up the next phase when the database is back.
     """
-    from relay.base.interrupts import Interrupts
-    from relay.cli.views.shapes import make_view
     from relay.fleet.worker import Worker
-    from relay.sandbox.process import prepare_process
 
     prepare_process()
     queue = open_queue(database)
@@ -174,14 +180,10 @@ def cancel(
         say(f"{number}  {end if number in gone else 'not queued'}")
 
 
-def _book_lost(queue: "Queue", remote: "Remote", own: "Ticket", spent_usd: float) -> "Iterator[str]":
+def _book_lost(queue: "Queue", remote: Remote, own: "Ticket", spent_usd: float) -> "Iterator[str]":
     """Book the spending of dead workers and free their reserved shares; yield a sentence for each."""
-    from relay.base.words import render_usd
     from relay.fleet.exchange import keep_booked, name_booked, push_booked
     from relay.fleet.overview import fetch_plan
-    from relay.git.refs import find_ref
-    from relay.session.usage import Spent
-    from relay.store.spend import Whose
 
     lost = queue.read(own.plan).lost
     if not lost:
@@ -213,8 +215,6 @@ def get_data(name: str = _DATABASE_PLACE) -> Path:
 @click.argument("kind", type=click.Choice(list(_TEMPLATES)), help="Who keeps them alive.")
 def template(kind: str) -> None:
     """Print a systemd unit, a compose file or a Kubernetes deployment that keeps workers alive, for you to change."""
-    from relay.prompts.package_data import get_shipped
-
     click.echo((get_shipped("templates") / "fleet" / _TEMPLATES[kind]).read_text(encoding="utf-8"), nl=False)
 
 
@@ -240,8 +240,6 @@ def get_plan(plan: str | None, name: str, phase_id: str = "") -> "tuple[Remote, 
         RepoError: There is no repository here.
     """
     from relay.fleet.takes import Ticket
-    from relay.git.remote import Remote
-    from relay.store.refs import get_branch
 
     place = note_place(plan)
     remote = Remote(repo=place.repo, name=name, environ=os.environ)
@@ -249,10 +247,9 @@ def get_plan(plan: str | None, name: str, phase_id: str = "") -> "tuple[Remote, 
     return remote, Ticket(remote=remote.find_address(), branch=branch, plan_path=place.plan_name, phase_id=phase_id)
 
 
-def _note_sight(repo: "Repo", plan: "Plan", own: "Ticket", standing: "Standing", placed: "tuple[Placed, ...]") -> None:
+def _note_sight(repo: Repo, plan: Plan, own: "Ticket", standing: "Standing", placed: "tuple[Placed, ...]") -> None:
     """Note for `relay status` and `relay run` here what the fleet is at."""
     from relay.fleet.overview import LIVE, find_fleet_lines
-    from relay.store.worktree_notes import FleetSight, save_fleet_sight
 
     queued = {one.ticket.phase_id for one in placed if one.status in LIVE and one.ticket.plan == own.plan}
     busy = {*queued, *standing.held}

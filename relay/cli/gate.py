@@ -3,7 +3,7 @@
 import sys
 import time
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -13,14 +13,22 @@ from relay.cli.options import events_option, network_option, plan_option, sandbo
 from relay.cli.screen import say
 from relay.cli.sessions import make_request, take_open_tree
 from relay.cli.views.last_run import say_lines, tell_gate
+from relay.cli.views.shapes import make_view
 from relay.gate.needs import find_test_command
+from relay.git.names import list_paths
+from relay.git.notes import lock_worktree
+from relay.plan.model import Phase
+from relay.run.commit.hooks import find_uncommitted, find_unshown, try_gate, try_hooks
+from relay.run.commit.readiness import get_commands, require_gates, settle_in
+from relay.run.commit.step import make_sample
+from relay.run.selection import get_phase
+from relay.sandbox.process import prepare_process
 from relay.session.values import SessionKind
+from relay.setup.context import RunRequest
+from relay.setup.observers import make_last_gate
+from relay.setup.place import Place, load_plan
+from relay.setup.workspace import find_all_secrets, open_own_workspace
 from relay.store.worktree_notes import LastGate, read_last_gate, save_last_gate
-
-if TYPE_CHECKING:
-    from relay.plan.model import Phase
-    from relay.setup.context import RunRequest
-    from relay.setup.place import Place
 
 
 @click.command("gate")
@@ -46,7 +54,7 @@ def command(phase: str | None, *, hooks: bool, last: bool, as_json: bool, **opti
     return ExitCode.DONE if is_green else ExitCode.STOPPED
 
 
-def _show_last(request: "RunRequest") -> bool:
+def _show_last(request: RunRequest) -> bool:
     """Show the result of the last gate; return whether it was green.
 
     Raises:
@@ -65,17 +73,8 @@ def _show_last(request: "RunRequest") -> bool:
     return gate.passed
 
 
-def _run(request: "RunRequest", place: "Place", phase_id: str | None, *, hooks: bool, as_json: bool) -> bool:
+def _run(request: RunRequest, place: Place, phase_id: str | None, *, hooks: bool, as_json: bool) -> bool:
     """Run the gate and, with `hooks`, the commit hooks; return whether all is green."""
-    from relay.cli.views.shapes import make_view
-    from relay.git.names import list_paths
-    from relay.git.notes import lock_worktree
-    from relay.run.commit.hooks import find_uncommitted, find_unshown, try_gate, try_hooks
-    from relay.run.commit.step import make_sample
-    from relay.sandbox.process import prepare_process
-    from relay.setup.observers import make_last_gate
-    from relay.setup.workspace import find_all_secrets, open_own_workspace
-
     phase, commands = _choose_commands(request, place, phase_id, as_json=as_json)
     typed_in, request = request, take_open_tree(request, phase.id)
     prepare_process()
@@ -107,11 +106,6 @@ def _run(request: "RunRequest", place: "Place", phase_id: str | None, *, hooks: 
 
 def try_proposal(proposed: str, *, timeout_s: float) -> LastGate | None:
     """Try a command as a gate; None if the gate cannot run here, which a run explains in full."""
-    from relay.run.commit.hooks import try_gate
-    from relay.sandbox.process import prepare_process
-    from relay.setup.observers import make_last_gate
-    from relay.setup.workspace import open_own_workspace
-
     try:
         request, _ = make_request(SessionKind.RUN, {"plan": None}, needs_plan=False)
         settings = replace(request.settings, gate_timeout_s=min(timeout_s, request.settings.gate_timeout_s))
@@ -125,17 +119,13 @@ def try_proposal(proposed: str, *, timeout_s: float) -> LastGate | None:
 
 
 def _choose_commands(
-    request: "RunRequest", place: "Place", phase_id: str | None, *, as_json: bool
+    request: RunRequest, place: Place, phase_id: str | None, *, as_json: bool
 ) -> "tuple[Phase, tuple[str, ...]]":
     """Return a phase and its verify commands or, if it has none, the repository's own test command.
 
     Raises:
         PlanError: There is no such phase, or no command to run.
     """
-    from relay.run.commit.readiness import get_commands, require_gates, settle_in
-    from relay.run.selection import get_phase
-    from relay.setup.place import load_plan
-
     with within(place.plan_name):
         plan = settle_in(request.repo, request.plan_path, load_plan(place), request.repo.head())
         phase = get_phase(plan, phase_id) if phase_id else plan.next_phase() or plan.phases[-1]

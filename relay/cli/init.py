@@ -13,16 +13,27 @@ import click
 
 from relay.base.errors import ExitCode, RelayError, RepoError
 from relay.base.hints import AT_ROOT, advise_extra
+from relay.base.tree import read_file, replace_file
+from relay.base.walk import open_folder
 from relay.base.words import count
 from relay.cli.screen import say, say_json
+from relay.cli.views.last_run import say_lines, tell_failures
 from relay.config import ModelSettings, find_user_dir
 from relay.config.sources import render_model_table, show_user_file
+from relay.gate.model import Outcome
 from relay.gate.needs import KnownCommand, find_test_command
+from relay.git.repository import open_repo
+from relay.git.status import read_status
+from relay.git.trees import FILE
 from relay.plan.paths import split_place
 from relay.plan.text import DEFAULT_PLAN
 from relay.prompts.package_data import get_shipped
+from relay.runners.registry import list_profiles
 from relay.session.prices import UserPrice, find_limits
+from relay.setup.place import find_nearest_plan, find_settings, get_place
+from relay.setup.preconditions import list_login_settings
 from relay.setup.project import find_packages, find_set_up, is_unfinished, render_project_rules
+from relay.setup.trials import examine_agent
 
 _MODEL = "NAME-OF-THE-MODEL"
 
@@ -80,10 +91,6 @@ def set_up_agent(name: str, environ: Mapping[str, str]) -> int:
         click.UsageError: relay knows no such agent.
     """
     from relay.cli.doctor import try_for_use
-    from relay.runners.registry import list_profiles
-    from relay.setup.place import find_settings, get_place
-    from relay.setup.preconditions import list_login_settings
-    from relay.setup.trials import examine_agent
 
     settings = find_settings({}, environ, get_place(plan=None, environ=environ, needs_repo=False).root, plan=None)
     profiles = list_profiles(settings)
@@ -200,9 +207,6 @@ def _start_project(root: Path, missing: str, *, on_main: bool) -> None:
     made = _write_first_files(root, test, plan_path)
     ignorable, shared = dict[str, str](), ""
     if not missing:
-        from relay.git.repository import open_repo
-        from relay.git.status import read_status
-
         repo = open_repo(root)
         before = read_status(repo).untracked
         # Only now: the sandbox keeps a command from writing these files, but not from creating them.
@@ -242,8 +246,6 @@ def _choose_plan(root: Path) -> str:
 
     A package has a test command of its own. A directory of tests is none.
     """
-    from relay.setup.place import find_nearest_plan
-
     nearest, found = find_nearest_plan(root, Path.cwd()), find_test_command(Path.cwd())
     is_package = found is not None and not re.fullmatch(r"test.*\.py|conftest\.py", found.source)
     beside = os.path.relpath(Path.cwd() / DEFAULT_PLAN, root)
@@ -274,11 +276,7 @@ def _propose_gate(root: Path, found: KnownCommand, written: str) -> None:
     Args:
         written: The text of the relay.toml that was just written; empty for none that may be changed.
     """
-    from relay.base.tree import read_file, replace_file
     from relay.cli.gate import try_proposal
-    from relay.cli.views.last_run import say_lines, tell_failures
-    from relay.gate.model import Outcome
-    from relay.git.trees import FILE
 
     say(f"\n{found.source} names a test command: {found.command}; trying it in the sandbox …")
     gate = try_proposal(found.command, timeout_s=TRIAL_S)
@@ -307,8 +305,6 @@ def _find_root(cwd: Path) -> tuple[Path, str, bool]:
 
     Without a repository the root is the current directory.
     """
-    from relay.git.repository import open_repo
-
     try:
         repo = open_repo(cwd)
     except RepoError as error:
@@ -324,8 +320,6 @@ def _write_workflow(root: Path, forge: str) -> None:
     Raises:
         RelayError: The directory cannot be written.
     """
-    from relay.base.tree import read_file
-
     place, include = WORKFLOWS[forge], ""
     there = read_file(root, place)
     if forge == "gitlab" and there is not None and _OWN_MARK not in there:
@@ -360,8 +354,6 @@ def write_file(root: Path, name: str, content: bytes) -> bool:
     Raises:
         RelayError: The directory cannot be written.
     """
-    from relay.base.walk import open_folder
-
     *folders, last = name.split("/")
     try:
         with open_folder(root, tuple(folders), create=True) as folder:

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
@@ -15,9 +14,12 @@ from relay.cli.boundary import note_place
 from relay.cli.options import json_option
 from relay.cli.pages import render_text, require_libraries
 from relay.cli.screen import clean_line, say, say_document
-
-if TYPE_CHECKING:
-    from relay.session.records import LoggedEvent
+from relay.insight.database import Database, find_table_rates
+from relay.insight.figures import collect, render_document
+from relay.insight.transcripts.library import Format, OpenTranscript, RelayedTally, get_transcript, list_transcripts
+from relay.lab.transcript_page import make_transcript_page
+from relay.session.events import ResponseReceived
+from relay.session.records import LoggedEvent
 
 
 @click.command("inspect")
@@ -42,11 +44,6 @@ def command(file: Path | None, session: str, *, as_text: bool, as_json: bool, pa
             raise click.UsageError("--html needs a FILE")
         _list(as_json=as_json)
         return
-    from relay.insight.database import Database, find_table_rates
-    from relay.insight.figures import collect, render_document
-    from relay.insight.transcripts.library import OpenTranscript, RelayedTally, get_transcript
-    from relay.lab.transcript_page import make_transcript_page
-    from relay.session.events import ResponseReceived
 
     if page is not None:
         require_libraries()
@@ -78,8 +75,6 @@ def command(file: Path | None, session: str, *, as_text: bool, as_json: bool, pa
 
 
 def _list(*, as_json: bool) -> None:
-    from relay.insight.transcripts.library import Format, list_transcripts
-
     root = note_place().root
     found = list_transcripts(root, os.environ)
     if as_json:

@@ -6,12 +6,23 @@ from datetime import UTC, datetime, timedelta
 from relay.base.errors import ConfigError
 from relay.base.words import UNKNOWN, count, render_usd
 from relay.cli.boundary import note_place
+from relay.cli.documents import Document, fill
 from relay.cli.pages import show_page
 from relay.cli.screen import complain, say_document
 from relay.insight.report.blocks import Card, Chapter, Page, make_table, render_share, render_time
 from relay.store.outcomes import GROUPS, OutcomeSums, PhaseOutcome, group_outcomes, read_outcomes, sum_outcomes
 
 _COLUMNS = "{}, #Phases, #First pass, #Sessions, #Red gates, #Taken back, #Cost to done, #Cost"
+
+
+class OutcomesDocument(Document):
+    """With --all: how phases went."""
+
+    phases: tuple[PhaseOutcome, ...]
+    """Oldest first."""
+    month: tuple[OutcomeSums, ...]
+    model: tuple[OutcomeSums, ...]
+    runner: tuple[OutcomeSums, ...]
 
 
 def show_outcomes(rev: str, *, days: int | None, output: str | None, as_text: bool, as_json: bool) -> None:
@@ -31,8 +42,6 @@ def show_outcomes(rev: str, *, days: int | None, output: str | None, as_text: bo
         since = (datetime.now(UTC) - timedelta(days=days)).timestamp()
         outcomes = tuple(one for one in outcomes if one.time >= since)
     if as_json:
-        from relay.cli.documents import OutcomesDocument, fill
-
         groups = {by: tuple(group_outcomes(outcomes, by)) for by in GROUPS}
         say_document(fill(OutcomesDocument, None, phases=outcomes, **groups))
         return

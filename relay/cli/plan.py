@@ -5,25 +5,25 @@ import os
 import sys
 from dataclasses import replace
 from datetime import UTC, datetime
+from difflib import unified_diff
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import Any, TextIO
 
 import click
 
 from relay import __version__
 from relay.base.errors import ExitCode, RelayError
 from relay.base.words import render_output, shorten
+from relay.cli.check import check_file, show_checked
 from relay.cli.options import SectionedCommand, session_options
 from relay.cli.screen import clean_line, has_person, say
 from relay.cli.sessions import make_request, obey_parent, parent_option, run_sessions, show_end
+from relay.insight.transcripts.library import Transcript, find_first_words, get_transcript, list_transcripts
+from relay.run.planning.planner import PlanTask, plan_feature, read_existing, split_at_file
+from relay.run.review import ReviewFinding, render_sarif
 from relay.session.values import SessionKind
-
-if TYPE_CHECKING:
-    from relay.insight.transcripts.library import Transcript
-    from relay.run.planning.planner import PlanTask
-    from relay.run.review import ReviewFinding
-    from relay.setup.context import RunContext, RunEnd
-    from relay.setup.place import Place
+from relay.setup.context import RunContext, RunEnd
+from relay.setup.place import Place, load_plan
 
 
 @click.command("plan", cls=SectionedCommand)
@@ -59,8 +59,6 @@ def command(  # one parameter for each option of its own
     `relay run`. The planner asks you what only you can decide, and your answers become constraints of the plan. Without
     a terminal it takes the default answers and lists them under Assumptions.
     """
-    from relay.run.planning.planner import plan_feature, read_existing, split_at_file
-
     is_piped = feature == "-"
     feature = read_task(sys.stdin) if is_piped else feature
     if options["critic"] and split is not None:
@@ -116,7 +114,7 @@ MOST_OFFERED = 9
 _FIRST_CHARS = 60
 
 
-def choose_session(place: "Place", typed: str, *, yes: bool, as_json: bool) -> "Transcript":
+def choose_session(place: Place, typed: str, *, yes: bool, as_json: bool) -> Transcript:
     """Return the session that the user means: a transcript, an id, or one of this directory's that is picked.
 
     With `yes` the newest of the directory is taken; with `as_json` nothing is printed, and nobody asked.
@@ -124,8 +122,6 @@ def choose_session(place: "Place", typed: str, *, yes: bool, as_json: bool) -> "
     Raises:
         RelayError: There is none, or several and nobody to ask.
     """
-    from relay.insight.transcripts.library import find_first_words, get_transcript, list_transcripts
-
     if typed and Path(typed).exists():
         return get_transcript(Path(typed), "")
     known = list_transcripts(place.root, os.environ)
@@ -153,14 +149,12 @@ def choose_session(place: "Place", typed: str, *, yes: bool, as_json: bool) -> "
 
 def make_task(
     feature: str | None, *, revise: str | None, split: str | None, force: bool, needs: bool = True
-) -> "PlanTask":
+) -> PlanTask:
     """Return the task that the user typed; without `needs` a session's rest is the task, and a feature only adds to it.
 
     Raises:
         click.UsageError: The user typed no task, or several.
     """
-    from relay.run.planning.planner import PlanTask
-
     asked = [text for text in (feature, revise, split) if text is not None]
     is_bare = not needs and not asked
     if not is_bare and (len(asked) != 1 or not asked[0].strip() or (not needs and feature is None)):
@@ -170,12 +164,8 @@ def make_task(
     return PlanTask(feature=feature or "", revise=revise or "", split=split or "", force=force)
 
 
-def show_plan(place: "Place", before: str) -> None:
+def show_plan(place: Place, before: str) -> None:
     """Print the new plan, or its difference from the text `before`, and then the check of the plan."""
-    from difflib import unified_diff
-
-    from relay.cli.check import check_file, show_checked
-
     say()
     text = place.plan_file.read_text(encoding="utf-8", errors="surrogateescape")
     if before:
@@ -216,7 +206,6 @@ def review_command(what: str | None, sarif: str | None, *, whole_plan: bool, as_
         return _review_plan(options, as_json=as_json)
     from relay.cli.pr import prepare_post
     from relay.run.commit.review import get_range, review_range
-    from relay.run.review import render_sarif
 
     request, place = make_request(SessionKind.REVIEW, options)
     target = None if sarif is None else Path(sarif)
@@ -226,7 +215,7 @@ def review_command(what: str | None, sarif: str | None, *, whole_plan: bool, as_
     post = prepare_post(place, os.environ) if options["post"] else None
     found: tuple[ReviewFinding, ...] | None = None
 
-    def act(ctx: "RunContext") -> "RunEnd":
+    def act(ctx: RunContext) -> RunEnd:
         obey_parent(ctx.interrupts, options["job_of"])
         nonlocal found
         end, found = review_range(ctx, chosen, turned=options["turned"])
@@ -255,9 +244,6 @@ def _require_writable(file: Path) -> None:
 
 
 def _review_plan(options: dict[str, Any], *, as_json: bool) -> int:
-    from relay.run.planning.planner import PlanTask, plan_feature, read_existing
-    from relay.setup.place import load_plan
-
     task = PlanTask(converge=True)
     request, place = make_request(SessionKind.CONVERGE, options)
     before = read_existing(place.root, place.plan_name, task)

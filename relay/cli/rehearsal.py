@@ -9,10 +9,13 @@ import click
 from relay.base.errors import ExitCode
 from relay.base.words import count
 from relay.cli.screen import complain, say, say_now
+from relay.rehearsal.script import FORMAT, load_script
+from relay.session.values import ToolSpec
+from relay.tools import toolbox
+from relay.tools.toolbox import find_faults, list_allowed
 
 if TYPE_CHECKING:
     from relay.rehearsal.server import Player
-    from relay.session.values import ToolSpec
 
 
 @click.command("demo")
@@ -59,7 +62,6 @@ def demo_command(keep: Path | None, served: Path | None, port: int | None, check
 
 def _serve(path: Path, port: int) -> int:
     """Play a script until a signal; return 1 if it was used wrongly."""
-    from relay.rehearsal.script import load_script
     from relay.rehearsal.server import run_forever
 
     players: list[Player] = []
@@ -83,9 +85,6 @@ def _serve(path: Path, port: int) -> int:
 
 def _list_format() -> int:
     """Print what a script may hold."""
-    from relay.rehearsal.script import FORMAT
-    from relay.tools.toolbox import list_allowed
-
     tools = "the input of relay's tools (anywhere in it `!file PATH`, the text of a file beside the script)"
     inputs = {spec.name: list_allowed(spec.input_schema) for spec in _list_tools()}
     for title, keys in {**FORMAT, tools: inputs}.items():
@@ -97,17 +96,12 @@ def _list_format() -> int:
 
 def _list_tools() -> "tuple[ToolSpec, ...]":
     """List the tools of all kinds of sessions, by name once each."""
-    from relay.tools import toolbox
-
     handing_in = (toolbox.EXPLORE, toolbox.ANSWER, toolbox.REPORT_FINDINGS, toolbox.JUDGE_FINDINGS)
     return tuple({spec.name: spec for spec in (*toolbox.PLANNER_SPECS, *toolbox.RUNNER_SPECS, *handing_in)}.values())
 
 
 def _check(path: Path) -> int:
     """Say how long a script is, and which calls of relay's tools are wrong."""
-    from relay.rehearsal.script import load_script
-    from relay.tools.toolbox import find_faults, list_allowed
-
     script = load_script(path)
     turns = [turn for session in script.sessions for turn in session.turns]
     known = {spec.name: spec.input_schema for spec in _list_tools()}

@@ -8,36 +8,40 @@ from dataclasses import replace
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from relay.base.errors import ConfigError, LedgerError, PlanError, RepoError
 from relay.base.hints import advise_extra
+from relay.base.redaction import find_secret_values, redact
 from relay.base.tree import find_stat
 from relay.base.words import UNKNOWN, count, render_moment, render_tokens
 from relay.cli.boundary import note_place
 from relay.cli.options import json_option
 from relay.cli.pages import require_libraries, show_page
 from relay.cli.screen import complain, say, say_document, say_json
+from relay.gate.evidence import read_evidence
 from relay.git.names import find_plan_branch
+from relay.git.repository import Repo
+from relay.insight.database import Database
+from relay.insight.figures import Figures, render_document
 from relay.insight.figures import read_figures as read_records
-from relay.insight.telemetry.log import find_logs, list_logs, open_events
+from relay.insight.report.contents import make_comparison, make_page
+from relay.insight.report.evidence import Beliefs
+from relay.insight.telemetry.log import LogEntry, find_logs, list_logs, open_events
+from relay.ledger.belief import find_uses
+from relay.ledger.model import Kind
 from relay.plan.text import find_ledger_path
 from relay.setup.place import find_source
-
-if TYPE_CHECKING:
-    from relay.git.repository import Repo
-    from relay.insight.figures import Figures
-    from relay.insight.report.evidence import Beliefs
-    from relay.insight.telemetry.log import LogEntry
+from relay.store.history import read_plan_commits
+from relay.store.plan_state import summarize_plan
+from relay.store.plan_versions import holds_another_plan
+from relay.store.staleness import read_judged_ledger
 
 
-def _read_beliefs(repo: "Repo", figures: "Figures") -> "Beliefs | None":
+def _read_beliefs(repo: Repo, figures: Figures) -> "Beliefs | None":
     """Read and judge the ledger of the plan that ran last; None if it has no readable ledger."""
-    from relay.insight.report.evidence import Beliefs
-    from relay.store.staleness import read_judged_ledger
-
     plans = [run.plan_path for run in figures.runs if Path(run.plan_path).name]
     if not plans:
         return None
@@ -146,8 +150,6 @@ def _write_database(entries: "Sequence[LogEntry]", place: Path) -> None:
     """
     from sqlite3 import Error
 
-    from relay.insight.database import Database
-
     try:
         place.touch(exist_ok=False)
         with Database(str(place)) as database:
@@ -186,12 +188,8 @@ def _send(start: str, endpoint: str | None) -> None:
     say(f"sent to {url}: {count(sent, 'span')}")
 
 
-def _say_document(figures: "Figures", skipped: int, wanted: Sequence[str]) -> None:
+def _say_document(figures: Figures, skipped: int, wanted: Sequence[str]) -> None:
     """Print the figures and those of the ledger: decisions and their cost, uses, contradictions."""
-    from relay.insight.figures import render_document
-    from relay.ledger.belief import find_uses
-    from relay.ledger.model import Kind
-
     figures, known = _charge(figures, wanted), dict[str, Any]()
     if beliefs := _read_beliefs(note_place().repo, figures):
         ledger, judgement = beliefs.ledger, beliefs.judgement
@@ -212,8 +210,6 @@ def _say_page(entries: "Sequence[LogEntry]", wanted: Sequence[str], output: str 
     Raises:
         RelayError: The page cannot be drawn or written.
     """
-    from relay.insight.report.contents import make_comparison, make_page
-
     if len(wanted) > MOST_SIDES:
         raise ConfigError("a page shows one run or compares two", hint="relay report --json A B C adds up more")
     chosen = [choose(entries, [word]) for word in wanted]
@@ -232,9 +228,6 @@ def _say_page(entries: "Sequence[LogEntry]", wanted: Sequence[str], output: str 
 
 def _read_left(root: Path, name: str, sha256: str) -> bytes | str | None:
     """Read a file that a gate left; a text comes without secrets."""
-    from relay.base.redaction import find_secret_values, redact
-    from relay.gate.evidence import read_evidence
-
     data = read_evidence(root, name, sha256)
     try:
         text = None if data is None or b"\0" in data else data.decode()
@@ -278,8 +271,6 @@ def _keep_own(entries: "Sequence[LogEntry]", plan_path: str) -> "Iterator[LogEnt
 
     A run on another branch is this plan's if a commit of HEAD's branch names one of its sessions.
     """
-    from relay.store.history import read_plan_commits
-
     repo = note_place().repo
     branches = [find_plan_branch(entry.started.branch) if entry.started else "" for entry in entries]
     own, is_here = branches[0], branches[0] == repo.branch
@@ -290,14 +281,11 @@ def _keep_own(entries: "Sequence[LogEntry]", plan_path: str) -> "Iterator[LogEnt
             yield entry
 
 
-def _charge(figures: "Figures", wanted: Sequence[str]) -> "Figures":
+def _charge(figures: Figures, wanted: Sequence[str]) -> Figures:
     """Return the figures with the money of the plan's commits and refs, as `relay status` reads it.
 
     A run's own report has the money of its log, and so has a plan's that is not on HEAD's branch.
     """
-    from relay.store.plan_state import summarize_plan
-    from relay.store.plan_versions import holds_another_plan
-
     last = figures.runs[-1] if figures.runs else None
     place = note_place()
     if last is None or [os.path.normpath(word) for word in wanted] != [os.path.normpath(last.plan_path)]:

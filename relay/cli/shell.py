@@ -18,19 +18,19 @@ import tty
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
+from relay.base.words import render_output
 from relay.cli.options import network_option, plan_option, sandbox_option
 from relay.cli.screen import complain
 from relay.cli.sessions import make_request, take_open_tree
+from relay.sandbox.command import CommandResult
+from relay.sandbox.process import prepare_process
 from relay.session.values import SessionKind
-
-if TYPE_CHECKING:
-    from relay.sandbox.command import CommandResult
-    from relay.tools.workspace import Workspace
-
+from relay.setup.workspace import open_own_workspace
+from relay.tools.workspace import Workspace
 
 _CHUNK_BYTES = 64 * 1024
 _END_OF_FILE = b"\x04"
@@ -116,9 +116,6 @@ def command(words: tuple[str, ...], *, read_only: bool, **options: Any) -> int:
     the repository and has no time limit. bash runs a COMMAND of one word, as it runs a session's commands: relay shell
     -- 'make test | tail'. The exit status is the command's.
     """
-    from relay.sandbox.process import prepare_process
-    from relay.setup.workspace import open_own_workspace
-
     request, _ = make_request(SessionKind.PLAN if read_only else SessionKind.RUN, options, needs_plan=False)
     request = take_open_tree(request)
     prepare_process()
@@ -126,7 +123,7 @@ def command(words: tuple[str, ...], *, read_only: bool, **options: Any) -> int:
         return run_words(workspace, words)
 
 
-def run_words(workspace: "Workspace", words: Sequence[str]) -> int:
+def run_words(workspace: Workspace, words: Sequence[str]) -> int:
     """Run a command or a shell with relay's own streams; return its exit code."""
     for gap in workspace.sandbox.gaps:
         complain(f"relay: {gap}")
@@ -142,16 +139,14 @@ def run_words(workspace: "Workspace", words: Sequence[str]) -> int:
     return _tell(result)
 
 
-def _run(workspace: "Workspace", argv: Sequence[str], streams: tuple[int, int, int]) -> "CommandResult":
+def _run(workspace: Workspace, argv: Sequence[str], streams: tuple[int, int, int]) -> CommandResult:
     sys.stdout.flush()
     limits = replace(workspace.limits, timeout_s=math.inf)
     return workspace.sandbox.run(argv, limits=limits, streams=streams, extra_env=_PROMPT)
 
 
-def _tell(result: "CommandResult") -> int:
+def _tell(result: CommandResult) -> int:
     """Print the sandbox's notes, which are no output of the command; return the exit code."""
-    from relay.base.words import render_output
-
     for words in (render_output(result.output).strip(), *(f"relay: {note}" for note in result.notes)):
         if words:
             complain(words)

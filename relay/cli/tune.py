@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Sequence
 from itertools import groupby
-from typing import TYPE_CHECKING
 
 import click
 
@@ -10,13 +9,13 @@ from relay.base.words import count, render_tokens, render_usd
 from relay.cli.options import json_option
 from relay.cli.report import get_entries, read_figures
 from relay.cli.screen import say, say_document
+from relay.insight.database import Row
+from relay.insight.figures import Figures, add_up, measure_ledger
+from relay.insight.report.evidence import say_worth
+from relay.insight.telemetry.log import LogEntry
+from relay.lab.statistics import Interval
+from relay.lab.tuning import count_rungs, measure_bands, measure_use
 from relay.session.values import SessionKind
-
-if TYPE_CHECKING:
-    from relay.insight.database import Row
-    from relay.insight.figures import Figures
-    from relay.insight.telemetry.log import LogEntry
-    from relay.lab.statistics import Interval
 
 
 @click.command("tune")
@@ -27,10 +26,6 @@ def command(*, as_json: bool) -> None:
     That is failed calls, duplicate reads, edits from memory and red gates. At which size sessions should hand over only
     an experiment can tell: relay lab compare --arms 60k,100k,none.
     """
-    from relay.insight.figures import add_up, measure_ledger
-    from relay.insight.report.evidence import say_worth
-    from relay.lab.tuning import count_rungs, measure_bands, measure_use
-
     found = [*_read_plans(get_entries())]
     rates, use, ledger = [*measure_bands(found)], measure_use(found), measure_ledger(found)
     rungs, totals = count_rungs(found), add_up(figures.totals for figures in found)
@@ -52,7 +47,7 @@ def command(*, as_json: bool) -> None:
 def _read_plans(entries: "Sequence[LogEntry]") -> "Iterator[Figures]":
     """Yield the figures of each plan; different plans, even in the same file, may have phases of the same number."""
 
-    def name(entry: "LogEntry") -> tuple[str, str]:
+    def name(entry: LogEntry) -> tuple[str, str]:
         return (entry.started.plan_path, entry.started.plan_commit) if entry.started else ("", "")
 
     of_runs = [entry for entry in entries if entry.started and entry.started.command == SessionKind.RUN]

@@ -10,7 +10,6 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
 
 import click
 
@@ -25,16 +24,13 @@ from relay.cli.views.shapes import make_view
 from relay.config.keys import KEYS
 from relay.fleet.worktrees import find_jobs
 from relay.git.notes import find_holder, is_locked
+from relay.git.repository import Repo
 from relay.insight.telemetry.log import LogTail, RunLogs, list_own_logs, list_runs
 from relay.run.selection import get_phase
 from relay.session.events import RunEnded
 from relay.setup.place import Place, load_plan
 from relay.store.refs import has_jobs
 from relay.store.worktree_notes import MAX_CHARS, leave_cap, leave_words
-
-if TYPE_CHECKING:
-    from relay.git.repository import Repo
-
 
 POLL_S = 0.25
 """Seconds between two looks at the log; the board is drawn as often as in the run's own terminal."""
@@ -118,7 +114,7 @@ def open_live_page(log: RunLogs, is_alive: Callable[[], bool]) -> Iterator[Calla
         yield render
 
 
-def get_run(repo: "Repo", start: str) -> str:
+def get_run(repo: Repo, start: str) -> str:
     """Return the id of the newest run whose id begins like this.
 
     Raises:
@@ -135,7 +131,7 @@ def get_run(repo: "Repo", start: str) -> str:
     raise ConfigError(f"no run {start!r} has left a log here", hint=f"the last ones: {list_some(logs[::-1], 5)}")
 
 
-def open_tail(repo: "Repo", run_id: str) -> LogTail:
+def open_tail(repo: Repo, run_id: str) -> LogTail:
     """Open the log of a run.
 
     Raises:
@@ -147,7 +143,7 @@ def open_tail(repo: "Repo", run_id: str) -> LogTail:
         raise ConfigError(f"the log of run {run_id} cannot be read: {error.strerror}") from error
 
 
-def is_run_alive(repo: "Repo", run_id: str) -> bool:
+def is_run_alive(repo: Repo, run_id: str) -> bool:
     """Return whether the relay that writes this log is alive; the kernel frees its lock, however the process ends."""
     return is_locked(repo) and next(list_own_logs(repo.root), run_id) == run_id
 

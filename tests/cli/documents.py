@@ -11,9 +11,9 @@ from relay.cli.documents import (
     DoctorDocument,
     ErrorDocument,
     LedgerDocument,
-    OutcomesDocument,
     StatusDocument,
 )
+from relay.cli.outcomes import OutcomesDocument
 from relay.cli.screen import JSON_VERSION
 
 DOCUMENTS = {
