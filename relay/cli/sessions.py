@@ -7,30 +7,32 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import closing
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from relay.base.errors import PlanError, RelayError
 from relay.base.hints import Caller
+from relay.base.interrupts import Interrupts, Urgency
 from relay.cli.boundary import note_plan
 from relay.cli.options import find_flags
 from relay.cli.screen import has_person, say
+from relay.cli.views.base import View, find_asker
+from relay.cli.views.shapes import make_view
+from relay.fleet.worktrees import find_jobs
+from relay.run.commit.plan_commit import make_source
 from relay.session.events import RunEnded
 from relay.session.values import SessionKind
+from relay.setup.context import PlanFiles, RunContext, RunEnd, RunRequest
 from relay.setup.place import Place, find_settings, load_plan
+from relay.store.attempts import read_attempt
+from relay.store.plan_state import read_questions
 from relay.store.refs import has_jobs
-
-if TYPE_CHECKING:
-    from relay.base.interrupts import Interrupts
-    from relay.cli.views.base import View
-    from relay.setup.context import PlanFiles, RunContext, RunEnd, RunRequest
-
 
 parent_option = click.option("--job-of", type=int, hidden=True, help="Process id of the relay that started this one.")
 
 
-def obey_parent(interrupts: "Interrupts", parent: int | None) -> None:
+def obey_parent(interrupts: Interrupts, parent: int | None) -> None:
     """Make a child hand over when its parent dies, or at once if the parent is dead already.
 
     Args:
@@ -41,8 +43,6 @@ def obey_parent(interrupts: "Interrupts", parent: int | None) -> None:
     import ctypes
     import signal
 
-    from relay.base.interrupts import Urgency
-
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(signal.SIGINT), 0, 0, 0)
     if os.getppid() != parent:
@@ -52,9 +52,7 @@ def obey_parent(interrupts: "Interrupts", parent: int | None) -> None:
 _PR_SET_PDEATHSIG = 1
 
 
-def make_request(
-    kind: SessionKind, options: Mapping[str, Any], *, needs_plan: bool = True
-) -> tuple["RunRequest", Place]:
+def make_request(kind: SessionKind, options: Mapping[str, Any], *, needs_plan: bool = True) -> tuple[RunRequest, Place]:
     """Turn a command's options into a request.
 
     Args:
@@ -63,8 +61,6 @@ def make_request(
     Raises:
         RelayError: There is no repository, the plan is not in it, or a setting or typed value is not allowed.
     """
-    from relay.setup.context import RunRequest
-
     place, plan = note_plan(options["plan"]), None
     try:
         plan = load_plan(place)
@@ -76,7 +72,7 @@ def make_request(
     return request, place
 
 
-def take_open_tree(request: "RunRequest", phase_id: str = "") -> "RunRequest":
+def take_open_tree(request: RunRequest, phase_id: str = "") -> RunRequest:
     """Return the request for the work tree of relay's own in which a phase is open; the same where it is not clear.
 
     Args:
@@ -84,15 +80,13 @@ def take_open_tree(request: "RunRequest", phase_id: str = "") -> "RunRequest":
     """
     if not has_jobs(request.repo):
         return request
-    from relay.fleet.worktrees import find_jobs
-    from relay.store.attempts import read_attempt
 
     jobs = (job for job in find_jobs(request.repo, request.plan_path) if phase_id in {"", job.phase_id})
     trees = [job.repo for job in jobs if read_attempt(job.repo) is not None]
     return replace(request, repo=trees[0]) if len(trees) == 1 else request
 
 
-def make_end_event(end: "RunEnd", caller: Caller, questions: tuple[str, ...] = ()) -> RunEnded:
+def make_end_event(end: RunEnd, caller: Caller, questions: tuple[str, ...] = ()) -> RunEnded:
     """Return the event that tells the user how the command ended.
 
     Args:
@@ -111,7 +105,7 @@ def make_end_event(end: "RunEnd", caller: Caller, questions: tuple[str, ...] = (
     )
 
 
-def ask_for_setup(request: "RunRequest", *, approved: bool, as_json: bool) -> None:
+def ask_for_setup(request: RunRequest, *, approved: bool, as_json: bool) -> None:
     """Save the user's approval of a repository's setup commands; without one, ask at a terminal."""
     from relay.setup.preconditions import find_unapproved, save_approval
     from relay.store.worktree_notes import find_home
@@ -127,32 +121,25 @@ def ask_for_setup(request: "RunRequest", *, approved: bool, as_json: bool) -> No
         save_approval(root, left, request.environ)
 
 
-def find_left_questions(files: "PlanFiles") -> tuple[str, ...]:
+def find_left_questions(files: PlanFiles) -> tuple[str, ...]:
     """Return the questions that sessions of the plan left to the user, also in job work trees not merged yet."""
-    from relay.run.commit.plan_commit import make_source
-    from relay.store.plan_state import read_questions
-
     asked = read_questions(make_source(files), files.repo)
     if has_jobs(files.repo):
-        from relay.fleet.worktrees import find_jobs
-
         for job in find_jobs(files.repo, files.plan_path):
             there = read_questions(make_source(replace(files, repo=job.repo)), job.repo)
             asked += tuple(words for words in there if words.startswith(f"phase {job.phase_id}: "))
     return tuple(dict.fromkeys(asked))
 
 
-def show_end(end: "RunEnd", request: "RunRequest", caller: Caller, *, as_json: bool) -> int:
+def show_end(end: RunEnd, request: RunRequest, caller: Caller, *, as_json: bool) -> int:
     """Report the end of a command that needed no session; return its exit code."""
-    from relay.cli.views.shapes import make_view
-
     with make_view(json=as_json, stream=sys.stdout) as view:
         view.observe(make_end_event(end, caller, find_left_questions(request.files)))
     return end.exit_code
 
 
 def run_sessions(
-    request: "RunRequest",
+    request: RunRequest,
     caller: Caller,
     act: "Callable[[RunContext], RunEnd]",
     *,
@@ -166,9 +153,6 @@ def run_sessions(
         caller: Writes the command to type next.
         asks: Whether sessions may ask the person at the terminal.
     """
-    from relay.base.interrupts import Interrupts
-    from relay.cli.views.base import find_asker
-    from relay.cli.views.shapes import make_view
     from relay.sandbox.process import prepare_process
     from relay.setup.observers import note_refusal
     from relay.setup.open import open_run
