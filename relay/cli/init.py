@@ -60,7 +60,7 @@ def set_up(name: str, model: str | None, environ: Mapping[str, str]) -> None:
         chosen, head, price = model or provider["model"], f'provider = "{name}"\n', None
         has_table = find_limits(chosen) is None
         said = "relay doctor   says which login it finds, and what is missing\n"
-        tries = "tries the model, with two or three small requests"
+        tries = "  tries the model, with two or three small requests"
     else:
         say(f"export ANTHROPIC_BASE_URL={provider['base_url']}", exact=True)
         say(f"export ANTHROPIC_AUTH_TOKEN={provider['key'] or '…'}", exact=True)

@@ -110,12 +110,6 @@ class LazyGroup(click.Group):
             raise click.exceptions.NoSuchCommand(name, possibilities=self.list_commands(ctx), ctx=ctx) from None
 
 
-def _show_version(ctx: click.Context, _param: click.Parameter, wanted: bool) -> None:  # noqa: FBT001  # click's shape
-    if wanted:
-        say(f"relay {__version__}")
-        ctx.exit()
-
-
 HELP = """Build a long plan with a relay of fresh LLM sessions. The plan file is the memory, git is the state.
 
 \b
@@ -133,14 +127,6 @@ Exit status: 0 all requested work is done; 1 you must act; 2 wrong usage; 3 a bu
 @click.group(
     cls=LazyGroup, help=HELP, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100}
 )
-@click.option(
-    "-V",
-    "--version",
-    is_flag=True,
-    is_eager=True,
-    expose_value=False,
-    callback=_show_version,
-    help="Show the version and exit.",
-)
+@click.version_option(__version__, "-V", "--version", message="relay %(version)s", help="Show the version and exit.")
 def relay() -> None:
     """Build a long plan with a relay of fresh sessions."""

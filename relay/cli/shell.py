@@ -15,8 +15,8 @@ import sys
 import termios
 import threading
 import tty
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from typing import Any
 
@@ -26,11 +26,9 @@ from relay.base.words import render_output
 from relay.cli.options import network_option, plan_option, sandbox_option
 from relay.cli.screen import complain
 from relay.cli.sessions import make_request, take_open_tree
-from relay.sandbox.command import CommandResult
 from relay.sandbox.process import prepare_process
 from relay.session.values import SessionKind
 from relay.setup.workspace import open_own_workspace
-from relay.tools.workspace import Workspace
 
 _CHUNK_BYTES = 64 * 1024
 _END_OF_FILE = b"\x04"
@@ -120,34 +118,18 @@ def command(words: tuple[str, ...], *, read_only: bool, **options: Any) -> int:
     request = take_open_tree(request)
     prepare_process()
     with open_own_workspace(request) as workspace:
-        return run_words(workspace, words)
-
-
-def run_words(workspace: Workspace, words: Sequence[str]) -> int:
-    """Run a command or a shell with relay's own streams; return its exit code."""
-    for gap in workspace.sandbox.gaps:
-        complain(f"relay: {gap}")
-    argv = list(words) if len(words) > 1 else ["bash", "-c", words[0]] if words else ["bash", "--norc"]
-    if not (os.isatty(0) and os.isatty(1)):
-        return _tell(_run(workspace, argv, (0, 1, 2)))
-
-    if not words:
-        sandbox = workspace.sandbox
-        complain(f"relay: a shell in a session's sandbox ({sandbox.mechanism}, {sandbox.level}); `exit` leaves it")
-    with bridge_terminal(0, 1) as fd:
-        result = _run(workspace, argv, (fd, fd, fd))
-    return _tell(result)
-
-
-def _run(workspace: Workspace, argv: Sequence[str], streams: tuple[int, int, int]) -> CommandResult:
-    sys.stdout.flush()
-    limits = replace(workspace.limits, timeout_s=math.inf)
-    return workspace.sandbox.run(argv, limits=limits, streams=streams, extra_env=_PROMPT)
-
-
-def _tell(result: CommandResult) -> int:
-    """Print the sandbox's notes, which are no output of the command; return the exit code."""
-    for words in (render_output(result.output).strip(), *(f"relay: {note}" for note in result.notes)):
-        if words:
-            complain(words)
+        sandbox, has_terminal = workspace.sandbox, os.isatty(0) and os.isatty(1)
+        for gap in sandbox.gaps:
+            complain(f"relay: {gap}")
+        if has_terminal and not words:
+            complain(f"relay: a shell in a session's sandbox ({sandbox.mechanism}, {sandbox.level}); `exit` leaves it")
+        argv = list(words) if len(words) > 1 else ["bash", "-c", words[0]] if words else ["bash", "--norc"]
+        limits = replace(workspace.limits, timeout_s=math.inf)
+        with bridge_terminal(0, 1) if has_terminal else nullcontext() as fd:
+            sys.stdout.flush()
+            streams = (0, 1, 2) if fd is None else (fd, fd, fd)
+            result = sandbox.run(argv, limits=limits, streams=streams, extra_env=_PROMPT)
+    # The sandbox's notes are no output of the command.
+    for said in filter(None, (render_output(result.output).strip(), *(f"relay: {note}" for note in result.notes))):
+        complain(said)
     return _KILLED if result.exit_code is None else result.exit_code
