@@ -6,6 +6,7 @@ Sources: the Messages API takes 8,000 pixels a side, at 20 pictures a request an
 """
 
 import base64
+import re
 import struct
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -52,11 +53,16 @@ class Picture:
 
 def read_picture(data: bytes) -> Picture | None:
     """Return a whole PNG, JPEG or WebP; None for anything else."""
-    found = next((kind for kind in _KINDS if data.startswith(kind[0])), None)
-    size = found[2](data) if found else None
-    if found is None or size is None or not all(size):
+    media_type = find_picture_type(data)
+    size = _KINDS[media_type][1](data) if media_type else None
+    if media_type is None or size is None or not all(size):
         return None
-    return Picture(media_type=found[1], data=base64.b64encode(data).decode(), width=size[0], height=size[1])
+    return Picture(media_type=media_type, data=base64.b64encode(data).decode(), width=size[0], height=size[1])
+
+
+def find_picture_type(start: bytes) -> str | None:
+    """Return the media type of a picture by its first bytes; None for anything else."""
+    return next((media_type for media_type, (magic, _) in _KINDS.items() if magic.match(start)), None)
 
 
 def count_picture_tokens(block: Mapping[str, Any]) -> int:
@@ -85,7 +91,7 @@ def _measure_jpeg(data: bytes) -> tuple[int, int] | None:
 
 
 def _measure_webp(data: bytes) -> tuple[int, int] | None:
-    if data[8:12] != b"WEBP" or int.from_bytes(data[4:8], "little") + 8 != len(data):
+    if int.from_bytes(data[4:8], "little") + 8 != len(data):
         return None
     head = data[20:30]
     match data[12:16]:
@@ -102,8 +108,9 @@ def _measure_webp(data: bytes) -> tuple[int, int] | None:
 
 
 _Measure = Callable[[bytes], tuple[int, int] | None]
-_KINDS: tuple[tuple[bytes, str, _Measure], ...] = (
-    (b"\x89PNG\r\n\x1a\n", "image/png", _measure_png),
-    (b"\xff\xd8\xff", "image/jpeg", _measure_jpeg),
-    (b"RIFF", "image/webp", _measure_webp),
-)
+_KINDS: Mapping[str, tuple[re.Pattern[bytes], _Measure]] = {
+    "image/png": (re.compile(rb"\x89PNG\r\n\x1a\n"), _measure_png),
+    "image/jpeg": (re.compile(rb"\xff\xd8\xff"), _measure_jpeg),
+    "image/webp": (re.compile(rb"(?s)RIFF....WEBP"), _measure_webp),
+}
+PICTURE_TYPES = frozenset(_KINDS)

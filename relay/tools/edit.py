@@ -11,7 +11,7 @@ import os
 import re
 import stat
 from bisect import bisect_left
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
@@ -243,21 +243,8 @@ def _say_nearest(data: bytes, old: str) -> str:
     if same:
         where = ", ".join(map(str, same[:_SHOWN]))
         return f" Its first line stands at line {where} but what follows, or the white space, differs; read it again."
-    near = _find_similar(first, lines)
-    return f" Nearest is line {near}: {lines[near - 1].strip()[:200]}" if near else " Nothing resembles it."
-
-
-def _find_similar(first: str, lines: Sequence[str]) -> int:
-    """Return the number of the most similar line; 0 if none is similar."""
     import difflib  # costs start-up time and is needed only here
 
-    matcher = difflib.SequenceMatcher(autojunk=False)
-    matcher.set_seq2(first[:_COMPARED_CHARS])
-    best, best_ratio = 0, 0.6
-    for number, line in enumerate(lines, 1):
-        matcher.set_seq1(line.strip()[:_COMPARED_CHARS])
-        if matcher.real_quick_ratio() > best_ratio and matcher.quick_ratio() > best_ratio:
-            ratio = matcher.ratio()
-            if ratio > best_ratio:
-                best, best_ratio = number, ratio
-    return best
+    near = difflib.get_close_matches(first[:_COMPARED_CHARS], [line.strip()[:_COMPARED_CHARS] for line in lines], n=1)
+    at = next((n for n, line in enumerate(lines, 1) if near and line.strip().startswith(near[0])), 0)
+    return f" Nearest is line {at}: {lines[at - 1].strip()[:200]}" if at else " Nothing resembles it."

@@ -14,7 +14,7 @@ from relay.base.secrecy import is_covered
 from relay.base.tree import FileState, make_look
 from relay.base.values import dataclass
 from relay.base.words import render_output
-from relay.session.pictures import MAX_PICTURE_BYTES, MAX_SIDE_PIXELS, read_picture
+from relay.session.pictures import MAX_PICTURE_BYTES, MAX_SIDE_PIXELS, PICTURE_TYPES, find_picture_type, read_picture
 from relay.session.usage import MAX_READ_BYTES
 from relay.session.values import Shown, ToolResult
 from relay.tools.claims import AttemptNotes
@@ -31,23 +31,6 @@ _SNIFF_BYTES = 8_000
 """A NUL in the first bytes makes a file binary; the number is git's."""
 
 _LINE_BYTES = 4 * MAX_LINE_CHARS + 4
-
-_MAGIC = (
-    (b"\x89PNG\r\n\x1a\n", "PNG image"),
-    (b"\xff\xd8\xff", "JPEG image"),
-    (b"RIFF", "WebP image"),
-    (b"GIF8", "GIF image"),
-    (b"%PDF-", "PDF document"),
-    (b"PK\x03\x04", "ZIP archive"),
-    (b"\x1f\x8b", "gzip data"),
-    (b"\x7fELF", "ELF program"),
-    (b"SQLite format 3\0", "SQLite database"),
-    (b"\xff\xfe", "UTF-16 text"),
-    (b"\xfe\xff", "UTF-16 text"),
-)
-
-
-_PICTURES = frozenset({"PNG image", "JPEG image", "WebP image"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,7 +55,7 @@ def run_read(workspace: Workspace, notes: AttemptNotes | None, given: Mapping[st
             raise RefusedError(f"{place.path} has {size:,} bytes; look at parts of it with sed -n or tail in bash.")
         spilled = is_covered(place.path, (workspace.render_handle(workspace.outputs_dir),))
         if not spilled and (kind := find_binary_kind(place.path, stream)):
-            if kind in _PICTURES:
+            if kind in PICTURE_TYPES:
                 return _show_picture(place.path, stream.read(MAX_PICTURE_BYTES + 1), size)
             raise RefusedError(f"{place.path} is binary: {size:,} bytes, {kind}.")
         offset, limit = (max(given.get(name, most), 1) for name, most in (("offset", 1), ("limit", MAX_READ_LINES)))
@@ -143,10 +126,7 @@ def find_binary_kind(path: str, stream: BinaryIO) -> str | None:
     stream.seek(0)
     if b"\0" not in start:
         return None
-    kind = next((name for magic, name in _MAGIC if start.startswith(magic)), None)
-    if kind == "WebP image" and start[8:12] != b"WEBP":  # another RIFF file: sound, film
-        kind = None
-    return kind or mimetypes.guess_type(path)[0] or "unknown kind"
+    return find_picture_type(start) or mimetypes.guess_type(path)[0] or "unknown kind"
 
 
 def _read_window(stream: BinaryIO, offset: int, limit: int, *, clean: bool) -> _Window:

