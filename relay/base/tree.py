@@ -4,7 +4,6 @@ relay replaces a file atomically: at every instant the path holds the whole old 
 removes temporary files of a killed relay.
 """
 
-import contextlib
 import errno
 import hashlib
 import os
@@ -12,7 +11,7 @@ import re
 import shlex
 import stat
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path, PurePosixPath
 from typing import Self
 
@@ -80,12 +79,6 @@ def replace_unsynced(parent_fd: int, name: str, data: bytes, *, scratch_fd: int 
         _write_new(folder_fd, temporary, data, _Traits.find(parent_fd, name, executable=None), synced=False)
 
     _replace(parent_fd, name, make, parent_fd if scratch_fd is None else scratch_fd)
-
-
-def replace_with_link(parent_fd: int, name: str, target: bytes) -> None:
-    """Put a symlink at `name`, as `replace_with_file` does a file."""
-    _replace(parent_fd, name, lambda fd, temporary: os.symlink(target, temporary, dir_fd=fd), parent_fd)
-    sync_fd(parent_fd)
 
 
 def _replace(parent_fd: int, name: str, make: Callable[[int, str], None], folder_fd: int) -> None:
@@ -166,7 +159,7 @@ def make_look(found: os.stat_result) -> FileState:
     return (found.st_dev, found.st_ino, found.st_mode, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
 
 
-@contextlib.contextmanager
+@contextmanager
 def _ignoring_missing() -> Iterator[None]:
     try:
         yield
@@ -263,7 +256,8 @@ def replace_file(root: Path, path: str, data: bytes, mode: str) -> None:
     _require_no_git_dir(path)
     with open_parent(root, path, create=True) as (parent, name):
         if mode == "120000":
-            replace_with_link(parent, name, data)
+            _replace(parent, name, lambda fd, temporary: os.symlink(data, temporary, dir_fd=fd), parent)
+            sync_fd(parent)
         else:
             replace_with_file(parent, name, data, executable=mode == "100755")
 
@@ -309,16 +303,8 @@ def fsync_paths(root: Path, paths: Iterable[str]) -> None:
     """
     for path in paths:
         with _ignoring_missing(), open_parent(root, path) as (parent, name):
-            _sync_at(parent, name)
+            with suppress(FileNotFoundError, NotAFileError):
+                if stat.S_ISREG(os.stat(name, dir_fd=parent, follow_symlinks=False).st_mode):
+                    with os.fdopen(open_regular(name, parent), "rb") as file:
+                        sync_fd(file.fileno())
             sync_fd(parent)
-
-
-def _sync_at(parent: int, name: str) -> None:
-    with contextlib.suppress(FileNotFoundError, NotAFileError):
-        if not stat.S_ISREG(os.stat(name, dir_fd=parent, follow_symlinks=False).st_mode):
-            return
-        fd = open_regular(name, parent)
-        try:
-            sync_fd(fd)
-        finally:
-            os.close(fd)

@@ -6,6 +6,7 @@ what is allowed; without one the limits say it.
 
 import re
 from collections.abc import Mapping
+from operator import attrgetter
 from typing import Annotated, Any
 
 from msgspec import Meta, ValidationError, convert
@@ -52,11 +53,7 @@ def decode(value: Any, kind: Any, *, is_text: bool = False) -> Any:
 
 def describe(*kinds: Any) -> tuple[tuple[dict[str, Any], ...], dict[str, dict[str, Any]]]:
     """Return the JSON Schema of each type, and those of the classes in them by name."""
-
-    def get_own(kind: Any) -> Any:
-        return kind.SCHEMA
-
-    return schema_components(kinds, schema_hook=get_own, ref_template="#/$defs/{name}")
+    return schema_components(kinds, schema_hook=attrgetter("SCHEMA"), ref_template="#/$defs/{name}")
 
 
 def name_allowed(schema: Mapping[str, Any], parts: Mapping[str, Any]) -> str:

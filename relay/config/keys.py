@@ -56,27 +56,19 @@ def _add_paths(weak: Paths, strong: Paths) -> Paths:
     return Paths(**{name: (*getattr(strong, name), *getattr(weak, name)) for name in asdict(strong)})
 
 
-def _keep(value: Any) -> Any:
-    return value
-
-
-def _never(_: Any) -> bool:
-    return False
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Key:
     """How one setting is read and what a repository may not make of it."""
 
     kind: Any = None
     """The type of what is written; None: the type of the field in `Settings`."""
-    prepare: Callable[[Any], Any] = _keep
+    prepare: Callable[[Any], Any] = lambda value: value
     """Called before a value is decoded; raises ValueError."""
-    finish: Callable[[Any], Any] = _keep
+    finish: Callable[[Any], Any] = lambda value: value
     """Returns the setting of a decoded value; raises ValueError with what is allowed."""
     split: str | None = None
     """What separates the entries of a list in a flag or variable, as a pattern; None for what is not a list."""
-    widens: Callable[[Any], bool] = _never
+    widens: Callable[[Any], bool] = lambda _: False
     """Whether this value, from a repository file, takes rights that are the user's to give."""
     cap: bool = False
     """A spending cap: repository files may lower it only."""

@@ -8,14 +8,15 @@ import hashlib
 import json
 import re
 from collections.abc import Iterable, Iterator
+from itertools import islice
 from typing import Any
 
 from relay.session.usage import estimate_tokens
 
 LARGE_TOKENS = 2_000
 """A smaller result that shows no part of a file is not followed: it costs little, used or not."""
-MOST_NAMES = 2_000
-"""Names that are kept of one text."""
+MOST_NAMES = 4_000
+"""Names that are kept of one text, each time that it has one."""
 MOST_CHARS = 100_000
 """Of one text; a result is shorter."""
 MOST_THINGS = 200
@@ -31,18 +32,14 @@ _NUMBERING = "0123456789: \t"
 def find_names(text: str) -> Iterator[str]:
     """Yield the paths and the lines that a text names."""
     text = text[:MOST_CHARS]
-    yield from _find_paths(text)
-    for line in text.splitlines():
-        bare = line.lstrip(_NUMBERING).rstrip()
-        if len(bare) >= _LEAST_CHARS:
-            yield bare
-
-
-def _find_paths(text: str) -> Iterator[str]:
     for word in _WORD.findall(text):
         path = word.strip("./-")
         if "/" in path or _SUFFIX.search(path):
             yield path
+    for line in text.splitlines():
+        bare = line.lstrip(_NUMBERING).rstrip()
+        if len(bare) >= _LEAST_CHARS:
+            yield bare
 
 
 def hash_call(tool: str, given: Any) -> str:
@@ -89,7 +86,9 @@ class Recall:
         """
         if not path and estimate_tokens(text) < LARGE_TOKENS:
             return
-        self._follow(name, path, {path, *_limit(find_names(text))})
+        self._things[name] = path, frozenset({path, *islice(find_names(text), MOST_NAMES)}) - {""}
+        if len(self._things) > MOST_THINGS:
+            del self._things[next(iter(self._things))]
 
     def find_uses(self, given: Any, *, path: str = "") -> tuple[str, ...]:
         """Return what a call names of the followed texts, and follow that no longer.
@@ -107,17 +106,3 @@ class Recall:
         for name in used:
             del self._things[name]
         return tuple(used)
-
-    def _follow(self, name: str, path: str, names: set[str]) -> None:
-        self._things[name] = path, frozenset(names - {""})
-        if len(self._things) > MOST_THINGS:
-            del self._things[next(iter(self._things))]
-
-
-def _limit(names: Iterator[str]) -> set[str]:
-    found: set[str] = set()
-    for name in names:
-        found.add(name)
-        if len(found) >= MOST_NAMES:
-            break
-    return found

@@ -59,33 +59,25 @@ class Meter:
     def __init__(self, budget: Budget, *, price: Price | None, before: Spent) -> None:
         self._budget = budget.charge(before.cost_usd, before.tokens)
         self._price = price
-        self._unrecorded = Spent()
-        self._session = Spent()
+        self.unrecorded = Spent()
+        """What no commit on the branch records yet."""
+        self.session = Spent()
+        """What the current or last session used."""
         self._worst = Spent()
         self.total = before
         self.models: dict[str, None] = {}
         """The models that answered since the last commit, in order."""
 
     @property
-    def unrecorded(self) -> Spent:
-        """What no commit on the branch records yet."""
-        return self._unrecorded
-
-    @property
-    def session(self) -> Spent:
-        """What the current or last session used."""
-        return self._session
-
-    @property
     def session_at_most(self) -> Spent:
-        """The same with the last allowed request, at the most that it can cost."""
-        return self._session + self._worst
+        """What the session used, with the last allowed request at the most that it can cost."""
+        return self.session + self._worst
 
     def observe(self, event: Event) -> None:
         """Count a response; ignore every other event."""
         if isinstance(event, ResponseReceived):
             spent = Spent(usage=event.usage or Usage(), cost_usd=event.cost_usd, estimated=event.estimated)
-            self._session += spent
+            self.session += spent
             if not event.query:
                 self.models[event.model] = None
             self._charge(spent)
@@ -96,7 +88,7 @@ class Meter:
 
     def take_up(self, spent: Spent) -> None:
         """Take what an open phase has used for unrecorded; the total has it already."""
-        self._unrecorded = spent
+        self.unrecorded = spent
         self.models.clear()
 
     @property
@@ -114,11 +106,11 @@ class Meter:
         Args:
             before: What the commits of its earlier sessions record. Unrecorded usage belongs to the phase anyway.
         """
-        self._budget = self._budget.open_phase((before + self._unrecorded).cost_usd)
+        self._budget = self._budget.open_phase((before + self.unrecorded).cost_usd)
 
     def open_session(self, price: Price | None) -> None:
         """Start counting a session. Its requests are checked at this price: models differ in price."""
-        self._session, self._price = Spent(), price
+        self.session, self._price = Spent(), price
 
     @contextmanager
     def pricing(self, price: Price | None) -> Iterator[None]:
@@ -135,7 +127,7 @@ class Meter:
 
     def record(self) -> None:
         """Note that a commit now records the unrecorded usage."""
-        self._unrecorded = Spent()
+        self.unrecorded = Spent()
         self.models.clear()
 
     def check(self, prompt_tokens: int, output_tokens: int) -> str | None:
@@ -155,5 +147,5 @@ class Meter:
 
     def _charge(self, spent: Spent) -> None:
         self._budget = self._budget.charge(spent.cost_usd, spent.tokens)
-        self._unrecorded += spent
+        self.unrecorded += spent
         self.total += spent

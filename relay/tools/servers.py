@@ -25,7 +25,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from relay.base.documents import is_deep
 from relay.base.errors import SandboxError
@@ -52,23 +52,6 @@ _MOST_CHARS = 400
 
 class ServerError(Exception):
     """A server does not work as it should; the message says how."""
-
-
-class ServerLink(Protocol):
-    """A way to one server."""
-
-    def ask(self, method: str, params: dict[str, Any], until: float) -> Mapping[str, Any]:
-        """Ask for something; return the result.
-
-        Raises:
-            ServerError: No usable answer came in time, or the server refused.
-        """
-
-    def tell(self, method: str, until: float) -> None:
-        """Send a notification."""
-
-    def close(self) -> None:
-        """End the server, or forget it."""
 
 
 class ProgramLink:
@@ -217,6 +200,8 @@ def _read_chunks(answer: Any, until: float) -> Iterator[bytes]:
         yield chunk
 
 
+ServerLink = ProgramLink | AddressLink
+"""A way to one server. Its `ask` raises ServerError where no usable answer comes in time, or the server refuses."""
 _EXEC = ("/bin/bash", "-c", 'exec "$@"', "server")
 """Finds the program as the shell finds every command."""
 _HERE = (".", "..")
@@ -516,7 +501,7 @@ class Served:
             server = by_tool.get(call.name)
             if server is None:
                 return toolbox.run(call)
-            return fit_output(workspace, server.call(call, longest_s), call.id)
+            return fit_output(workspace, server.call(call, longest_s))
 
         def stop() -> None:
             for server in self.servers:

@@ -30,9 +30,7 @@ MAX_COMMAND_BYTES = 100_000
 """Linux takes 128 KiB in one argument."""
 
 
-def run_bash(
-    workspace: Workspace, given: Mapping[str, Any], call_id: str, look: LookFirst = lambda: lambda: None
-) -> ToolResult:
+def run_bash(workspace: Workspace, given: Mapping[str, Any], look: LookFirst = lambda: lambda: None) -> ToolResult:
     """Run a command to its end or its time limit; its changes are not known here.
 
     The function that `look` returns is called before the command begins.
@@ -42,7 +40,7 @@ def run_bash(
         raise RefusedError(f"command must be text of 1 to {MAX_COMMAND_BYTES:,} bytes; write longer scripts to a file.")
     timeout_s = min(float(max(given.get("timeout_s", DEFAULT_TIMEOUT_S), 1)), workspace.limits.timeout_s)
     keep = cache(look())  # git looks while the sandbox is set up; only once, though that may be tried again
-    spool = reserve_output(workspace, call_id)
+    spool = reserve_output(workspace)
     limits = replace(workspace.limits, timeout_s=timeout_s)
     result = replace(workspace.sandbox, prepare=keep).run(
         ["bash", "-c", command], limits=limits, cwd=workspace.root, should_stop=workspace.should_stop, spool=spool
@@ -56,7 +54,6 @@ def run_bash(
     return fit_output(
         workspace,
         ToolResult(text=text, is_error=result.exit_code != 0, changed_paths=None),
-        call_id,
         spool=spool,
         output=result.output,
         lost_bytes=max(result.total_bytes - workspace.limits.keep_bytes, 0),

@@ -278,7 +278,7 @@ def _words(schema: Mapping[str, Any]) -> str:
             return kinds[kind]
 
 
-_Handler = Callable[[ToolCall], ToolResult]
+_Handler = Callable[[Mapping[str, Any]], ToolResult]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -295,7 +295,7 @@ class Toolbox:
     """Whether such a server runs, so that files may change between calls."""
 
 
-OwnTool = tuple[ToolSpec, Callable[[Mapping[str, Any]], ToolResult]]
+OwnTool = tuple[ToolSpec, _Handler]
 """A tool that only some sessions have, and a function that takes a checked input and answers or ends the session."""
 
 
@@ -307,18 +307,18 @@ def build_runner_tools(
     *own: OwnTool,
 ) -> Toolbox:
     """Return the tools of a session that works on a phase; they fill `notes`."""
-    handlers = {
-        "read": _take_input(partial(run_read, workspace, notes)),
-        "bash": lambda call: run_bash(workspace, call.input, call.id, look),
-        "edit": _take_input(partial(run_edit, workspace, notes, keep)),
-        "write": _take_input(partial(run_write, workspace, notes, keep)),
-        "tick": _take_input(partial(claims.run_tick, notes)),
-        "record": _take_input(partial(claims.run_record, workspace, notes)),
-        "amend": _take_input(partial(claims.run_amend, notes)),
-        "hand_off": _take_input(partial(claims.run_hand_off, notes)),
-        "defer": _take_input(partial(claims.run_defer, notes)),
-        "block": _take_input(partial(claims.run_block, notes)),
-        **{spec.name: _take_input(take) for spec, take in own},
+    handlers: dict[str, _Handler] = {
+        "read": partial(run_read, workspace, notes),
+        "bash": partial(run_bash, workspace, look=look),
+        "edit": partial(run_edit, workspace, notes, keep),
+        "write": partial(run_write, workspace, notes, keep),
+        "tick": partial(claims.run_tick, notes),
+        "record": partial(claims.run_record, workspace, notes),
+        "amend": partial(claims.run_amend, notes),
+        "hand_off": partial(claims.run_hand_off, notes),
+        "defer": partial(claims.run_defer, notes),
+        "block": partial(claims.run_block, notes),
+        **{spec.name: take for spec, take in own},
     }
     return _build(workspace, (*RUNNER_SPECS, *(spec for spec, _ in own)), handlers, notes)
 
@@ -331,10 +331,10 @@ def build_reader_tools(workspace: Workspace, *own: OwnTool) -> Toolbox:
     """
     if workspace.sandbox.level is not Level.READ_ONLY:
         raise ValueError("a session that only looks needs a sandbox in which commands only read")
-    handlers = {
-        "read": _take_input(partial(run_read, workspace, None)),
-        "bash": lambda call: run_bash(workspace, call.input, call.id),
-        **{spec.name: _take_input(take) for spec, take in own},
+    handlers: dict[str, _Handler] = {
+        "read": partial(run_read, workspace, None),
+        "bash": partial(run_bash, workspace),
+        **{spec.name: take for spec, take in own},
     }
     return _build(workspace, (*READER_SPECS, *(spec for spec, _ in own)), handlers, None)
 
@@ -353,10 +353,6 @@ def _build(
     return Toolbox(specs=known, run=partial(_run, workspace, known, handlers, notes))
 
 
-def _take_input(handle: Callable[[Mapping[str, Any]], ToolResult]) -> _Handler:
-    return lambda call: handle(call.input)
-
-
 def _run(
     workspace: Workspace,
     known: tuple[ToolSpec, ...],
@@ -365,7 +361,7 @@ def _run(
     call: ToolCall,
 ) -> ToolResult:
     call = replace(call, name=_find_name(known, call.name))
-    result = fit_output(workspace, _answer(known, handlers, call), call.id)
+    result = fit_output(workspace, _answer(known, handlers, call))
     if notes is not None:
         notes.counts[call.name] += 1
         notes.last_errors.pop(call.name, None)
@@ -388,7 +384,7 @@ def _answer(known: tuple[ToolSpec, ...], handlers: Mapping[str, _Handler], call:
     if fault := check_input(spec, call.input):
         return ToolResult(text=fault, is_error=True)
     try:
-        return handlers[call.name](call)
+        return handlers[call.name](call.input)
     except RefusedError as refusal:
         return ToolResult(text=str(refusal), is_error=True)
     except OSError as error:

@@ -9,7 +9,6 @@ import stat
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
-from hashlib import sha256
 from itertools import islice
 from pathlib import Path
 
@@ -153,7 +152,6 @@ _MARK_TOKENS = 40
 def fit_output(
     workspace: Workspace,
     result: ToolResult,
-    call_id: str,
     *,
     spool: Path | None = None,
     output: bytes = b"",
@@ -174,7 +172,7 @@ def fit_output(
     name = "full output"
     if spool is None or not spool.exists():
         name = "what is kept of the output" if lost_bytes else name
-        path = reserve_output(workspace, call_id)
+        path = reserve_output(workspace)
         spool = path if path is not None and keep_output(path, output or text.encode()) else None
     where = f"{name}: {workspace.render_handle(spool)} (use read)" if spool else "the rest could not be kept"
     cut = cut_middle(text, where, lost_tokens=estimate_size_tokens(lost_bytes))
@@ -220,14 +218,11 @@ def open_outputs(workspace: Workspace) -> Iterator[int | None]:
         yield fd
 
 
-def reserve_output(workspace: Workspace, call_id: str) -> Path | None:
-    """Return a free path in `outputs_dir`; None if the directory cannot be trusted or made."""
+def reserve_output(workspace: Workspace) -> Path | None:
+    """Return a new path in `outputs_dir`; None if the directory cannot be trusted or made."""
     if not workspace.spills:
         return None
     with open_outputs(workspace) as fd:
         if fd is None:
             return None
-    stem = sha256(call_id.encode("utf-8", "replace")).hexdigest()[:10]
-    names = (f"{stem}{suffix}.txt" for suffix in ["", *(f"-{number}" for number in range(2, 1000))])
-    paths = (workspace.outputs_dir / name for name in names)
-    return next((path for path in paths if not os.path.lexists(path)), None)
+    return workspace.outputs_dir / f"{os.urandom(8).hex()}.txt"

@@ -71,7 +71,7 @@ def test_more_than_the_raw_buffer_is_in_the_spool(bench):
 def test_what_was_cut_is_not_called_the_full_output(bench):
     """Its place was taken away while the command ran: what was held in memory is kept."""
     gone = bench.workspace.outputs_dir / "gone.txt"
-    kept = fit_output(bench.workspace, ToolResult(text="1\n3\n"), "id", spool=gone, output=b"1\n3\n", lost_bytes=2)
+    kept = fit_output(bench.workspace, ToolResult(text="1\n3\n"), spool=gone, output=b"1\n3\n", lost_bytes=2)
     said = kept.text
     assert "full output" not in said
     assert bench.ok("read", path=find(r"what is kept of the output: (\S+)", said)).startswith("1\n3")

@@ -11,6 +11,7 @@ from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -36,7 +37,7 @@ def program(kind, **more):
 
 def test_a_name_that_is_too_long_with_its_servers_is_left_out():
     rows = [{**QUERY, "name": "x" * length} for length in (32, 33)]
-    link = SimpleNamespace(ask=lambda *_: {"tools": rows}, tell=lambda *_: None, close=lambda: None)
+    link: Any = SimpleNamespace(ask=lambda *_: {"tools": rows}, tell=lambda *_: None, close=lambda: None)
     server = ToolServer("a" * 30, ServerSettings(command=("x",)), lambda: link, ())
     assert [len(spec.name) for spec in server.list_tools()] == [64]
 
