@@ -11,7 +11,8 @@ relay has three rows. In *same turns* it shows the session no file in advance (`
 model says a last word behind its tick. In *files shown* the model leaves out the look at the file that the phase names,
 which stands in the first message. In *as it is* it leaves out the last word too: the tick names the commit.
 
-Packages are installed into DIR. Writes ``peers.md``; every figure in it is the same on every machine.
+Packages are installed into DIR. Writes ``peers.md``. relay writes a second that a command took behind its exit code, so
+a busy machine adds a few tokens.
 """
 
 import argparse
@@ -219,7 +220,8 @@ def render_report(jobs: Mapping[str, Job]) -> str:
 
 `python benchmarks/peers.py` — {today}, at {commit}. Three phases of 13 turns on a rehearsed model: the same calls of
 the shell, a plan, a check and a commit for each phase. Tokens as the rehearsal server counts and caches them, at the
-prices of {PRICES_SEEN}; {versions}. Written by the benchmark; every figure is the same on every machine.
+prices of {PRICES_SEEN}; {versions}. Written by the benchmark; a busy machine
+adds a few tokens, for relay says a second that a command took.
 
 {table}
 
