@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from relay.insight.database import Row
 from relay.insight.figures import read_figures
-from relay.insight.report.chapters import THRESHOLDS
+from relay.insight.report.blocks import THRESHOLDS, is_crossed
 from relay.lab.tuning import measure_use
 from relay.session.events import Event
 from relay.session.recall import LARGE_TOKENS, MOST_NAMES, MOST_THINGS, Recall, find_names, hash_call
@@ -126,9 +126,8 @@ def test_tune_adds_up_what_was_used() -> None:
     [("history", 0.8, 0.81), ("distance", 150_000, 150_001), ("turns left", 10, 9), ("signal", 0.7, 0.6)],
 )
 def test_a_threshold_has_a_source_and_an_unknown_figure_crosses_none(name: str, within: float, beyond: float) -> None:
-    line = THRESHOLDS[name]
-    assert line.source
-    assert [line.is_crossed(figure) for figure in (within, beyond, None)] == [False, True, False]
+    assert THRESHOLDS[name][-1]
+    assert [is_crossed(name, figure) for figure in (within, beyond, None)] == [False, True, False]
 
 
 LARGE = "\n".join(f"the line of number {n}" for n in range(LARGE_TOKENS))

@@ -3,12 +3,14 @@
 A cell says "unknown" for an unknown figure, and has a dash where a figure does not apply.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from enum import StrEnum
+from string import Formatter
+from typing import Any
 
 from relay.base.values import dataclass
-from relay.base.words import UNKNOWN, render_duration, render_tokens, render_usd
+from relay.base.words import UNKNOWN, list_some, render_duration, render_tokens, render_usd
 from relay.insight.database import Row
 from relay.session.pictures import Picture
 
@@ -48,11 +50,6 @@ def render_turns(turns: float | None) -> str:
 def render_time(at: float) -> str:
     """Write a moment as day and time in UTC, so that the page is the same wherever it is read."""
     return f"{datetime.fromtimestamp(at, tz=UTC):%Y-%m-%d %H:%M:%S}"
-
-
-def render_length(began: float, ended: float | None) -> str:
-    """Write a duration; unknown without an end."""
-    return UNKNOWN if ended is None else render_duration(ended - began)
 
 
 def render_number(n: int) -> str:
@@ -224,3 +221,60 @@ def make_table(caption: str, columns: str, rows: Iterable[Sequence[str]]) -> Tab
     kept = tuple(map(tuple, rows))
     left_out = max(0, len(kept) - MOST_ROWS)
     return Table(caption=caption, columns=named, rows=kept[:MOST_ROWS], left_out=left_out)
+
+
+FORMATS: Mapping[str, Callable[[Any], str]] = {
+    "": str,
+    "or": lambda text: text or NOTHING,
+    "n": lambda n: NOTHING if n is None else render_number(n),
+    "tokens": lambda n: render_tokens(None if n is None else round(n)),
+    "signed_tokens": render_signed_tokens,
+    "usd": render_usd,
+    "signed_usd": render_signed_usd,
+    "cost": lambda row: render_usd(row.cost_usd, estimated=row.estimated),
+    "each": render_per_decision,
+    "share": render_share,
+    "turns": render_turns,
+    "s": lambda seconds: UNKNOWN if seconds is None else render_duration(seconds),
+    "at": render_time,
+    "id": cut_id,
+    "part": lambda part: NOTHING if part is None else f"{part:.2f}",
+    "sources": lambda sources: list_some([f"{name} {render_tokens(n)}" for name, n in sources.items()], 4),
+}
+"""How a cell is written: of one figure, or of a whole row (`cost`, `each`)."""
+_CLAUDE_LAB = "When a Long-Running Agent's Context Quietly Decays"
+_SPECTRE = "ContextSpectre, cleaning cadence"
+THRESHOLDS: Mapping[str, tuple[float, bool, str]] = {
+    "history": (0.8, True, _CLAUDE_LAB),
+    "distance": (150_000, True, _CLAUDE_LAB),
+    "turns left": (10, False, f"{_SPECTRE}: proximity"),
+    "signal": (0.7, False, f"{_SPECTRE}: noise above 30 % is overdue"),
+}
+"""From where on a person should look at a figure: the value, whether larger ones are worse, the source. It steers no
+run. In a cell ``{history_share:!history}`` is its mark."""
+
+
+def is_crossed(name: str, figure: float | None) -> bool:
+    """Return whether a figure is beyond its threshold; an unknown one is not."""
+    line, is_most, _ = THRESHOLDS[name]
+    return figure is not None and (figure > line if is_most else figure < line)
+
+
+class _Cells(Formatter):
+    def format_field(self, value: Any, format_spec: str) -> str:
+        if format_spec.startswith("!"):
+            return " !" * is_crossed(format_spec[1:], value)
+        return FORMATS[format_spec](value)
+
+
+def list_rows(caption: str, columns: str, rows: Iterable[Row]) -> Table:
+    """Make a table of rows of figures.
+
+    Args:
+        columns: As in ``Phase {phase_id} | #Turns {turns:n} | #Cost {0:cost}``: each with a text for its cells, where a
+            figure stands by its name and one of `FORMATS`, and 0 is the whole row.
+    """
+    parts = [column.partition(" {") for column in columns.split(" | ")]
+    render, cells = _Cells().vformat, [f"{{{cell}" for _, _, cell in parts]
+    rendered = ([render(cell, (row,), vars(row)) for cell in cells] for row in rows)
+    return make_table(caption, ", ".join(name for name, _, _ in parts), rendered)

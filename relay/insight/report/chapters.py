@@ -2,13 +2,13 @@
 
 from collections.abc import Mapping, Sequence
 
-from relay.base.values import dataclass
-from relay.base.words import UNKNOWN, count, list_some, render_duration, render_tokens, render_usd
+from relay.base.words import count, list_some, render_duration, render_tokens, render_usd
 from relay.insight.database import Row
 from relay.insight.figures import DRIFT_WARNING, HEALTHY_CACHE, Figures
 from relay.insight.report.blocks import (
     NOTHING,
     SERIES,
+    THRESHOLDS,
     Bar,
     Chapter,
     Details,
@@ -17,15 +17,12 @@ from relay.insight.report.blocks import (
     Span,
     Table,
     cut_id,
+    list_rows,
     make_table,
-    render_length,
     render_number,
     render_per_decision,
     render_share,
-    render_signed_tokens,
     render_signed_usd,
-    render_time,
-    render_turns,
 )
 from relay.insight.report.plots import draw_bars, draw_cache, draw_contexts, draw_spans
 from relay.session.recall import LARGE_TOKENS
@@ -50,40 +47,42 @@ def show_context(figures: Figures) -> Chapter:
         f"hands over or ends. {count(crossed, 'session')} crossed the hand-off line; the fullest held "
         f"{render_tokens(peak)} tokens."
     )
+    columns = (
+        "`Session {session_id:id} | #Turn {turn:n} | #Before {before_tokens:tokens} | #After {after_tokens:tokens} | "
+        "Largest losses {dropped:sources}"
+    )
+    falls = [Row(session_id=one.session_id, **vars(fall)) for one in sessions for fall in one.compactions]
+    tables = (list_rows("Compactions", columns, falls),) if falls else ()
     plots = (plot_contexts(sessions),) if sessions else ()
-    tables = (_list_compactions(sessions),) if any(session.compactions for session in sessions) else ()
     return Chapter(name="context", title="Context", lead=lead, plots=plots, tables=tables)
+
+
+_DECAY = (
+    "`Session {session_id:id} | #History {history_share:share}{history_share:!history} | "
+    "#Distance {distance_tokens:tokens}{distance_tokens:!distance} | #Growth {growth_tokens:tokens} | "
+    "#Turns left {turns_left:n}{turns_left:!turns left} | #Superseded {superseded_tokens:tokens} | "
+    "#Unused {unused_tokens:tokens} | #Cut off {cut_tokens:tokens} | #Signal {signal:share}{signal:!signal} | "
+    "#Decisions {decision_density:part}"
+)
 
 
 def show_decay(figures: Figures) -> Chapter:
     """Show how far each context had decayed at its last answer, its layers, and what of it was used."""
     sessions = figures.sessions
-    tables = (_list_decay(sessions), _list_layers(sessions), _list_retrieved(sessions))
+    state = list_rows("State of each context at its last answer", _DECAY, sessions)
+    marks = (
+        (name, f"{'above' if is_most else 'below'} {_render_line(value)}", source)
+        for name, (value, is_most, source) in THRESHOLDS.items()
+    )
+    table = make_table("A mark (!) says: look closer. It stops nothing.", "Figure, Mark, Source", marks)
     lead = "What filled each context at its last answer, how much of it was of use, and how far the line was."
-    return Chapter(name="decay", title="State of the contexts", lead=lead, tables=tables, folds=(_explain_decay(),))
-
-
-def _list_decay(sessions: Sequence[Row]) -> Table:
-    """List the state of each session's context at its last answer."""
-    columns = (
-        "`Session`, #History, #Distance, #Growth, #Turns left, #Superseded, #Unused, #Cut off, #Signal, #Decisions"
+    return Chapter(
+        name="decay",
+        title="State of the contexts",
+        lead=lead,
+        tables=(state, _list_layers(sessions), _list_retrieved(sessions)),
+        folds=(Details(title="What these figures say", facts=_DEFINITIONS, tables=(table,)),),
     )
-    rows = (
-        (
-            cut_id(session.session_id),
-            _mark("history", session.history_share, render_share(session.history_share)),
-            _mark("distance", session.distance_tokens, render_tokens(session.distance_tokens)),
-            render_tokens(None if session.growth_tokens is None else round(session.growth_tokens)),
-            _mark("turns left", left := session.turns_left, NOTHING if left is None else render_number(left)),
-            render_tokens(session.superseded_tokens),
-            render_tokens(session.unused_tokens),
-            render_tokens(session.cut_tokens),
-            _mark("signal", session.signal, render_share(session.signal)),
-            NOTHING if (density := session.decision_density) is None else f"{density:.2f}",
-        )
-        for session in sessions
-    )
-    return make_table("State of each context at its last answer", columns, rows)
 
 
 def _list_layers(sessions: Sequence[Row]) -> Table:
@@ -92,36 +91,26 @@ def _list_layers(sessions: Sequence[Row]) -> Table:
     whole = sum(layer.tokens for session in sessions for layer in session.layers)
     for found in zip(*(session.layers for session in sessions if session.layers), strict=True):
         largest = max(found, key=lambda layer: layer.tokens)
-        cuts = [layer.cut_tokens for layer in found]
+        cuts, tokens = [layer.cut_tokens for layer in found], sum(layer.tokens for layer in found)
         over = sum(layer.tokens > layer.most_tokens for layer in found)
-        rows.append(
-            (
-                largest.name,
-                render_share(sum(layer.tokens for layer in found) / whole if whole else None),
-                render_tokens(largest.tokens),
-                render_tokens(largest.most_tokens),
-                f"{render_number(over)}{' !' * (over > 0)}",
-                UNKNOWN if None in cuts else render_tokens(sum(cut or 0 for cut in cuts)),
-            )
-        )
-    columns = "Layer, #Share of contexts, #Largest, #Should take, #Sessions over it, #Cut"
-    return make_table("Layers of the contexts at their last answers", columns, rows)
-
-
-def _mark(name: str, figure: float | None, text: str) -> str:
-    return f"{text}{' !' * THRESHOLDS[name].is_crossed(figure)}"
+        sums = {"part": tokens / whole if whole else None, "over": over, "mark": " !" * (over > 0)}
+        rows.append(Row(**{**vars(largest), **sums, "cut_tokens": None if None in cuts else sum(cuts)}))
+    columns = (
+        "Layer {name} | #Share of contexts {part:share} | #Largest {tokens:tokens} | "
+        "#Should take {most_tokens:tokens} | #Sessions over it {over:n}{mark} | #Cut {cut_tokens:tokens}"
+    )
+    return list_rows("Layers of the contexts at their last answers", columns, rows)
 
 
 def _list_retrieved(sessions: Sequence[Row]) -> Table:
     rows = []
     for kind, words in _KINDS.items():
         found = [vars(one) for session in sessions for one in session.retrieved if one.kind == kind]
-        if not found:
-            continue
         shown, used, tokens = (sum(one[name] for one in found) for name in ("shown", "used", "tokens"))
-        rate = render_share(used / shown if shown else None)
-        rows.append((words, render_number(shown), render_number(used), rate, render_tokens(tokens)))
-    return make_table("What sessions were shown, and used", "What, #Shown, #Used, #Hit rate, #Tokens", rows)
+        if found:
+            rows.append(Row(what=words, shown=shown, used=used, rate=used / shown if shown else None, tokens=tokens))
+    columns = "What {what} | #Shown {shown:n} | #Used {used:n} | #Hit rate {rate:share} | #Tokens {tokens:tokens}"
+    return list_rows("What sessions were shown, and used", columns, rows)
 
 
 _KINDS = {
@@ -131,28 +120,6 @@ _KINDS = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Threshold:
-    """From where on a person should look at a figure; it stops or steers no run."""
-
-    value: float
-    is_most: bool
-    """Whether larger figures are worse."""
-    source: str
-
-    def is_crossed(self, figure: float | None) -> bool:
-        """Return whether a figure is beyond the threshold; an unknown one is not."""
-        return figure is not None and (figure > self.value if self.is_most else figure < self.value)
-
-
-_CLAUDE_LAB = "When a Long-Running Agent's Context Quietly Decays"
-_SPECTRE = "ContextSpectre, cleaning cadence"
-THRESHOLDS: Mapping[str, Threshold] = {
-    "history": Threshold(value=0.8, is_most=True, source=_CLAUDE_LAB),
-    "distance": Threshold(value=150_000, is_most=True, source=_CLAUDE_LAB),
-    "turns left": Threshold(value=10, is_most=False, source=f"{_SPECTRE}: proximity"),
-    "signal": Threshold(value=0.7, is_most=False, source=f"{_SPECTRE}: noise above 30 % is overdue"),
-}
 _DEFINITIONS = (
     ("History", "answers, calls, results and relay's words, as part of the room from the first prompt to the line"),
     ("Distance", "tokens from the end of role, tools and rules to the newest turn"),
@@ -164,16 +131,6 @@ _DEFINITIONS = (
     ("Decisions", "ticks, records, amendments and commits per turn"),
     ("Used", "a later call names or changes it; of a file also a line of it, of a claim also the file that it cites"),
 )
-
-
-def _explain_decay() -> Details:
-    """Define the figures, and name the source of each mark."""
-    rows = (
-        (name, f"{'above' if line.is_most else 'below'} {_render_line(line.value)}", line.source)
-        for name, line in THRESHOLDS.items()
-    )
-    table = make_table("A mark (!) says: look closer. It stops nothing.", "Figure, Mark, Source", rows)
-    return Details(title="What these figures say", facts=_DEFINITIONS, tables=(table,))
 
 
 def _render_line(value: float) -> str:
@@ -205,114 +162,79 @@ def mark_phases(sessions: Sequence[Row]) -> list[tuple[int, str]]:
     ]
 
 
+_PHASES = (
+    "Phase {name} | State {state} | #Sessions {sessions:n} | #Turns {turns:n} | #Tokens in {prompt_tokens:tokens} | "
+    "#Cost {0:cost} | #Per decision {0:each} | #Peak {peak} | #Red gates {red_gates} of {gates} | "
+    "#Drift {drift:share}{mark}"
+)
+_SESSIONS = (
+    "Session {number} ({session_id:id}) | Began {began:at} | #Took {took_s:s} | #Turns {turns:n} | "
+    "#First prompt {first_tokens:tokens} | #Peak {peak_tokens:tokens} | #Cost {0:cost} | #Signal {signal:share} | "
+    "Why it began {reason} | How it ended {how}"
+)
+
+
 def show_phases(figures: Figures) -> Chapter:
     """Show each phase as a row, and folded with its sessions."""
-    sessions: dict[str, list[Row]] = {}
-    for session in figures.sessions:
-        sessions.setdefault(session.phase_id, []).append(session)
-    columns = "Phase, State, #Sessions, #Turns, #Tokens in, #Cost, #Per decision, #Peak, #Red gates, #Drift"
-    worked = [phase for phase in figures.phases if phase.sessions or phase.turns]
-    rows = [_list_cells(phase, sessions.get(phase.phase_id, ())) for phase in worked]
-    folds = tuple(
-        _fold_phase(phase, sessions.get(phase.phase_id, ())) for phase in worked[:MOST_FOLDS] if phase.sessions
-    )
+    rows, folds = [], []
+    for phase in figures.phases:
+        sessions = [session for session in figures.sessions if session.phase_id == phase.phase_id]
+        if not (phase.sessions or phase.turns):
+            continue
+        name = f"{phase.phase_id} {phase.title}".strip() or "outside phases"
+        peaks = [session.peak_tokens for session in sessions if session.peak_tokens is not None]
+        ticked = f"{len(phase.ticked)} of {len(phase.items)}"
+        state = "done" if phase.is_done else ticked if phase.items else NOTHING
+        peak = render_tokens(max(peaks)) if peaks else NOTHING
+        mark = " !" * ((phase.drift or 0) > DRIFT_WARNING)
+        rows.append(Row(**vars(phase), name=name, state=state, peak=peak, mark=mark))
+        if phase.sessions and len(rows) <= MOST_FOLDS:
+            folds.append(_fold_phase(name, ticked, phase, sessions))
     lead = (
         "Drift is the share of changed files that the phase's items do not name; "
         f"look closer above {render_share(DRIFT_WARNING)}."
     )
-    tables = (make_table("Phases", columns, rows),)
-    return Chapter(name="phases", title="Phases", lead=lead, tables=tables, folds=folds)
+    tables = (list_rows("Phases", _PHASES, rows),)
+    return Chapter(name="phases", title="Phases", lead=lead, tables=tables, folds=tuple(folds))
 
 
-def _name_phase(phase: Row) -> str:
-    return f"{phase.phase_id} {phase.title}".strip() or "outside phases"
-
-
-def _list_cells(phase: Row, sessions: Sequence[Row]) -> tuple[str, ...]:
-    totals = work = phase
-    peaks = [session.peak_tokens for session in sessions if session.peak_tokens is not None]
-    return (
-        _name_phase(phase),
-        "done" if work.is_done else f"{len(work.ticked)} of {len(work.items)}" if work.items else NOTHING,
-        render_number(phase.sessions),
-        render_number(totals.turns),
-        render_tokens(totals.prompt_tokens),
-        render_usd(totals.cost_usd, estimated=totals.estimated),
-        render_per_decision(totals),
-        render_tokens(max(peaks)) if peaks else NOTHING,
-        f"{work.red_gates} of {work.gates}",
-        f"{render_share(work.drift)}{' !' if (work.drift or 0) > DRIFT_WARNING else ''}",
-    )
-
-
-def _fold_phase(phase: Row, sessions: Sequence[Row]) -> Details:
-    totals = work = phase
+def _fold_phase(name: str, ticked: str, phase: Row, sessions: Sequence[Row]) -> Details:
     facts = {
-        "Boxes ticked": f"{len(work.ticked)} of {len(work.items)}",
-        "Commits": list_some([commit[:9] for commit in work.commit_ids]),
-        "Gates": f"{work.gates}, {work.red_gates} red, {count(work.repairs, 'repair')}",
-        "Files": list_some(work.touched),
-        "Not named by items": list_some(work.strayed),
-        "Decisions": f"{count(totals.ticks, 'tick')}, {count(totals.records, 'record')}, "
-        f"{count(totals.amendments, 'amendment')}, {count(totals.commits, 'commit')}",
-        "Time": f"answers {render_duration(totals.answer_s)}, tools {render_duration(totals.tools_s)}, "
-        f"gates {render_duration(totals.gates_s)}",
-        "Read again": f"{count(totals.duplicate_reads, 'part')}, {render_tokens(totals.duplicate_tokens)} tokens",
-        "Edited unseen": count(totals.ghost_edits, "file") if totals.ghost_edits else "",
+        "Boxes ticked": ticked,
+        "Commits": list_some([cut_id(commit) for commit in phase.commit_ids]),
+        "Gates": f"{phase.gates}, {phase.red_gates} red, {count(phase.repairs, 'repair')}",
+        "Files": list_some(phase.touched),
+        "Not named by items": list_some(phase.strayed),
+        "Decisions": f"{count(phase.ticks, 'tick')}, {count(phase.records, 'record')}, "
+        f"{count(phase.amendments, 'amendment')}, {count(phase.commits, 'commit')}",
+        "Time": f"answers {render_duration(phase.answer_s)}, tools {render_duration(phase.tools_s)}, "
+        f"gates {render_duration(phase.gates_s)}",
+        "Read again": f"{count(phase.duplicate_reads, 'part')}, {render_tokens(phase.duplicate_tokens)} tokens",
+        "Edited unseen": count(phase.ghost_edits, "file") if phase.ghost_edits else "",
     }
+    rows, notes = [], []
+    for session in sessions:
+        took = None if session.ended is None else session.ended - session.began
+        how = f"{session.result}: {session.detail}" if session.detail else session.result or "cut off"
+        rows.append(Row(**vars(session), took_s=took, how=how))
+        lines = (line for line in session.handoff_note.splitlines() if line.strip())
+        notes += [Row(**vars(session), line=line) for line in lines]
     return Details(
-        title=_name_phase(phase),
-        facts=tuple((name, text) for name, text in facts.items() if text),
+        title=name,
+        facts=tuple((fact, text) for fact, text in facts.items() if text),
         plots=(plot_contexts(sessions, by_session=True),) if sessions else (),
-        tables=(_list_sessions(sessions), _list_handoff_notes(sessions)),
+        tables=(
+            list_rows("Sessions", _SESSIONS, rows),
+            list_rows("Handoff notes", "To session {number} ({session_id:id}) | Note {line}", notes),
+        ),
     )
 
 
-def _list_sessions(sessions: Sequence[Row]) -> Table:
-    columns = "Session, Began, #Took, #Turns, #First prompt, #Peak, #Cost, #Signal, Why it began, How it ended"
-    rows = (
-        (
-            f"{session.number} ({cut_id(session.session_id)})",
-            render_time(session.began),
-            render_length(session.began, session.ended),
-            render_number(session.turns),
-            render_tokens(session.first_tokens),
-            render_tokens(session.peak_tokens),
-            render_usd(session.cost_usd, estimated=session.estimated),
-            render_share(session.signal),
-            session.reason,
-            f"{session.result}: {session.detail}" if session.detail else session.result or "cut off",
-        )
-        for session in sessions
-    )
-    return make_table("Sessions", columns, rows)
-
-
-def _list_handoff_notes(sessions: Sequence[Row]) -> Table:
-    """List each session's handoff note line by line."""
-    rows = (
-        (f"{session.number} ({cut_id(session.session_id)})", line)
-        for session in sessions
-        for line in session.handoff_note.splitlines()
-        if line.strip()
-    )
-    return make_table("Handoff notes", "To session, Note", rows)
-
-
-def _list_compactions(sessions: Sequence[Row]) -> Table:
-    columns = "`Session`, #Turn, #Before, #After, Largest losses"
-    rows = (
-        (
-            cut_id(session.session_id),
-            render_number(fall.turn),
-            render_tokens(fall.before_tokens),
-            render_tokens(fall.after_tokens),
-            list_some([f"{source} {render_tokens(n)}" for source, n in fall.dropped.items()], 4),
-        )
-        for session in sessions
-        for fall in session.compactions
-    )
-    return make_table("Compactions", columns, rows)
+_FRESH_STARTS = (
+    "Phase {phase_id:or} | `From → to {from_session:id} → {to_session:id} | #C {context_tokens:tokens} | "
+    "#B {prefix_tokens:tokens} | #O {orientation_tokens:tokens} | #Turns R {turns:n} | "
+    "#Break-even R* {break_even_turns:turns} | #Not carried {saved_tokens:signed_tokens} | #Net {saved_usd:signed_usd}"
+)
 
 
 def show_hand_offs(hand_offs: Sequence[Row]) -> Chapter:
@@ -327,58 +249,30 @@ def show_hand_offs(hand_offs: Sequence[Row]) -> Chapter:
     if hand_offs:
         share = f"{len(paid_off)} of {count(len(hand_offs), 'fresh start')} paid off"
         lead += f" {share}, {render_signed_usd(sum(known))} in all."
-    columns = "Phase, `From → to`, #C, #B, #O, #Turns R, #Break-even R*, #Not carried, #Net"
-    rows = [
-        (
-            step.phase_id or NOTHING,
-            f"{cut_id(step.from_session)} → {cut_id(step.to_session)}",
-            render_tokens(step.context_tokens),
-            render_tokens(step.prefix_tokens),
-            render_tokens(step.orientation_tokens),
-            render_number(step.turns),
-            render_turns(step.break_even_turns),
-            render_signed_tokens(step.saved_tokens),
-            render_signed_usd(step.saved_usd),
-        )
-        for step in hand_offs
-    ]
-    tables = (make_table("Fresh starts", columns, rows),)
+    tables = (list_rows("Fresh starts", _FRESH_STARTS, hand_offs),)
     return Chapter(name="hand-offs", title="Hand-offs", lead=lead, tables=tables)
 
 
 def show_cache(figures: Figures) -> Chapter:
     """Show the tokens that came from the cache."""
-    totals = figures.totals
-    usage = totals
+    totals, sessions, healthy = figures.totals, figures.sessions, render_share(HEALTHY_CACHE)
     lead = (
-        f"{render_share(totals.cache_hit)} of all prompt tokens were read from the cache; above "
-        f"{render_share(HEALTHY_CACHE)} (dashed) is healthy. A session's first prompt is written to the cache."
+        f"{render_share(totals.cache_hit)} of all prompt tokens were read from the cache; above {healthy} (dashed) is "
+        "healthy. A session's first prompt is written to the cache."
     )
     amounts: Mapping[str, int] = {
-        "read from the cache": usage.cache_read_tokens,
-        "written for five minutes": usage.cache_write_5m_tokens,
-        "written for an hour": usage.cache_write_1h_tokens,
-        "neither": usage.input_tokens,
+        "read from the cache": totals.cache_read_tokens,
+        "written for five minutes": totals.cache_write_5m_tokens,
+        "written for an hour": totals.cache_write_1h_tokens,
+        "neither": totals.input_tokens,
     }
-    rows = [(name, render_tokens(n), render_share(n / usage.prompt_tokens)) for name, n in amounts.items() if n]
+    rows = [(name, render_tokens(n), render_share(n / totals.prompt_tokens)) for name, n in amounts.items() if n]
     rows.append(("cache misses: less read than expected", render_number(totals.cache_breaks), NOTHING))
     table = make_table("Prompt tokens", "What, #Amount, #Share", rows)
-    return Chapter(name="cache", title="Cache", lead=lead, plots=_plot_cache(figures.sessions), tables=(table,))
-
-
-def _plot_cache(sessions: Sequence[Row]) -> tuple[Plot, ...]:
-    if not sessions:
-        return ()
     label = "Part of each prompt that came from the cache; the table has the sums"
-    legend = ((Ink.FILL, "read from the cache, of one prompt"), (Ink.SOFT, f"{render_share(HEALTHY_CACHE)} (dashed)"))
-    plot = draw_cache(
-        sessions,
-        mark_phases(sessions),
-        label=label,
-        legend=legend,
-        caption=PHASES_BELOW,
-    )
-    return (plot,)
+    legend = ((Ink.FILL, "read from the cache, of one prompt"), (Ink.SOFT, f"{healthy} (dashed)"))
+    plot = draw_cache(sessions, mark_phases(sessions), label=label, legend=legend, caption=PHASES_BELOW)
+    return Chapter(name="cache", title="Cache", lead=lead, plots=(plot,) if sessions else (), tables=(table,))
 
 
 _ROWS = 8
@@ -389,23 +283,12 @@ _COSTLIEST = 20
 
 def show_tools(figures: Figures) -> Chapter:
     """Show when tools ran, and the size of their results."""
-    columns = "Tool, #Calls, #Errors, #Time, #Tokens of results, #Repeats, #Tokens of repeats"
-    table = make_table(
-        "Tools",
-        columns,
-        (
-            (
-                tool.name,
-                render_number(tool.calls),
-                render_number(tool.errors),
-                render_duration(tool.duration_s),
-                render_tokens(tool.result_tokens),
-                render_number(tool.duplicates),
-                render_tokens(tool.duplicate_tokens),
-            )
-            for tool in figures.tools
-        ),
+    columns = (
+        "Tool {name} | #Calls {calls:n} | #Errors {errors:n} | #Time {duration_s:s} | "
+        "#Tokens of results {result_tokens:tokens} | #Repeats {duplicates:n} | "
+        "#Tokens of repeats {duplicate_tokens:tokens}"
     )
+    table = list_rows("Tools", columns, figures.tools)
     lead = f"{count(figures.totals.calls, 'call')}, {count(figures.totals.errors, 'error')}."
     return Chapter(name="tools", title="Tools", lead=lead, plots=_plot_spans(figures), tables=(table,))
 
@@ -441,17 +324,9 @@ def show_reads(figures: Figures) -> Chapter:
         "that had not seen the file, while an earlier session had."
     )
     costliest = sorted((r for tool in figures.tools for r in tool.costliest), key=lambda r: -r.tokens)[:_COSTLIEST]
-    results = make_table(
-        "The costliest results",
-        "Tool, `Call`, #Tokens, `Session`, #Turn",
-        ((r.tool, r.summary, render_tokens(r.tokens), cut_id(r.session_id), render_number(r.turn)) for r in costliest),
-    )
-    return Chapter(
-        name="reads",
-        title="Read again",
-        lead=lead,
-        tables=(results,) if costliest else (),
-    )
+    columns = "Tool {tool} | `Call {summary} | #Tokens {tokens:tokens} | `Session {session_id:id} | #Turn {turn:n}"
+    tables = (list_rows("The costliest results", columns, costliest),) if costliest else ()
+    return Chapter(name="reads", title="Read again", lead=lead, tables=tables)
 
 
 _TOOLS_SHOWN = 3
@@ -525,33 +400,20 @@ def show_cost(figures: Figures) -> Chapter:
     totals = figures.totals
     lead = f"{render_per_decision(totals)} per decision. A decision is a tick, a record, an amendment or a commit."
     rows = [
-        (
-            "context carried from turn to turn, at the price of a cache read",
-            render_tokens(totals.carried_tokens),
-            render_usd(totals.carried_usd),
-        ),
-        (
-            "re-read tax: superseded results, sent again with each turn",
-            render_tokens(totals.tax_tokens),
-            render_usd(totals.tax_usd),
-        ),
-        ("duplicate reads", render_tokens(totals.duplicate_tokens), NOTHING),
+        ("context carried from turn to turn, at the price of a cache read", totals.carried_tokens, totals.carried_usd),
+        ("re-read tax: superseded results, sent again with each turn", totals.tax_tokens, totals.tax_usd),
+        ("duplicate reads", totals.duplicate_tokens, NOTHING),
     ]
     if totals.explored_tokens:
         words = f"explorers, which answered {count(totals.explored, 'question')}"
-        rows.append((words, render_tokens(totals.explored_tokens), render_usd(totals.explored_usd)))
-    tables = [make_table("Cost of carried context", "What, #Tokens, #Cost", rows)]
+        rows.append((words, totals.explored_tokens, totals.explored_usd))
+    cells = ((words, render_tokens(n), usd if usd == NOTHING else render_usd(usd)) for words, n, usd in rows)
+    tables = [make_table("Cost of carried context", "What, #Tokens, #Cost", cells)]
     if (forecast := figures.forecast) and forecast.phases:
-        row = (
-            render_number(forecast.phases),
-            render_number(forecast.items),
-            render_usd(forecast.usd),
-            NOTHING
-            if forecast.low_usd is None
-            else f"{render_usd(forecast.low_usd)} to {render_usd(forecast.high_usd)}",
-        )
-        columns = "#Phases, #Open items, #Cost, Range"
-        tables.append(make_table("Forecast, at the cost per item so far", columns, [row]))
+        low, high = render_usd(forecast.low_usd), render_usd(forecast.high_usd)
+        row = Row(**vars(forecast), range=NOTHING if forecast.low_usd is None else f"{low} to {high}")
+        columns = "#Phases {phases:n} | #Open items {items:n} | #Cost {usd:usd} | Range {range}"
+        tables.append(list_rows("Forecast, at the cost per item so far", columns, [row]))
     return Chapter(name="cost", title="Cost", lead=lead, plots=plots, tables=tuple(tables))
 
 

@@ -3,22 +3,23 @@
 Both the HTML page and the terminal's report are written from it.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
-from relay.base.words import UNKNOWN, count, list_some, render_duration, render_tokens, render_usd
+from relay.base.words import UNKNOWN, count, list_some, render_duration, render_usd
 from relay.insight.database import Row
 from relay.insight.figures import DRIFT_WARNING, Figures
 from relay.insight.report.blocks import (
+    FORMATS,
     NOTHING,
     Card,
     Chapter,
     Ink,
     Page,
-    Table,
     cut_id,
+    list_rows,
     make_table,
-    render_length,
     render_per_decision,
     render_share,
     render_time,
@@ -68,7 +69,7 @@ def list_facts(figures: Figures) -> tuple[tuple[str, str], ...]:
         "Model": ", ".join(models or [last.model]),
         "Runner": ", ".join(dict.fromkeys(session.runner for session in figures.sessions if session.runner)),
         "Began": f"{render_time(first.began)} UTC",
-        "Took": render_length(first.began, last.ended if last.ended is not None else last.last_at),
+        "Took": render_duration((last.last_at if last.ended is None else last.ended) - first.began),
         "Runs": ", ".join(run.run_id for run in figures.runs),
         "Sandbox": last.sandbox,
         "Context": last.context,
@@ -180,133 +181,112 @@ def _say_needed(figures: Figures, beliefs: Beliefs | None) -> Card:
     )
 
 
-_Number = float | int | None
+_FIGURES = {
+    "Phases done": "phases_done:n",
+    "Boxes ticked": "ticks:n",
+    "Commits": "commits:n",
+    "Sessions": "sessions:n",
+    "Turns": "turns:n",
+    "Cost": "cost_usd:usd",
+    "Cost per decision": "usd_per_decision:usd",
+    "Tokens in": "prompt_tokens:tokens",
+    "Tokens out": "output_tokens:tokens",
+    "From the cache": "cache_hit:share",
+    "Fullest context": "peak_tokens:tokens",
+    "Sessions past the line": "crossings:n",
+    "Re-read tax, tokens": "tax_tokens:tokens",
+    "Duplicate reads": "duplicate_reads:n",
+    "Files edited unseen": "ghost_edits:n",
+    "Red gates": "red_gates:n",
+    "Phases whose first gate was red": "first_gate_red:n",
+    "Repairs": "repairs:n",
+    "Faults confirmed by reviews": "confirmed:n",
+    "Saved by fresh starts": "saved_usd:usd",
+    "Time for answers": "answer_s:s",
+    "Time in tools": "tools_s:s",
+    "Time in gates": "gates_s:s",
+}
 
 
-def compare(one: Figures, other: Figures) -> tuple[Chapter, ...]:
+_SIDES = "A is on the left or above, B on the right or below, on the same scale"
+
+
+def _sum_up(figures: Figures) -> Mapping[str, Any]:
+    """Return what `_FIGURES` names."""
+    saved = [step.saved_usd for step in figures.hand_offs]
+    phases, peaks = figures.phases, (session.peak_tokens for session in figures.sessions if session.peak_tokens)
+    return {
+        **vars(figures.totals),
+        "phases_done": sum(phase.is_done for phase in phases),
+        "sessions": len(figures.sessions),
+        "peak_tokens": max(peaks, default=None),
+        "red_gates": sum(phase.red_gates for phase in phases),
+        "first_gate_red": sum(phase.first_gate_red is True for phase in phases),
+        "repairs": sum(phase.repairs for phase in phases),
+        "confirmed": sum(review.confirmed for review in figures.reviews),
+        "saved_usd": None if None in saved else sum(saved),
+    }
+
+
+def _compare(one: Figures, other: Figures) -> tuple[Chapter, ...]:
     """Show the figures of two runs side by side, with the change from the first to the second."""
-    rows = [
-        (name, write(a), write(b), _render_change(a, b))
-        for name, read, write in _FIGURES
-        for a, b in [(read(one), read(other))]
-    ]
-    columns = "Figure, #A, #B, #B against A"
-    lead = "The same figures of both; the last column is the change from A to B."
-    tables = (_describe(one, other), make_table("Figures", columns, rows), _compare_phases(one, other))
+    a, b = _sum_up(one), _sum_up(other)
+    rows = []
+    for name, (column, form) in ((name, spec.split(":")) for name, spec in _FIGURES.items()):
+        rows.append((name, FORMATS[form](a[column]), FORMATS[form](b[column]), _render_change(a[column], b[column])))
+    facts = dict(list_facts(one)), dict(list_facts(other))
+    runs = ((name, *(found.get(name, "") for found in facts)) for name in {**facts[0], **facts[1]})
+    of_other = {phase.title: phase for phase in other.phases if phase.sessions}
+    both = [Row(a=phase, b=of_other[phase.title]) for phase in one.phases if phase.sessions and phase.title in of_other]
+    columns = (
+        "Phase {a.phase_id} {a.title} | #Cost A {a.cost_usd:usd} | #Cost B {b.cost_usd:usd} | #Turns A {a.turns:n} | "
+        "#Turns B {b.turns:n} | #Red gates A {a.red_gates:n} | #Red gates B {b.red_gates:n}"
+    )
+    tables = (
+        make_table("Runs", "What, A, B", runs),
+        make_table("Figures", "Figure, #A, #B, #B against A", rows),
+        list_rows("Phases that both worked on", columns, both),
+    )
+    most = max((session.hard_tokens or 0 for session in (*one.sessions, *other.sessions)), default=0)
     return (
-        Chapter(name="comparison", title="Side by side", lead=lead, tables=tables),
-        _show_contexts(one, other),
-        _show_sources(one, other),
+        Chapter(
+            name="comparison",
+            title="Side by side",
+            lead="The same figures of both; the last column is the change from A to B.",
+            tables=tables,
+        ),
+        Chapter(
+            name="context",
+            title="Context",
+            lead=f"{_SIDES}. Each rising line is a session.",
+            plots=tuple(plot_contexts(figures.sessions, most=most) for figures in (one, other)),
+        ),
+        _compare_sources(one, other),
     )
 
 
-def _describe(one: Figures, other: Figures) -> Table:
-    a, b = dict(list_facts(one)), dict(list_facts(other))
-    columns = "What, A, B"
-    return make_table("Runs", columns, ((name, a.get(name, ""), b.get(name, "")) for name in {**a, **b}))
-
-
-def _show_contexts(one: Figures, other: Figures) -> Chapter:
-    most = max((session.hard_tokens or 0 for session in (*one.sessions, *other.sessions)), default=0)
-    plots = tuple(plot_contexts(figures.sessions, most=most) for figures in (one, other))
-    lead = "A is on the left or above, B on the right or below, on the same scale. Each rising line is a session."
-    return Chapter(name="context", title="Context", lead=lead, plots=plots)
-
-
-def _show_sources(one: Figures, other: Figures) -> Chapter:
-    a, b = one.totals.sources, other.totals.sources
-    both = sorted({**a, **b}, key=lambda source: -(a.get(source, 0) + b.get(source, 0)))
-    most = max((sum(phase.sources.values()) for f in (one, other) for phase in f.phases), default=0)
-    plots = (plot_sources(one, both, most), plot_sources(other, both, most))
-    columns = "Source, #A, #B, #B against A"
+def _compare_sources(one: Figures, other: Figures) -> Chapter:
     rows = [
-        (
-            source,
-            render_tokens(a.get(source, 0)),
-            render_tokens(b.get(source, 0)),
-            _render_change(a.get(source, 0), b.get(source, 0)),
-        )
-        for source in both
+        Row(source=source, a=one.totals.sources.get(source, 0), b=other.totals.sources.get(source, 0))
+        for source in {**one.totals.sources, **other.totals.sources}
     ]
-    lead = "Tokens of all prompts; A is on the left or above, B on the right or below, on the same scale."
-    tables = (make_table("All prompts", columns, rows),)
+    rows.sort(key=lambda row: (-row.a - row.b, row.source))
+    for row in rows:
+        row.change = _render_change(row.a, row.b)
+    most = max((sum(phase.sources.values()) for f in (one, other) for phase in f.phases), default=0)
+    plots = tuple(plot_sources(figures, [row.source for row in rows], most) for figures in (one, other))
+    columns = "Source {source} | #A {a:tokens} | #B {b:tokens} | #B against A {change}"
+    lead = f"Tokens of all prompts; {_SIDES}."
+    tables = (list_rows("All prompts", columns, rows),)
     return Chapter(name="sources", title="Tokens by source", lead=lead, plots=plots, tables=tables)
 
 
-def _render_change(a: _Number, b: _Number) -> str:
+def _render_change(a: float | None, b: float | None) -> str:
     if a is None or b is None:
         return UNKNOWN
     if a == b:
         return "same"
     return f"{(b - a) / abs(a):+.0%}".replace("-", "−") if a else NOTHING
-
-
-def _compare_phases(one: Figures, other: Figures) -> Table:
-    """Show phases of the same title side by side, in the order of the first run."""
-    found = {phase.title: phase for phase in other.phases if phase.sessions}
-    columns = "Phase, #Cost A, #Cost B, #Turns A, #Turns B, #Red gates A, #Red gates B"
-    rows = (
-        (
-            f"{a.phase_id} {a.title}".strip(),
-            render_usd(a.cost_usd),
-            render_usd(b.cost_usd),
-            f"{a.turns:,}",
-            f"{b.turns:,}",
-            f"{a.red_gates:,}",
-            f"{b.red_gates:,}",
-        )
-        for a in one.phases
-        if a.sessions and (b := found.get(a.title))
-    )
-    return make_table("Phases that both worked on", columns, rows)
-
-
-def _count(n: _Number) -> str:
-    return UNKNOWN if n is None else f"{n:,}"
-
-
-def _tokens(n: _Number) -> str:
-    return render_tokens(None if n is None else round(n))
-
-
-def _seconds(n: _Number) -> str:
-    return UNKNOWN if n is None else render_duration(n)
-
-
-def _saved(figures: Figures) -> _Number:
-    known = [step.saved_usd for step in figures.hand_offs if step.saved_usd is not None]
-    return sum(known) if len(known) == len(figures.hand_offs) else None
-
-
-_FIGURES: tuple[tuple[str, Callable[[Figures], _Number], Callable[[_Number], str]], ...] = (
-    ("Phases done", lambda f: sum(phase.is_done for phase in f.phases), _count),
-    ("Boxes ticked", lambda f: f.totals.ticks, _count),
-    ("Commits", lambda f: f.totals.commits, _count),
-    ("Sessions", lambda f: len(f.sessions), _count),
-    ("Turns", lambda f: f.totals.turns, _count),
-    ("Cost", lambda f: f.totals.cost_usd, render_usd),
-    ("Cost per decision", lambda f: f.totals.usd_per_decision, render_usd),
-    ("Tokens in", lambda f: f.totals.prompt_tokens, _tokens),
-    ("Tokens out", lambda f: f.totals.output_tokens, _tokens),
-    ("From the cache", lambda f: f.totals.cache_hit, render_share),
-    (
-        "Fullest context",
-        lambda f: max((session.peak_tokens for session in f.sessions if session.peak_tokens), default=None),
-        _tokens,
-    ),
-    ("Sessions past the line", lambda f: f.totals.crossings, _count),
-    ("Re-read tax, tokens", lambda f: f.totals.tax_tokens, _tokens),
-    ("Duplicate reads", lambda f: f.totals.duplicate_reads, _count),
-    ("Files edited unseen", lambda f: f.totals.ghost_edits, _count),
-    ("Red gates", lambda f: sum(phase.red_gates for phase in f.phases), _count),
-    ("Phases whose first gate was red", lambda f: sum(p.first_gate_red is True for p in f.phases), _count),
-    ("Repairs", lambda f: sum(phase.repairs for phase in f.phases), _count),
-    ("Faults confirmed by reviews", lambda f: sum(review.confirmed for review in f.reviews), _count),
-    ("Saved by fresh starts", _saved, render_usd),
-    ("Time for answers", lambda f: f.totals.answer_s, _seconds),
-    ("Time in tools", lambda f: f.totals.tools_s, _seconds),
-    ("Time in gates", lambda f: f.totals.gates_s, _seconds),
-)
 
 
 def make_page(figures: Figures, beliefs: Beliefs | None, read: ReadLeftFile = lambda _name, _sha256: None) -> Page:
@@ -346,4 +326,4 @@ def make_comparison(one: Figures, other: Figures) -> Page:
         for letter, answer in zip("AB", both, strict=True)
     )
     title = " against ".join(", ".join(run.run_id for run in figures.runs) for figures in (one, other))
-    return Page(title=f"relay: {title}", facts=(), answers=answers, sections=compare(one, other))
+    return Page(title=f"relay: {title}", facts=(), answers=answers, sections=_compare(one, other))

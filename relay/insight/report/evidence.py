@@ -4,27 +4,26 @@ Evidence: for each commit that ticked items, its gate and its changes. Beliefs: 
 used again, and which contradict each other.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import zip_longest
 
 from relay.base.values import dataclass
 from relay.base.words import count, list_some, render_duration, render_size
 from relay.insight.database import Row
 from relay.insight.figures import Figures, measure_ledger
-from relay.insight.report import blocks
 from relay.insight.report.blocks import (
     NOTHING,
     Chapter,
     Details,
     Exhibit,
     cut_id,
+    list_rows,
     make_table,
     render_number,
     render_per_decision,
-    render_time,
 )
-from relay.ledger.belief import Belief, ClaimStatus, Judgement, find_uses
-from relay.ledger.model import Claim, Kind, Ledger
+from relay.ledger.belief import ClaimStatus, Judgement, find_uses
+from relay.ledger.model import Kind, Ledger
 from relay.session.events import ChangedFile, LeftFile
 from relay.session.pictures import MAX_SIDE_PIXELS, read_picture
 
@@ -52,15 +51,31 @@ def show_beliefs(beliefs: Beliefs, figures: Figures) -> Chapter:
         f"{count(len(claims), 'claim')}, {held} of them hold; another session or a person used {len(uses)} of them "
         f"again. {say_worth(measure_ledger([figures]))}"
     ).rstrip()
-    sessions = {session.session_id: session for session in figures.sessions}
-    decisions = [claim for claim in claims if claim.kind is Kind.DECISION]
-    others = [claim for claim in claims if claim.kind is not Kind.DECISION]
-    tables = [
-        _list_claims("Decisions and their cost", decisions, beliefs, sessions, uses),
-        _list_claims("Constraints, warnings, observations, dead ends", others, beliefs, sessions, uses),
-        _list_contradictions(beliefs),
-    ]
-    return Chapter(name="beliefs", title="Claims", lead=lead, tables=tuple(tables))
+    columns = (
+        "`Id {id} | Kind {kind} | Claim {claim} | Because {because} | Status {status} | Phase {phase:or} | "
+        "#Cost {cost} | #Used where shown {used} | Used again by {again:or}"
+    )
+    rows: dict[bool, list[Row]] = {True: [], False: []}
+    for claim in claims:
+        belief, stamp = beliefs.judgement[claim.id], claim.stamp
+        shown = [use for session in figures.sessions for use in session.claims if use.id == claim.id]
+        by = next((session for session in figures.sessions if session.session_id == stamp.session), None)
+        row = Row(
+            **{name: getattr(claim, name) for name in ("id", "kind", "claim", "because")},
+            status=f"{belief.status}: {belief.because}" if belief.because else belief.status,
+            phase=stamp.phase,
+            cost=NOTHING if by is None else render_per_decision(by),
+            used=f"{sum(use.used for use in shown)} of {len(shown)}" if shown else NOTHING,
+            again=list_some([cut_id(user) or "a person" for user in uses.get(claim.id, ())], 4),
+        )
+        rows[claim.kind is Kind.DECISION].append(row)
+    nogoods = ((nogood.id, ", ".join(nogood.claims), nogood.because) for nogood in beliefs.judgement.contradictions)
+    tables = (
+        list_rows("Decisions and their cost", columns, rows[True]),
+        list_rows("Constraints, warnings, observations, dead ends", columns, rows[False]),
+        make_table("Open contradictions", "`Id`, `Cannot all hold`, Because", nogoods),
+    )
+    return Chapter(name="beliefs", title="Claims", lead=lead, tables=tables)
 
 
 def say_worth(worth: Row) -> str:
@@ -75,55 +90,6 @@ def say_worth(worth: Row) -> str:
     )
 
 
-def _count_uses(claim: Claim, sessions: Iterable[Row]) -> str:
-    """Write in how many of the sessions that were shown a claim it was used."""
-    found = [use for session in sessions for use in session.claims if use.id == claim.id]
-    return f"{sum(use.used for use in found)} of {len(found)}" if found else NOTHING
-
-
-def _list_claims(
-    caption: str,
-    claims: Sequence[Claim],
-    beliefs: Beliefs,
-    sessions: Mapping[str, Row],
-    uses: Mapping[str, tuple[str, ...]],
-) -> blocks.Table:
-    columns = "`Id`, Kind, Claim, Because, Status, Phase, #Cost, #Used where shown, Used again by"
-    rows = (
-        (
-            claim.id,
-            str(claim.kind),
-            claim.claim,
-            claim.because,
-            _say(beliefs.judgement[claim.id]),
-            claim.stamp.phase or NOTHING,
-            _cost(claim, sessions),
-            _count_uses(claim, sessions.values()),
-            list_some([cut_id(user) or "a person" for user in uses.get(claim.id, ())], 4) or NOTHING,
-        )
-        for claim in claims
-    )
-    return make_table(caption, columns, rows)
-
-
-def _say(belief: Belief) -> str:
-    return f"{belief.status}: {belief.because}" if belief.because else str(belief.status)
-
-
-def _cost(claim: Claim, sessions: Mapping[str, Row]) -> str:
-    """Write the cost per decision of the claim's session; a dash if this log has no such session."""
-    session = sessions.get(claim.stamp.session)
-    return NOTHING if session is None else render_per_decision(session)
-
-
-def _list_contradictions(beliefs: Beliefs) -> blocks.Table:
-    rows = ((nogood.id, ", ".join(nogood.claims), nogood.because) for nogood in beliefs.judgement.contradictions)
-    return make_table("Open contradictions", "`Id`, `Cannot all hold`, Because", rows)
-
-
-_COLUMNS = "When (UTC), `Commit`, Boxes, Changed, `Command`, Verdict, #Exit, #Took, `Output`"
-
-
 ReadLeftFile = Callable[[str, str], bytes | str | None]
 """Returns a file that a gate left, by name and digest: a text without secrets, other bytes, or None if it is gone."""
 MOST_EXHIBITS = 30
@@ -132,28 +98,59 @@ MOST_PIXELS = 16_000_000
 """Of a picture: a browser takes four bytes for each. A screenshot of a whole page has some ten million."""
 
 
+_CHECKS = (
+    "When (UTC) {at:at} | `Commit {commit:id} | Boxes {boxes} | Changed {changes} | `Command {command} | "
+    "Verdict {status} | #Exit {exit_code:n} | #Took {took} | `Output {output_sha256:id}"
+)
+
+
 def show_evidence(figures: Figures, read: ReadLeftFile) -> Chapter:
     """Show the gate behind each tick, and the files that it left."""
-    rows = [row for tick in figures.ticks for row in _iter_rows(tick)]
-    unproven = sum(not tick.checks for tick in figures.ticks)
+    ticks, checks, boxes, files, left = figures.ticks, list[Row](), list[Row](), list[Row](), list[Row]()
+    exhibits = _list_exhibits(ticks, read)
+    for tick in ticks:
+        head = {
+            "at": tick.at,
+            "boxes": ", ".join(tick.items),
+            "changes": sum_changes(tick.files),
+            "commit": tick.commit,
+        }
+        nothing = {"command": "", "status": "no gate", "exit_code": None, "took": NOTHING, "output_sha256": ""}
+        ran = [{**nothing, **check, "took": render_duration(check["duration_s"])} for check in tick.checks]
+        checks += [Row(**head, **check) for check in ran or [nothing]]
+        texts = zip_longest(tick.items, tick.texts, fillvalue="")
+        boxes += [Row(commit=tick.commit, subject=tick.subject, item=item, text=text) for item, text in texts]
+        for change in tick.files:
+            added = "binary" if change["added"] is None else f"+{render_number(change['added'])}"
+            deleted = "" if change["deleted"] is None else f"−{render_number(change['deleted'])}"
+            files.append(Row(commit=tick.commit, path=change["path"], added=added, deleted=deleted))
+        left += [Row(**one, commit=tick.commit, kind=_name_kind(one, exhibits)) for one in tick.left]
     lead = (
         "relay ticks a box in the commit with its work, after the phase's commands passed. “Output” begins the SHA-256 "
         "of a command's output."
     )
-    if unproven:
+    if unproven := sum(not tick.checks for tick in ticks):
         lead += f" {count(unproven, 'commit')} ticked boxes without a gate in this log."
-    tables = (make_table("Ticks and their evidence", _COLUMNS, rows),)
-    files = (_fold_files(figures.ticks),) if any(tick.files for tick in figures.ticks) else ()
-    exhibits = _list_exhibits(figures.ticks, read)
-    left = (_fold_left(figures.ticks, exhibits),) if any(tick.left for tick in figures.ticks) else ()
-    folds = (_fold_boxes(figures.ticks), *files, *left) if rows else ()
+    folds = {
+        f"Texts of the {count(len(boxes), 'box', 'boxes')}": list_rows(
+            "Boxes", "`Commit {commit:id} | Subject {subject} | Box {item} | Text {text}", boxes
+        ),
+        f"Changes in {count(len({row.path for row in files}), 'file')}": list_rows(
+            "Files", "`Commit {commit:id} | `File {path} | #Added {added} | #Deleted {deleted}", files
+        ),
+        f"{count(len(left), 'file')} that gates left": list_rows(
+            "Kept for a week below .relay/outputs/evidence/, by digest",
+            "`Commit {commit:id} | `File {name} | #Bytes {size_bytes:n} | Kind {kind} | `SHA-256 {sha256}",
+            left,
+        ),
+    }
     return Chapter(
         name="evidence",
         title="Evidence",
         lead=lead,
-        tables=tables,
+        tables=(list_rows("Ticks and their evidence", _CHECKS, checks),),
         exhibits=tuple(filter(None, exhibits.values())),
-        folds=folds,
+        folds=tuple(Details(title=title, tables=(table,)) for title, table in folds.items() if table.rows),
     )
 
 
@@ -169,32 +166,16 @@ def show_reviews(reviews: Sequence[Row]) -> Chapter:
         f"{count(len(reviews), 'round')}: {count(found, 'finding')}, {confirmed} confirmed by a second session. The "
         "session repairs confirmed faults before the commit; relay only reports the others."
     )
-    columns = "Phase, #Round, Verdict, About, `Place`, Finding, What goes wrong, Verdict because"
-    rows = (
-        (
-            review.phase_id or NOTHING,
-            render_number(review.round),
-            one["verdict"],
-            f"{one['category']}, {one['severity']}",
-            f"{one['file']}:{one['line']}" if one["line"] else one["file"],
-            one["summary"],
-            one["failure_scenario"],
-            one["reason"],
-        )
-        for review in reviews
-        for one in review.findings
+    columns = (
+        "Phase {phase:or} | #Round {round:n} | Verdict {verdict} | About {category}, {severity} | `Place {place} | "
+        "Finding {summary} | What goes wrong {failure_scenario} | Verdict because {reason}"
     )
-    return Chapter(name="reviews", title="Reviews", lead=lead, tables=(make_table("Findings", columns, rows),))
-
-
-def _iter_rows(tick: Row) -> Iterator[tuple[str, ...]]:
-    head = (render_time(tick.at), cut_id(tick.commit), ", ".join(tick.items), sum_changes(tick.files))
-    if not tick.checks:
-        yield (*head, "", "no gate", NOTHING, NOTHING, "")
-    for check in tick.checks:
-        code = NOTHING if check["exit_code"] is None else str(check["exit_code"])
-        took, output = render_duration(check["duration_s"]), cut_id(check.get("output_sha256", ""))
-        yield (*head, check["command"], check["status"], code, took, output)
+    rows = []
+    for review in reviews:
+        for one in review.findings:
+            place = f"{one['file']}:{one['line']}" if one["line"] else one["file"]
+            rows.append(Row(**one, phase=review.phase_id, round=review.round, place=place))
+    return Chapter(name="reviews", title="Reviews", lead=lead, tables=(list_rows("Findings", columns, rows),))
 
 
 def sum_changes(files: Sequence[ChangedFile]) -> str:
@@ -203,18 +184,6 @@ def sum_changes(files: Sequence[ChangedFile]) -> str:
         return NOTHING
     added, deleted = (sum(file[name] or 0 for file in files) for name in ("added", "deleted"))
     return f"+{added} −{deleted} in {count(len(files), 'file')}"
-
-
-def _fold_boxes(ticks: Sequence[Row]) -> Details:
-    rows = [
-        (cut_id(tick.commit), tick.subject, item, text)
-        for tick in ticks
-        for item, text in zip_longest(tick.items, tick.texts, fillvalue="")
-    ]
-    columns = "`Commit`, Subject, Box, Text"
-    return Details(
-        title=f"Texts of the {count(len(rows), 'box', 'boxes')}", tables=(make_table("Boxes", columns, rows),)
-    )
 
 
 def _list_exhibits(ticks: Sequence[Row], read: ReadLeftFile) -> dict[str, Exhibit | None]:
@@ -240,18 +209,6 @@ def _make_exhibit(tick: Row, one: LeftFile, data: bytes | str) -> Exhibit:
     return Exhibit(name=one["name"], caption=f"{size}, {caption}", picture=picture if fits else None)
 
 
-def _fold_left(ticks: Sequence[Row], exhibits: Mapping[str, Exhibit | None]) -> Details:
-    rows = [
-        (cut_id(tick.commit), one["name"], render_number(one["size_bytes"]), _name_kind(one, exhibits), one["sha256"])
-        for tick in ticks
-        for one in tick.left
-    ]
-    table = make_table(
-        "Kept for a week below .relay/outputs/evidence/, by digest", "`Commit`, `File`, #Bytes, Kind, `SHA-256`", rows
-    )
-    return Details(title=f"{count(len(rows), 'file')} that gates left", tables=(table,))
-
-
 def _name_kind(one: LeftFile, exhibits: Mapping[str, Exhibit | None]) -> str:
     if not one["sha256"]:
         return f"not kept: {one['why']}" if one.get("why") else "not kept"
@@ -263,19 +220,3 @@ def _name_kind(one: LeftFile, exhibits: Mapping[str, Exhibit | None]) -> str:
     if exhibit is None:
         return "gone"
     return "picture" if exhibit.picture else "text" if exhibit.text else "neither text nor a picture that is shown here"
-
-
-def _fold_files(ticks: Sequence[Row]) -> Details:
-    rows = [
-        (
-            cut_id(tick.commit),
-            change["path"],
-            "binary" if change["added"] is None else f"+{render_number(change['added'])}",
-            "" if change["deleted"] is None else f"−{render_number(change['deleted'])}",
-        )
-        for tick in ticks
-        for change in tick.files
-    ]
-    columns = "`Commit`, `File`, #Added, #Deleted"
-    paths = len({change["path"] for tick in ticks for change in tick.files})
-    return Details(title=f"Changes in {count(paths, 'file')}", tables=(make_table("Files", columns, rows),))
