@@ -110,7 +110,7 @@ def main() -> None:
         print(measure(lines))
     cores = os.cpu_count()
     print(f"\nPython {sys.version.split()[0]}, {cores} cores; sessions of {TURNS} turns, ten events each.")
-    print("Of all sessions, 10,000 turns and 10,000 tool calls are kept as points (`relay/insight/figures.py`).")
+    print("Of all sessions, 10,000 turns are kept as points (`relay/insight/figures.py`).")
 
 
 if __name__ == "__main__":

@@ -31,7 +31,7 @@ HEALTHY_CACHE = 0.8
 SESSION_POINTS = 2_000
 """Most points of one session."""
 MOST_POINTS = 10_000
-"""Most points of all sessions together, turns and tool calls apart; each session has one at least."""
+"""Most points of all sessions together; each session has one at least."""
 RULES_FILES = frozenset({"AGENTS.md", "AGENTS.override.md", "CLAUDE.md"})
 _LEAST_STEM = 3
 """A declared file with a shorter name has no recognisable tests."""
@@ -165,13 +165,6 @@ def _group(rows: Iterable[Row], by: str) -> dict[Any, list[Row]]:
     return groups
 
 
-_THINNED = """
-WITH sized AS (SELECT session, max(n) AS last FROM {table} GROUP BY session), thinned AS (
-    SELECT *, max({weight}) FROM {table} JOIN sized USING (session)
-    GROUP BY session, (n - 1) * :most / max(:most, last)
-) SELECT session, {columns} FROM thinned ORDER BY session, n
-"""
-"""At most so many rows of each session: of neighbours the one with the greatest weight."""
 _OF_SESSIONS = {
     "parts": "SELECT session, source, tokens, held FROM sources",
     "bands": "SELECT * FROM faults ORDER BY session, turns",
@@ -179,16 +172,17 @@ _OF_SESSIONS = {
     "retrieved": "SELECT * FROM retrieved ORDER BY session, kind",
     "fell": "SELECT session, turn, before, prompt, epoch FROM turns WHERE fell ORDER BY session, n",
     "gone": "SELECT session, epoch, source, sum(tokens) AS tokens FROM parts WHERE NOT fixed GROUP BY 1, 2, 3",
-    "series": _THINNED.format(
-        table="turns",
-        columns="at, turn, prompt AS prompt_tokens, cache_read AS cache_read_tokens, output AS output_tokens,"
-        " fill_tokens, soft_tokens, hard_tokens, band, cost_usd",
-        weight="coalesce(fill_tokens, 0)",
-    ),
-    "spans": _THINNED.format(
-        table="calls", columns="began AS at, duration_s, name, is_error, turn", weight="duration_s"
-    ),
+    "series": """
+        WITH sized AS (SELECT session, max(n) AS last FROM turns GROUP BY session), thinned AS (
+            SELECT *, max(coalesce(fill_tokens, 0)) FROM turns JOIN sized USING (session)
+            GROUP BY session, (n - 1) * :most / max(:most, last)
+        )
+        SELECT session, at, turn, prompt AS prompt_tokens, cache_read AS cache_read_tokens, output AS output_tokens,
+               fill_tokens, soft_tokens, hard_tokens, band, cost_usd
+        FROM thinned ORDER BY session, n
+    """,
 }
+"""Of `series` at most so many rows of each session: of neighbours the fuller one."""
 
 
 def _read_sessions(database: Database) -> dict[int, Row]:

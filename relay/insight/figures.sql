@@ -132,8 +132,7 @@ CREATE INDEX results_by_seq ON results (session, seq);
 -- calls: every call of a tool in a session, with what it was about and the tokens of its result.
 CREATE INDEX IF NOT EXISTS started_by_call ON ToolStarted (session, call_id, seq);
 CREATE TABLE calls AS
-SELECT f.session, f.seq, row_number() OVER (PARTITION BY f.session ORDER BY f.seq) AS n, f.name, f.is_error,
-       f.duration_s, coalesce(b.at, f.at - f.duration_s) AS began, coalesce(b.summary, '') AS summary, coalesce((
+SELECT f.session, f.seq, f.name, f.is_error, f.duration_s, coalesce(b.summary, '') AS summary, coalesce((
            SELECT turn FROM answers a WHERE a.session = f.session AND a.seq < f.seq ORDER BY a.seq DESC LIMIT 1
        ), 0) AS turn, coalesce(r.tokens, 0) AS tokens, coalesce(r.repeats, 0) AS repeats
 FROM ToolFinished f

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 import relay.insight.report
 from relay.cli.screen import clean_line
-from relay.insight.report.blocks import Bar, Chapter, Ink, Page, Plot, Span
+from relay.insight.report.blocks import Bar, Chapter, Ink, Page, Plot
 from relay.insight.report.page import render_page
-from relay.insight.report.plots import MOST_POINTS, Words, draw_bars, draw_cache, draw_contexts, draw_spans
+from relay.insight.report.plots import MOST_POINTS, Words, draw_bars, draw_cache, draw_contexts
 from tests.report.reading import Reader, fold
 from tests.report.runs import play
 
@@ -46,11 +46,7 @@ def test_each_kind_of_plot_is_in_the_pages_colours_with_its_labels_as_text():
         "contexts": draw_contexts(sessions, marks, **WORDS),
         "cache": draw_cache(sessions, marks, **WORDS),
         "bars": draw_bars([Bar(label="1", parts=((Ink.S1, 2.0), (Ink.S2, 1.0)))], dollars=True, **WORDS),
-        "spans": draw_spans(
-            [Span(row="read", begin=9.0, end=9.1, ink=Ink.S1), Span(row="bash", begin=10.0, end=70.0, ink=Ink.BAD)],
-            ["read", "bash"], **WORDS,
-        ),
-    }  # fmt: skip
+    }
     styles = set(re.findall(r"\.([a-z][a-z0-9-]*)", CSS))
     for name, plot in plots.items():
         svg = ET.fromstring(show(plot))
@@ -68,7 +64,6 @@ def test_each_kind_of_plot_is_in_the_pages_colours_with_its_labels_as_text():
     assert {"1", "2", "3", "20k"} <= texts["contexts"]
     assert {"0%", "100%"} <= texts["cache"]
     assert {"$0", "$2", "1"} <= texts["bars"]
-    assert {"read", "bash", "0 min"} <= texts["spans"]
 
 
 def test_a_plot_of_contexts_shows_each_session_its_lines_and_how_it_ended():
@@ -98,12 +93,6 @@ def test_bars_stand_on_each_other_and_are_as_high_as_their_parts():
     assert list_texts(plot) == ["0", "2", "4", "6", "a", "b"]
 
 
-def test_a_short_call_is_drawn_long_enough_to_be_seen():
-    spans = [Span(row="a", begin=0, end=0, ink=Ink.S1), Span(row="a", begin=1, end=9_000, ink=Ink.BAD)]
-    [[left, _, _, _, right, *_]] = find_shape(draw_spans(spans, ["a"], **WORDS), Ink.S1, "area")
-    assert right - left >= 1
-
-
 def test_a_plot_has_a_bound_whatever_the_log_holds():
     sessions = fold(play(phases=30, sessions=10, turns=8)).sessions
     assert len(sessions) == 300
@@ -112,8 +101,6 @@ def test_a_plot_has_a_bound_whatever_the_log_holds():
     assert points <= 2 * MOST_POINTS
     assert len(find_shape(plot, Ink.SOFT, "dashed")) == 1  # one line for all
     assert len(find_shape(draw_cache(sessions, [(0, "1")], **WORDS), Ink.FILL, "dots")) <= 2 * MOST_POINTS
-    spans = [Span(row="a", begin=n, end=n + 1 + n % 7, ink=Ink.S1) for n in range(3 * MOST_POINTS)]
-    assert len(find_shape(draw_spans(spans, ["a"], **WORDS), Ink.S1, "area")) == MOST_POINTS
 
 
 def test_labels_below_a_plot_do_not_touch():
@@ -134,18 +121,15 @@ def test_bars_of_any_size_have_few_marks(sizes, dollars):
 
 @given(st.text(max_size=30))
 def test_any_label_is_text(text):
-    """In a bar's label, a tool's name, what a reader hears."""
+    """In a bar's label, and in what a reader hears."""
     words: Words = {"label": text, "legend": (), "caption": text}
-    for plot in (
-        draw_bars([Bar(label=text, parts=((Ink.S1, 1.0),))], dollars=False, **words),
-        draw_spans([Span(row=text, begin=0, end=1, ink=Ink.S1)], [text], **words),
-    ):
-        read = Reader(show(plot))
-        assert set(read.tags) == {"svg", "path", "text"}
-        assert {name for _, found in read.elements for name in found} == {
-            "viewbox", "role", "aria-label", "class", "d", "x", "y", "dy", "text-anchor",
-        }  # fmt: skip
-        assert len([tag for tag in read.tags if tag == "text"]) == len(plot.texts)
+    plot = draw_bars([Bar(label=text, parts=((Ink.S1, 1.0),))], dollars=False, **words)
+    read = Reader(show(plot))
+    assert set(read.tags) == {"svg", "path", "text"}
+    assert {name for _, found in read.elements for name in found} == {
+        "viewbox", "role", "aria-label", "class", "d", "x", "y", "dy", "text-anchor",
+    }  # fmt: skip
+    assert len([tag for tag in read.tags if tag == "text"]) == len(plot.texts)
 
 
 def read_colours(css: str) -> dict[str, tuple[float, ...]]:

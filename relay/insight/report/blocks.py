@@ -124,16 +124,6 @@ class Bar:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Span:
-    """An interval on a time line."""
-
-    row: str
-    begin: float
-    end: float
-    ink: Ink
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Plot:
     """A drawing with a legend and a caption; the template writes it as SVG."""
 

@@ -14,7 +14,6 @@ from relay.insight.report.blocks import (
     Details,
     Ink,
     Plot,
-    Span,
     Table,
     cut_id,
     list_rows,
@@ -24,7 +23,7 @@ from relay.insight.report.blocks import (
     render_share,
     render_signed_usd,
 )
-from relay.insight.report.plots import draw_bars, draw_cache, draw_contexts, draw_spans
+from relay.insight.report.plots import draw_bars, draw_cache, draw_contexts
 from relay.session.recall import LARGE_TOKENS
 
 MOST_FOLDS = 60
@@ -275,14 +274,11 @@ def show_cache(figures: Figures) -> Chapter:
     return Chapter(name="cache", title="Cache", lead=lead, plots=(plot,) if sessions else (), tables=(table,))
 
 
-_ROWS = 8
-"""Tools with a row of their own; calls of other tools share one."""
-_OTHERS = "others"
 _COSTLIEST = 20
 
 
 def show_tools(figures: Figures) -> Chapter:
-    """Show when tools ran, and the size of their results."""
+    """Show how often and how long tools ran, and the size of their results."""
     columns = (
         "Tool {name} | #Calls {calls:n} | #Errors {errors:n} | #Time {duration_s:s} | "
         "#Tokens of results {result_tokens:tokens} | #Repeats {duplicates:n} | "
@@ -290,29 +286,7 @@ def show_tools(figures: Figures) -> Chapter:
     )
     table = list_rows("Tools", columns, figures.tools)
     lead = f"{count(figures.totals.calls, 'call')}, {count(figures.totals.errors, 'error')}."
-    return Chapter(name="tools", title="Tools", lead=lead, plots=_plot_spans(figures), tables=(table,))
-
-
-def _plot_spans(figures: Figures) -> tuple[Plot, ...]:
-    rows = [tool.name for tool in sorted(figures.tools, key=lambda tool: -tool.calls)[:_ROWS]]
-    spans = [
-        Span(
-            row=span.name if span.name in rows else _OTHERS,
-            begin=span.at,
-            end=span.at + span.duration_s,
-            ink=Ink.BAD if span.is_error else Ink.S1,
-        )
-        for session in figures.sessions
-        for span in session.spans
-    ]
-    if not spans:
-        return ()
-    lines = list(dict.fromkeys([*rows, *(span.row for span in spans)]))
-
-    label = "When each tool ran; the table has the sums"
-    caption = "Left to right: minutes since the first call. Very short calls are drawn longer."
-    legend = ((Ink.S1, "answered"), (Ink.BAD, "with an error"))
-    return (draw_spans(spans, lines, label=label, legend=legend, caption=caption),)
+    return Chapter(name="tools", title="Tools", lead=lead, tables=(table,))
 
 
 def show_reads(figures: Figures) -> Chapter:

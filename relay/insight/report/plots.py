@@ -8,7 +8,7 @@ from typing import TypedDict, TypeVar, Unpack
 from relay.base.words import render_tokens, shorten
 from relay.insight.database import Row
 from relay.insight.figures import HEALTHY_CACHE
-from relay.insight.report.blocks import Bar, Ink, Plot, Span
+from relay.insight.report.blocks import Bar, Ink, Plot
 
 MOST_POINTS = 1_500
 """Points of one plot; more are thinned, and the highest are kept."""
@@ -112,23 +112,6 @@ def draw_cache(sessions: Sequence[Row], marks: Sequence[tuple[int, str]], **word
     layers: list[_Layer] = [(Ink.SOFT, "dashed", [healthy]), (Ink.FILL, "dots", dots)]
     below = [(starts[n] + 1.0, text) for n, text in marks]
     return _draw(layers, limits, (0, 1), below, [(0, "0%"), (0.5, "50%"), (1, "100%")], **words)
-
-
-def draw_spans(spans: Sequence[Span], rows: Sequence[str], **words: Unpack[Words]) -> Plot:
-    """Draw intervals, one line per row, in minutes since the first began; the shortest are lengthened to be visible."""
-    first = min((span.begin for span in spans), default=0.0)
-    length = max((span.end - first for span in spans), default=0.0) or 1.0
-    place = {row: len(rows) - n for n, row in enumerate(rows)}
-    boxes: dict[Ink, list[_Piece]] = {}
-    for span in sorted(spans, key=lambda span: span.begin - span.end)[:MOST_POINTS]:
-        begin, end = span.begin - first, max(span.end - first, span.begin - first + length / 400)
-        y = place[span.row]
-        boxes.setdefault(span.ink, []).append(_box(begin / 60, y - 0.15, end / 60, y + 0.15))
-    layers = [(ink, "area", pieces) for ink, pieces in boxes.items()]
-    below = [(tick, f"{tick:g} min") for tick in _list_ticks(length / 60, 6)]
-    beside = [(place[row], shorten(row, 12)) for row in rows]
-    limits = (0.5, len(rows) + 0.5)
-    return _draw(layers, (0, length * 1.0025 / 60), limits, below, beside, height=60 + 34 * len(rows), **words)
 
 
 def _find_starts(sessions: Sequence[Row]) -> list[int]:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from heapq import merge
 from itertools import chain, islice, repeat
 from pathlib import Path
-from typing import BinaryIO, Self
+from typing import Self
 from urllib.parse import unquote
 
 from relay.base.redaction import redact
@@ -27,8 +27,6 @@ from relay.session.records import LoggedEvent, Recorder, parse_record, render_re
 OUTPUTS = "outputs"
 OUTPUT_AGE_S = 7 * 86_400
 """Spilled tool output is kept for a week by modification time: a phase may wait that long for its next session."""
-MAX_LINE_BYTES = 16 * 1024 * 1024
-"""A longer line is read as several, none of which is an event."""
 FOLDER, SUFFIX = "sessions", ".jsonl"
 """Where logs lie below relay's own directory, and what the names of their files end with."""
 _ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}")
@@ -105,38 +103,6 @@ def open_log(
     return EventLog(path=path, recorder=recorder, secret_values=secret_values, _descriptor=descriptor)
 
 
-class LogReader:
-    """Yields the events of a log, even while it is being written. Mutable: it counts skipped lines.
-
-    Args:
-        lines: The open log; closed at its end.
-    """
-
-    def __init__(self, lines: BinaryIO) -> None:
-        self._lines = lines
-        self.skipped_lines = 0
-        """Torn lines (a crash in mid-write) and those of another schema version, so far."""
-
-    def __iter__(self) -> Iterator[LoggedEvent]:
-        with self._lines as lines:
-            while line := lines.readline(MAX_LINE_BYTES):
-                record = parse_record(line)
-                if record is None:
-                    self.skipped_lines += bool(line.strip())
-                    continue
-                yield record
-
-
-def open_events(path: Path) -> LogReader | None:
-    """Open a log for one pass over its events; None if there is no such file."""
-    try:
-        with open_folder(path.parent, ()) as folder:
-            descriptor = open_regular(path.name or ".", folder)
-    except OSError:
-        return None
-    return LogReader(os.fdopen(descriptor, "rb"))
-
-
 def sweep(repo_root: Path, folder: str, *, now_s: float, max_age_s: float) -> int:
     """Delete old files in a folder of relay's own, by modification time; return their number.
 
@@ -168,6 +134,8 @@ def _write(descriptor: int, text: str) -> None:
         rest = rest[os.write(descriptor, rest) :]
 
 
+HEAD_BYTES = 64 * 1024
+"""Bytes that are read at once at a log's beginning, for the run's name, and at its end, for its result."""
 _CHUNK_BYTES = 1 << 20
 _LONGEST_LINE_BYTES = 32 << 20
 """relay writes no longer line; such a line is skipped and never held as a whole."""
@@ -192,27 +160,40 @@ def list_runs(root: Path) -> tuple[str, ...]:
 class LogTail:
     """A log, open for reading; a context manager. Mutable: knows how far it was read.
 
-    It stays readable if its file is removed or replaced: relay itself goes on writing to the open file.
+    It stays readable if its file is removed or replaced: relay itself goes on writing to the open file. Iterated it
+    yields all that is left of a log to which nobody writes any more, and closes it.
     """
 
-    def __init__(self, root: Path, run_id: str) -> None:
+    def __init__(self, root: Path, run_id: str, folders: tuple[str, ...] = (STATE_DIR, FOLDER)) -> None:
         """Open it.
+
+        Args:
+            root: The work tree.
+            run_id: Names its file.
+            folders: From the work tree to the log.
 
         Raises:
             OSError: There is none of that name, or it is no plain file.
         """
-        with open_folder(root, (STATE_DIR, FOLDER)) as folder:
+        with open_folder(root, folders) as folder:
             self._descriptor = open_regular(f"{run_id}{SUFFIX}", folder)
+        self.skipped_lines = 0
+        """Torn lines (a crash in mid-write) and those of another schema version, so far."""
         self._begin()
 
     def _begin(self) -> None:
         self._offset, self._rest, self._too_long = 0, b"", False
 
+    @property
+    def state(self) -> os.stat_result:
+        """What the file system says of its file."""
+        return os.fstat(self._descriptor)
+
     def read(self) -> Iterator[LoggedEvent]:
         """Yield the events since the last call; an incomplete line waits, foreign lines are skipped."""
-        if os.fstat(self._descriptor).st_size < self._offset:
+        if self.state.st_size < self._offset:
             self._begin()  # somebody emptied it
-        while chunk := os.pread(self._descriptor, _CHUNK_BYTES, self._offset):
+        while chunk := os.pread(self._descriptor, _CHUNK_BYTES if self._offset else HEAD_BYTES, self._offset):
             self._offset += len(chunk)
             *lines, self._rest = (self._rest + chunk).split(b"\n")
             for line in lines:
@@ -220,24 +201,33 @@ class LogTail:
             if len(self._rest) > _LONGEST_LINE_BYTES:
                 self._rest, self._too_long = b"", True
 
+    def __iter__(self) -> Iterator[LoggedEvent]:
+        with self:
+            yield from self.read()
+            yield from self._take(self._rest)
+
     def _take(self, line: bytes) -> Iterator[LoggedEvent]:
-        if self._too_long:  # the end of one
-            self._too_long = False
-        elif record := parse_record(line):
+        record = None if self._too_long else parse_record(line)  # the end of a line that was too long is none
+        self.skipped_lines += record is None and (self._too_long or bool(line.strip()))
+        self._too_long = False
+        if record is not None:
             yield record
 
-    def read_end(self, kinds: frozenset[str], *, until: str, most: int = _END_EVENTS) -> tuple[LoggedEvent, ...]:
+    def read_end(
+        self, kinds: frozenset[str], *, until: str, most: int = _END_EVENTS, within: int = END_BYTES
+    ) -> tuple[LoggedEvent, ...]:
         """Return the last event called `until` and the later events of these kinds, oldest first.
 
         It takes a few milliseconds for any length: only these events are parsed.
 
         Args:
             kinds: Names of event types.
-            until: Name of the first one; searched in the last `END_BYTES`.
+            until: Name of the first one.
             most: Number of events of these kinds.
+            within: Bytes at the log's end that are searched.
         """
         found: list[LoggedEvent] = []
-        for line in self._read_backwards(END_BYTES):
+        for line in self._read_backwards(within):
             match = _EVENT.match(line)
             kind = match[1].decode() if match else ""
             if kind == until or (kind in kinds and len(found) < most):
@@ -248,11 +238,11 @@ class LogTail:
 
     def _read_backwards(self, most_bytes: int) -> Iterator[bytes]:
         """Yield the last lines in reverse; the log's first line only if so much of it is read."""
-        offset = os.fstat(self._descriptor).st_size
+        offset = self.state.st_size
         start = max(0, offset - most_bytes)
         rest = b""
         while offset > start:
-            before, offset = offset, max(start, offset - _CHUNK_BYTES)
+            before, offset = offset, max(start, offset - HEAD_BYTES)
             rest, *lines = (os.pread(self._descriptor, before - offset, offset) + rest).split(b"\n")
             yield from reversed(lines)
         if not start:
@@ -267,6 +257,14 @@ class LogTail:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def open_events(path: Path) -> LogTail | None:
+    """Open a log for one pass over its events; None if there is no such file."""
+    try:
+        return LogTail(path.parent, path.stem, ())
+    except OSError:
+        return None
 
 
 def list_own_logs(root: Path) -> Iterator[str]:
@@ -345,10 +343,6 @@ class RunLogs:
         self.close()
 
 
-HEAD_BYTES = 64 * 1024
-"""Bytes read at a log's beginning, for the run's name, and at its end, for its result."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogEntry:
     """One run's log."""
@@ -368,14 +362,7 @@ class LogEntry:
 
 def list_logs(repo_root: Path) -> tuple[LogEntry, ...]:
     """Return the logs below ``.relay/sessions``, newest first; links and other non-files are skipped."""
-    folder = repo_root / STATE_DIR / FOLDER
-    try:
-        with open_folder(repo_root, (STATE_DIR, FOLDER)) as descriptor:
-            names = [file.name for file in os.scandir(descriptor) if file.name.endswith(SUFFIX)]
-            found = [entry for name in names if (entry := _look(folder / name, name, descriptor))]
-    except OSError:
-        return ()
-    return _sort(found)
+    return _sort(entry for run_id in list_runs(repo_root) if (entry := _look(repo_root, run_id)))
 
 
 def _sort(entries: Iterable[LogEntry]) -> tuple[LogEntry, ...]:
@@ -433,32 +420,21 @@ def _keep_latest_plan(entries: Sequence[LogEntry]) -> Iterator[LogEntry]:
         yield entry
 
 
-def _look(path: Path, name: str, folder: int) -> LogEntry | None:
-    """Read the beginning and the end of a log; None if it is no regular file."""
+def _look(root: Path, run_id: str) -> LogEntry | None:
+    """Read the beginning and the end of a log; None if it is gone."""
     try:
-        descriptor = open_regular(name, folder)
+        with LogTail(root, run_id) as log:
+            state, first = log.state, next(log.read(), None)
+            ends = log.read_end(frozenset(), until="RunEnded", within=HEAD_BYTES)
     except OSError:
         return None
-    with os.fdopen(descriptor, "rb") as stream:
-        state = os.fstat(descriptor)
-        head = stream.read(HEAD_BYTES)
-        stream.seek(max(0, state.st_size - HEAD_BYTES))
-        tail = stream.read(HEAD_BYTES)
-    begun = next((record for record in _iter_records(head.splitlines(), "RunStarted")), None)
-    over = next((record for record in _iter_records(reversed(tail.splitlines()), "RunEnded")), None)
+    started = first.event if first and isinstance(first.event, RunStarted) else None
     return LogEntry(
-        run_id=name.removesuffix(SUFFIX),
-        path=path,
+        run_id=run_id,
+        path=root / STATE_DIR / FOLDER / f"{run_id}{SUFFIX}",
         size_bytes=state.st_size,
         written=state.st_mtime,
-        started=begun.event if begun and isinstance(begun.event, RunStarted) else None,
-        began=begun.at if begun else None,
-        ended=over.event if over and isinstance(over.event, RunEnded) else None,
+        started=started,
+        began=first.at if first and started else None,
+        ended=next((end.event for end in ends if isinstance(end.event, RunEnded)), None),
     )
-
-
-def _iter_records(lines: Iterable[bytes], kind: str) -> Iterable[LoggedEvent]:
-    mark = f'"event":"{kind}"'.encode()
-    for line in lines:
-        if mark in line and (record := parse_record(line)):
-            yield record
