@@ -4,9 +4,7 @@ Trials of the same repeat are paired. There is no score: what is better and what
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import fields
 from statistics import median
-from typing import Any, Self
 
 from relay.base.values import dataclass
 from relay.lab.statistics import LEAST_REPEATS, Interval, count_needed, find_bootstrapped
@@ -72,13 +70,6 @@ class TrialResult:
     def hidden_share(self) -> float | None:
         """The share of held-out checks that pass."""
         return self.hidden_passed / self.hidden_total if self.hidden_total and self.hidden_passed is not None else None
-
-    @classmethod
-    def parse(cls, body: Mapping[str, Any]) -> Self:
-        """Read a result as it was kept; what this version does not know is left out."""
-        names = {one.name for one in fields(cls)}
-        known = {name: value for name, value in body.items() if name in names}
-        return cls(**{**known, "logs": tuple(known.get("logs", ()))})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -195,7 +186,7 @@ def _read(outcome: Measure, result: TrialResult, checks: int | None) -> tuple[fl
 
 def _differ(outcome: Measure, arm: str, other: str, pairs: tuple[float, ...], among: int) -> Difference:
     interval = find_bootstrapped(pairs, among=among)
-    needed = count_needed(pairs, among=among, least=LEAST_REPEATS)
+    needed = count_needed(pairs, among=among)
     is_shown = interval is not None and interval.excludes_zero
     more = None if needed is None or is_shown else max(1, needed - len(pairs))
     return Difference(outcome=outcome, arm=arm, other=other, pairs=pairs, interval=interval, more=more)

@@ -3,6 +3,8 @@
 from collections.abc import Iterator
 from typing import Any
 
+from msgspec import convert
+
 from relay.base.words import count, render_usd
 from relay.git.notes import lock_worktree
 from relay.git.repository import Repo
@@ -33,7 +35,7 @@ def work_on(bench: Bench) -> None:
                 bench.say(f"{name}, at most {render_usd(experiment.share_usd)}")
                 result = _complete(bench, trial)
                 note(bench.main, experiment, trial, "result", result)
-                bench.say(f"{name}: {_describe(TrialResult.parse(result))}")
+                bench.say(f"{name}: {_describe(convert(result, TrialResult))}")
 
 
 def _complete(bench: Bench, trial: Trial) -> dict[str, Any]:
@@ -71,4 +73,4 @@ def read_results(repo: Repo, experiment: Experiment) -> Iterator[TrialResult]:
     """Yield the results that are there, in the order of work."""
     for trial in experiment.list_trials():
         if (body := read_note(repo, experiment, trial, "result")) is not None:
-            yield TrialResult.parse(body)
+            yield convert(body, TrialResult)

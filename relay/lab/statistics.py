@@ -15,10 +15,8 @@ from relay.base.values import dataclass
 
 CONFIDENCE = 0.95
 POWER = 0.8
-LEAST_PAIRS = 5
-"""An interval of fewer pairs of phases is not trusted: these differ from each other."""
 LEAST_REPEATS = 3
-"""The same for repeats of one and the same work."""
+"""An interval of fewer pairs is not trusted."""
 MOST_NEEDED = 1_000_000
 RESAMPLES = 999
 _SEED = 1979
@@ -53,8 +51,8 @@ def find_rate(hits: int, n: int) -> Interval | None:
     return Interval(estimate=part, low=min(low, part), high=max(high, part), n=n)
 
 
-def find_mean_difference(differences: Sequence[float], *, among: int = 1, least: int = LEAST_PAIRS) -> Interval | None:
-    """Return the mean of paired differences with its interval; None of fewer than `least`.
+def find_mean_difference(differences: Sequence[float], *, among: int = 1) -> Interval | None:
+    """Return the mean of paired differences with its interval; None of fewer than `LEAST_REPEATS`.
 
     Equal pairs of counts hide their spread: the spread of two pairs that are one off is added.
 
@@ -64,7 +62,7 @@ def find_mean_difference(differences: Sequence[float], *, among: int = 1, least:
     Source: Student 1908, Bonferroni 1936; `tests/figures/test_coverage.py` counts how often they hold.
     """
     n = len(differences)
-    if n < least:
+    if n < LEAST_REPEATS:
         return None
     hidden = 2.0 if all(float(one).is_integer() for one in differences) else 0.0
     error = math.sqrt((variance(differences) + hidden / (n - 1)) / n)
@@ -85,7 +83,7 @@ def find_bootstrapped(differences: Sequence[float], *, among: int = 1) -> Interv
     Source: Efron 1979; Hesterberg 2015, "What Teachers Should Know About the Bootstrap", for the expansion;
     `benchmarks/intervals.py` counts how often the intervals hold.
     """
-    student = find_mean_difference(differences, among=among, least=LEAST_REPEATS)
+    student = find_mean_difference(differences, among=among)
     if student is None:
         return None
     n, chance = student.n, random.Random(_SEED)  # noqa: S311  # the same data have the same interval
@@ -120,12 +118,11 @@ def _find_part(angle: float, freedom: int) -> float:
     return 2 / math.pi * (angle + math.sin(angle) * total) if odd else math.sin(angle) * total
 
 
-def count_needed(differences: Sequence[float], *, among: int = 1, least: int = LEAST_PAIRS) -> int | None:
+def count_needed(differences: Sequence[float], *, among: int = 1) -> int | None:
     """Return the pairs needed to see a difference as large as theirs, with `POWER`; None if there is none.
 
     Args:
         among: As in `find_mean_difference`.
-        least: The least number of pairs that have an interval.
 
     Source: the usual sample size of a paired comparison, ((z_confidence + z_power) sd / mean)².
     """
@@ -133,4 +130,4 @@ def count_needed(differences: Sequence[float], *, among: int = 1, least: int = L
         return None
     z = NormalDist().inv_cdf(1 - (1 - CONFIDENCE) / 2 / among) + NormalDist().inv_cdf(POWER)
     needed = (z * stdev(differences) / fmean(differences)) ** 2
-    return min(MOST_NEEDED, max(least, math.ceil(needed)))
+    return min(MOST_NEEDED, max(LEAST_REPEATS, math.ceil(needed)))

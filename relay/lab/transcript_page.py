@@ -10,6 +10,7 @@ from relay.insight.report.blocks import Card, Ink, Page
 from relay.insight.report.contents import make_page
 from relay.insight.transcripts.emitter import MAIN, Reading
 from relay.insight.transcripts.library import Course, Relayed, Transcript
+from relay.session.gauge import Band
 
 
 def make_transcript_page(transcript: Transcript, figures: Figures, relayed: Relayed, reading: Reading) -> Page:
@@ -94,8 +95,11 @@ def _list_contexts(main: Sequence[Row], relayed: Relayed) -> Iterator[str]:
         if half <= number < len(main) - half:
             continue
         yield from _list_context(session, main[number + 1] if number + 1 < len(main) else None, top)
-    inside = sum(turns for _, turns in relayed.bands)
-    bands = " · ".join(f"{band.value.capitalize()} {turns / inside:.0%}" for band, turns in relayed.bands if inside)
+    turns = {band.value: 0 for band in Band}
+    for row in (row for session in main for row in session.bands):
+        turns[row.band] += row.turns
+    inside = sum(turns.values())
+    bands = " · ".join(f"{band.capitalize()} {n / inside:.0%}" for band, n in turns.items() if inside)
     yield f"turns by band: {bands or UNKNOWN}"
 
 

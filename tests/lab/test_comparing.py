@@ -2,6 +2,7 @@
 
 import re
 from random import Random
+from typing import Any
 
 import pytest
 
@@ -14,8 +15,8 @@ from tests.lab.test_coverage import cost, count, is_red
 ARMS = ("reset", "none")
 
 
-def make(arm: str, repeat: int, **given: object) -> TrialResult:
-    return TrialResult.parse({"number": 1, "arm": arm, "repeat": repeat, "exit_code": 0, "reason": "", **given})
+def make(arm: str, repeat: int, **given: Any) -> TrialResult:
+    return TrialResult(number=1, arm=arm, repeat=repeat, exit_code=0, reason="", **given)
 
 
 def find(results: list[TrialResult], name: str, arms: tuple[str, ...] = ARMS):
@@ -99,7 +100,7 @@ def test_a_bootstrap_interval_holds_as_often_as_it_says(draw, one, other, repeat
     truth = 0.2 if draw is is_red else 0.0
     for _ in range(draws):
         pairs = [float(draw(dice, other) - draw(dice, one)) for _ in range(repeats)]
-        found, student = find_bootstrapped(pairs), find_mean_difference(pairs, least=3)
+        found, student = find_bootstrapped(pairs), find_mean_difference(pairs)
         assert found
         assert student
         assert found.low <= student.low <= student.estimate <= student.high <= found.high

@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 
 from relay.insight.transcripts.library import Course, RelayedTally
 from relay.session.events import ResponseReceived, SessionStarted
-from relay.session.gauge import Band
 from relay.session.prices import Rates
 from relay.session.records import LoggedEvent
 from relay.session.usage import Usage
@@ -70,13 +69,6 @@ def test_by_hand():
         context_tokens=28_000,
     )
     assert (found.most.resets, found.most.prompt_tokens) == (1, 195_000 + 51_000 + 52_000)
-    assert dict(found.bands) == {
-        Band.ORIENT: 0,
-        Band.EXPLORE: 2,
-        Band.EXECUTE: 0,
-        Band.CONSOLIDATE: 0,
-        Band.HAND_OFF: 3,
-    }
 
 
 def test_without_a_turn_nothing_is_known_and_without_a_price_no_cost():

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from relay.insight.database import Row
 from relay.insight.figures import Figures, measure_ledger, read_figures
-from relay.lab.statistics import LEAST_PAIRS, count_needed, find_mean_difference, find_rate
+from relay.lab.statistics import count_needed, find_mean_difference, find_rate
 from relay.lab.tuning import count_rungs, measure_bands
 from relay.session.events import Event, ShownClaim, TextShown
 from tests.figures.streams import call, commit, end, gate, log, over, parts, session, start, turn
@@ -36,7 +36,7 @@ def test_a_rate_is_within_its_interval(hits: int, n: int) -> None:
 
 def test_differences_of_pairs_have_student_s_interval_once_there_are_enough() -> None:
     """Tables of t: 2.776 for five pairs, 2.365 for eight, 4.604 and 3.499 where all of five hold at once."""
-    assert find_mean_difference([1.5] * 4) is find_mean_difference([]) is None
+    assert find_mean_difference([1.5] * 2) is find_mean_difference([]) is None
     for n, among, t in ((5, 1, 2.776), (8, 1, 2.365), (5, 5, 4.604), (8, 5, 3.499), (2_000, 1, 1.962)):
         values = [0.5 + 1.5 * (-1) ** k for k in range(n)]
         found = find_mean_difference([value + 0.25 for value in values], among=among)
@@ -60,7 +60,7 @@ def test_how_many_pairs_it_takes() -> None:
     """(1.96 + 0.84)² sd² / mean²: a mean of half a spread takes 32."""
     differences = [0.5 - 2**0.5 / 2, 0.5 + 2**0.5 / 2]  # mean 0.5, sd 1
     assert count_needed(differences) == 32
-    assert (count_needed([1.0]), count_needed([1.0, -1.0]), count_needed([1.0, 1.0])) == (None, None, 5)
+    assert (count_needed([1.0]), count_needed([1.0, -1.0]), count_needed([1.0, 1.0])) == (None, None, 3)
     assert count_needed([1e-9, 1.0, -1.0]) == 1_000_000
     assert count_needed(differences, among=18) == 59  # (2.991 + 0.842)² x 4
 
@@ -117,9 +117,7 @@ def reads_one(n: int) -> tuple[Event, ...]:
 
 def test_what_sessions_used_of_the_ledger_and_what_they_paid_for_it() -> None:
     """Each of ten claims is 60 of 600 tokens, in two prompts; 120 would have shown the two that were used."""
-    worth = measure_ledger(
-        [read_figures(log((start(), *(event for n in range(LEAST_PAIRS) for event in reads_one(n)))))]
-    )
+    worth = measure_ledger([read_figures(log((start(), *(event for n in range(5) for event in reads_one(n)))))])
     assert worth == Row(
         sessions=5, shown=50, named=10, read=5, changed=5, used=10, shown_tokens=3_000, used_tokens=600,
         paid_tokens=5 * 2 * 600, largest_tokens=600, needed_tokens=120,
@@ -127,7 +125,7 @@ def test_what_sessions_used_of_the_ledger_and_what_they_paid_for_it() -> None:
 
 
 def test_the_budget_that_the_ledger_needed_is_that_of_the_last_claim_used_in_any_plan() -> None:
-    few = read_figures(log((start(), *(event for n in range(LEAST_PAIRS - 1) for event in reads_one(n)))))
+    few = read_figures(log((start(), *(event for n in range(4) for event in reads_one(n)))))
     last = (session("t", "9", claims=shown(**{f"c{k}": f"{k}.py" for k in range(6)})), *turn(1, 900))
     used = read_figures(log((start(), *last, *call("read", "5.py", 9, lines=(1, 2)), *turn(2, 950), over("t", "9"))))
     both = measure_ledger([few, used])

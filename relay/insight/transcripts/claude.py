@@ -27,9 +27,11 @@ from relay.insight.transcripts.emitter import (
     describe_compaction,
     find_count,
     find_dollars,
+    find_head,
     get_list,
     get_map,
     get_text,
+    join_texts,
     parse_time,
     read_lines,
 )
@@ -177,11 +179,11 @@ class _Chain:
         found = get_map(entry, "attachment")
         typed = get_text(found, "type") == "queued_command" and found.get("commandMode", "prompt") == "prompt"
         if typed and get_text(get_map(found, "origin"), "kind") in {"", "human"} and not self._side:
-            self._emitter.say(self._at, Role.USER, _join_texts(found.get("prompt")))
+            self._emitter.say(self._at, Role.USER, join_texts(found.get("prompt")))
 
     def _listen(self, entry: Mapping[str, Any]) -> None:
         """Hear the user's own words, also an answer and the reason of a refusal, or the summary of a compaction."""
-        text = _join_texts(get_map(entry, "message").get("content"))
+        text = join_texts(get_map(entry, "message").get("content"))
         if entry.get("isCompactSummary") is True:
             self._emitter.say(self._at, Role.SUMMARY, text)
         elif entry.get("isMeta") is not True:
@@ -222,7 +224,7 @@ def read_claude(path: Path, reading: Reading) -> Iterator[LoggedEvent]:
     Raises:
         OSError: A file cannot be read.
     """
-    head = _find_head(path)
+    head = find_head(path, is_entry)
     agent = f"Claude Code {get_text(head, 'version')}".strip()
     emitter = EventEmitter(agent, get_text(head, "sessionId") or path.stem, get_text(head, "cwd"), reading)
     emitter.begin(parse_time(get_text(head, "timestamp"), 0.0), branch=get_text(head, "gitBranch"))
@@ -243,10 +245,6 @@ def _follow(path: Path, reader: _Chain, emitter: EventEmitter, reading: Reading)
         yield from emitter.take()
     reader.finish()
     yield from emitter.take()
-
-
-def _find_head(path: Path) -> Mapping[str, Any]:
-    return next((entry for entry, _ in read_lines(path, Reading()) if is_entry(entry)), {})
 
 
 def is_entry(entry: Mapping[str, Any]) -> bool:
@@ -290,12 +288,6 @@ _ASIDE = ("<local-command-", "<task-notification>", "<bash-", "[Request interrup
 """What stands in the user's place and is not the user's."""
 _REMINDER = re.compile(r"<system-reminder>.*?(?:</system-reminder>|\Z)", re.DOTALL)
 _COMMAND = re.compile(r"<command-(name|args)>([^<]*)</command-\1>")
-
-
-def _join_texts(content: Any) -> str:
-    """Return the text of a message; results of tools are none."""
-    blocks = content if isinstance(content, list) else []
-    return content if isinstance(content, str) else "\n".join(filter(None, (get_text(one, "text") for one in blocks)))
 
 
 def _find_words(entry: Mapping[str, Any], text: str) -> Iterator[str]:

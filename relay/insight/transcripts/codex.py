@@ -20,9 +20,11 @@ from relay.insight.transcripts.emitter import (
     ToolReply,
     describe_compaction,
     find_count,
+    find_head,
     get_list,
     get_map,
     get_text,
+    join_texts,
     parse_object,
     parse_time,
     read_lines,
@@ -108,7 +110,7 @@ class _Thread:
     def _take_message(self, payload: Mapping[str, Any]) -> None:
         if get_text(payload, "role") == "assistant":
             self._emitter.hold(self._at)
-            self._emitter.say(self._at, Role.AGENT, _join_texts(payload))
+            self._emitter.say(self._at, Role.AGENT, join_texts(payload.get("content")))
         else:
             self._emitter.last_at = self._at
 
@@ -153,7 +155,7 @@ class _Thread:
             item = get_map(payload, "item")
             self._detail(item, get_text(item, "id"))
             if get_text(item, "type") == "UserMessage":
-                self._emitter.say(self._at, Role.USER, _join_texts(item))
+                self._emitter.say(self._at, Role.USER, join_texts(item.get("content")))
         elif kind == "user_message":
             self._emitter.say(self._at, Role.USER, get_text(payload, "message"))
         elif kind in {"exec_command_end", "patch_apply_end"}:
@@ -198,7 +200,9 @@ class _Thread:
         self._emitter.compact(self._at, describe_compaction("by Codex", self._before, None), parts=self._parts)
         summary = get_text(payload, "message")
         known = [
-            _join_texts(one) for one in get_list(payload, "replacement_history") if get_text(one, "role") == "user"
+            join_texts(one.get("content"))
+            for one in get_list(payload, "replacement_history")
+            if get_text(one, "role") == "user"
         ]
         kept = [f"kept of the user's words: {text}" for text in known if text != summary and not text.startswith("<")]
         self._emitter.say(self._at, Role.SUMMARY, "\n".join([summary, *kept]))
@@ -210,7 +214,7 @@ def read_codex(path: Path, reading: Reading) -> Iterator[LoggedEvent]:
     Raises:
         OSError: The file cannot be read.
     """
-    head: Mapping[str, Any] = next((line for line, _ in read_lines(path, Reading()) if is_line(line)), {})
+    head = find_head(path, is_line)
     meta = get_map(head, "payload")
     agent = f"Codex {get_text(meta, 'cli_version')}".strip()
     emitter = EventEmitter(agent, get_text(meta, "id") or path.stem, get_text(meta, "cwd"), reading)
@@ -248,10 +252,6 @@ def _read_usage(counts: Mapping[str, Any]) -> Usage | None:
         output_tokens=find_count(counts, "output_tokens") or 0,
         thinking_tokens=find_count(counts, "reasoning_output_tokens") or 0,
     )
-
-
-def _join_texts(message: Mapping[str, Any]) -> str:
-    return "\n".join(filter(None, (get_text(block, "text") for block in get_list(message, "content"))))
 
 
 def _read_output(payload: Mapping[str, Any]) -> tuple[str, int]:

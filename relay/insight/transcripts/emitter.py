@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import field
 from datetime import UTC, datetime
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -99,6 +100,15 @@ def read_lines(path: Path, reading: Reading) -> Iterator[tuple[Mapping[str, Any]
                 yield found, size
 
 
+def find_head(path: Path, is_head: Callable[[Mapping[str, Any]], bool], most: int | None = None) -> Mapping[str, Any]:
+    """Return the first object of a file that is a head, among the first `most`; empty without one.
+
+    Raises:
+        OSError: As `read_lines`.
+    """
+    return next((line for line, _ in islice(read_lines(path, Reading()), most) if is_head(line)), {})
+
+
 def parse_object(line: bytes | str) -> Mapping[str, Any] | None:
     """Read one JSON object; None for anything else, however it is nested."""
     try:
@@ -125,6 +135,12 @@ def get_list(value: Any, key: str) -> list[Any]:
     """Return a list of an object; empty without one."""
     found = value.get(key) if isinstance(value, dict) else None
     return found if isinstance(found, list) else []
+
+
+def join_texts(content: Any) -> str:
+    """Return the text of a message, which is one or a list of blocks; results of tools are none."""
+    blocks = content if isinstance(content, list) else []
+    return content if isinstance(content, str) else "\n".join(filter(None, (get_text(one, "text") for one in blocks)))
 
 
 def find_count(value: Any, key: str) -> int | None:

@@ -6,7 +6,6 @@ relay would have used fresh sessions instead of one context that only grows.
 import contextlib
 import re
 import sqlite3
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import field
 from enum import StrEnum
@@ -19,10 +18,9 @@ from relay.base.walk import list_names
 from relay.insight.transcripts.claude import is_entry, read_claude
 from relay.insight.transcripts.codex import is_line, read_codex
 from relay.insight.transcripts.conversation import Role, Said
-from relay.insight.transcripts.emitter import MAIN, Reading, get_map, get_text, read_lines, read_moment
+from relay.insight.transcripts.emitter import MAIN, Reading, find_head, get_map, get_text, read_lines, read_moment
 from relay.insight.transcripts.opencode import StoredSession, is_database, list_sessions, read_opencode
 from relay.session.events import ResponseReceived, SessionStarted
-from relay.session.gauge import Band, find_band
 from relay.session.prices import Rates
 from relay.session.records import LoggedEvent
 from relay.session.usage import Usage
@@ -69,8 +67,6 @@ class Relayed:
     """With fresh sessions that have little to read."""
     most: Course
     """With fresh sessions that read much."""
-    bands: tuple[tuple[Band, int], ...]
-    """Turns of the conversation in each band, emptiest first, by its own fill relative to a relay's line."""
 
 
 class RelayedTally:
@@ -97,7 +93,6 @@ class RelayedTally:
     def __init__(self) -> None:
         self._was, self._least, self._most = Course(), Course(), Course()
         self._inside = self._fresh = False
-        self._bands = Counter[Band]()
         self._first: int | None = None
         self._line: int | None = None
         self._turns = self._new = self._output = self._window = 0
@@ -121,13 +116,10 @@ class RelayedTally:
         if event.usage is not None and self._inside:
             self._turn(event.usage, rates, event.soft_tokens)
             self._window, self._rates, self._fresh = event.window_tokens, rates, False
-            if band := find_band(event.fill_tokens, event.soft_tokens):
-                self._bands[band] += 1
 
     @property
     def figures(self) -> Relayed:
-        bands = tuple((band, self._bands[band]) for band in Band)
-        return Relayed(line_tokens=self._line, was=self._was, least=self._least, most=self._most, bands=bands)
+        return Relayed(line_tokens=self._line, was=self._was, least=self._least, most=self._most)
 
     def estimate_rest(self, turns: int) -> float | None:
         """Return what so many more turns would cost in the same session; None if a price or its turns are unknown.
@@ -329,7 +321,9 @@ def name_project(root: Path) -> str:
 def _list_files(format_: Format, files: Iterable[Path], root: Path) -> Iterator[Transcript]:
     """Yield the transcripts among files whose conversation was about `root` or a directory below it."""
     for path, updated, size in _rank(files):
-        head = _find_head(path, format_)
+        head: Mapping[str, object] = {}
+        with contextlib.suppress(OSError):
+            head = find_head(path, is_entry if format_ is Format.CLAUDE else is_line, SNIFFED_LINES)
         if _is_below(get_text(head if format_ is Format.CLAUDE else get_map(head, "payload"), "cwd"), root):
             yield Transcript(format=format_, path=path, updated=updated, size_bytes=size)
 
@@ -342,13 +336,6 @@ def _list_opencode(path: Path, root: Path) -> Iterator[Transcript]:
 
 def _make(path: Path, stored: StoredSession) -> Transcript:
     return Transcript(format=Format.OPENCODE, path=path, session=stored.id, title=stored.title, updated=stored.updated)
-
-
-def _find_head(path: Path, wanted: Format) -> Mapping[str, object]:
-    is_head = is_entry if wanted is Format.CLAUDE else is_line
-    with contextlib.suppress(OSError):
-        return next((line for line, _ in islice(read_lines(path, Reading()), SNIFFED_LINES) if is_head(line)), {})
-    return {}
 
 
 def _is_below(cwd: str, root: Path) -> bool:
