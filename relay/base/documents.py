@@ -8,37 +8,17 @@ built of them. The library's TOML parser is quadratic in the parts of a dotted k
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from enum import StrEnum
 from typing import Any
 
 from relay.base.values import dataclass
 
 
-class YamlFault(StrEnum):
-    """A fault of a text, or a feature that a caller refuses."""
-
-    SYNTAX = "syntax"
-    CHARACTER = "character"
-    """A character that YAML forbids."""
-    VALUE = "value"
-    """A value that cannot be read, such as an impossible date."""
-    LENGTH = "length"
-    DEPTH = "depth"
-    ALIAS = "alias"
-    ANCHOR = "anchor"
-    TAG = "tag"
-
-
 class YamlTextError(Exception):
-    """The text cannot be read; the caller tells the user in its own words."""
+    """The text cannot be read; the message goes on from a name for it: ``is not valid YAML: …``."""
 
-    def __init__(
-        self, fault: YamlFault, *, words: str = "", line: int | None = None, offset: int | None = None
-    ) -> None:
-        """Take what is wrong, where it is (None: not known; `line` is 1-based), and the parser's words for it."""
+    def __init__(self, words: str, *, line: int | None = None, offset: int | None = None) -> None:
+        """Take what is wrong, and where it is (None: not known; `line` is 1-based)."""
         super().__init__(words)
-        self.fault = fault
-        self.words = words
         self.line = line
         self.offset = offset
 
@@ -50,8 +30,8 @@ class YamlLimits:
     chars: int
     depth: int
     """Levels of nested lists and mappings."""
-    refused: frozenset[YamlFault] = frozenset()
-    """Refused features: aliases, anchors, tags."""
+    tags: bool = False
+    """Whether tags are allowed; anchors and aliases never are."""
     is_pure: bool = False
     """Use PyYAML's own parser, so that texts and messages are the same where libyaml is missing; it is slow."""
 
@@ -72,16 +52,18 @@ def read_events(text: str, limits: YamlLimits) -> Iterator[Any]:
     import yaml
 
     if len(text) > limits.chars:
-        words = f"found {len(text):,} characters; allowed: {limits.chars:,}"
-        raise YamlTextError(YamlFault.LENGTH, words=words)
+        raise YamlTextError(f"has {len(text):,} characters; allowed: {limits.chars:,}")
     depth = 0
     with _translate_errors():
         events: Iterator[Any] = yaml.parse(text, Loader=limits.loader)
         for event in events:
             depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
-            fault = YamlFault.DEPTH if depth > limits.depth else _find_feature(event)
-            if fault is YamlFault.DEPTH or fault in limits.refused:
-                raise YamlTextError(fault, line=get_line(event), offset=event.start_mark.index)
+            words = f"is nested more than {limits.depth} levels deep" if depth > limits.depth else ""
+            is_tagged = not limits.tags and getattr(event, "tag", None) not in {None, "!"}
+            if is_tagged or getattr(event, "anchor", None):  # an alias has its anchor's name
+                words = "has an anchor, an alias or a tag; allowed: plain values"
+            if words:
+                raise YamlTextError(words, line=get_line(event), offset=event.start_mark.index)
             yield event
 
 
@@ -116,16 +98,6 @@ def get_line(found: Any) -> int:
     return int(found.start_mark.line) + 1
 
 
-def _find_feature(event: Any) -> YamlFault | None:
-    import yaml
-
-    if isinstance(event, yaml.AliasEvent):
-        return YamlFault.ALIAS
-    if getattr(event, "tag", None) not in {None, "!"}:
-        return YamlFault.TAG
-    return YamlFault.ANCHOR if getattr(event, "anchor", None) else None
-
-
 @contextmanager
 def _translate_errors() -> Iterator[None]:
     import yaml
@@ -135,14 +107,10 @@ def _translate_errors() -> Iterator[None]:
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         place = {"line": mark.line + 1, "offset": mark.index} if mark else {}
-        words = str(error.problem or error.context)
-        # libyaml ≥ 0.2.6 has a limit of its own, and scans ahead of its events: it can refuse a text before we do.
-        fault = YamlFault.DEPTH if words == "exceeded maximum nesting depth" else YamlFault.SYNTAX
-        raise YamlTextError(fault, words=words, **place) from error
-    except yaml.reader.ReaderError as error:
-        raise YamlTextError(YamlFault.CHARACTER, words=" ".join(str(error).split()), offset=error.position) from error
+        raise YamlTextError(f"is not valid YAML: {error.problem or error.context}", **place) from error
     except (yaml.YAMLError, ValueError, OverflowError) as error:
-        raise YamlTextError(YamlFault.VALUE, words=" ".join(str(error).split())) from error
+        words = f"is not valid YAML: {' '.join(str(error).split())}"
+        raise YamlTextError(words, offset=getattr(error, "position", None)) from error
 
 
 MOST_PARTS = 100

@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import Any
 
-from relay.base.documents import YamlFault, YamlLimits, YamlTextError, get_line, read_events
+from relay.base.documents import YamlLimits, YamlTextError, get_line, read_events
 from relay.base.errors import LedgerError
 from relay.base.values import dataclass
 from relay.base.words import shorten
@@ -214,7 +214,6 @@ def make_entries(ledger: Ledger, record: Record, stamp: Stamp) -> tuple[Entry, .
 _LIMITS = YamlLimits(
     chars=8 * 1024 * 1024,  # some twenty thousand entries
     depth=4,  # list, entry, list of sources, source
-    refused=frozenset({YamlFault.ALIAS, YamlFault.ANCHOR, YamlFault.TAG}),
 )
 _HINT = "relay only appends to it; git log shows who changed it"
 _MERGE_MARK = re.compile(r"^(?:<{7}|>{7}) ", re.MULTILINE)
@@ -222,11 +221,6 @@ _MERGE_HINT = (
     "keep the lines of both sides, for each is an entry; with the line '*.ledger.yaml merge=union' in .gitattributes "
     "git does so by itself"
 )
-_WORDS = {
-    YamlFault.LENGTH: "{}",
-    YamlFault.DEPTH: "nested more deeply than an entry is",
-    **dict.fromkeys(_LIMITS.refused, "found an anchor, an alias or a tag; allowed: plain values"),
-}
 _LINES = r"(?:[1-9]\d{0,8}(?:-[1-9]\d{0,8})?)?"
 _TIME = r"(?:\d{4}-(?:0[1-9]|1[0-2])-(?:0[1-9]|[12]\d|3[01])T(?:[01]\d|2[0-3]):[0-5]\d:[0-5]\dZ)?"
 _A_TEXT, _AN_ID = (r"(?s)\s*\S.*", "a text that is not blank"), (r"[A-Za-z0-9_-]{1,64}", "letters, digits, - and _")
@@ -299,7 +293,7 @@ def _parse_list(text: str) -> Iterator[tuple[int, Any]]:
             elif isinstance(event, yaml.NodeEvent) and getattr(event, "value", None) != "":
                 raise fail(get_line(event), "found something else than a list of entries")
     except YamlTextError as error:
-        raise fail(error.line or 0, _WORDS.get(error.fault, "no YAML: {}").format(error.words)) from None
+        raise fail(error.line or 0, f"the ledger {error}") from None
 
 
 def _read_node(event: Any, events: Iterator[Any]) -> Any:

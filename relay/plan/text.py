@@ -20,7 +20,7 @@ from dataclasses import field, replace
 from pathlib import PurePosixPath
 from typing import Any, Self
 
-from relay.base.documents import YamlFault, YamlLimits, YamlTextError, compose, construct
+from relay.base.documents import YamlLimits, YamlTextError, compose, construct
 from relay.base.errors import PlanError
 from relay.base.values import dataclass
 
@@ -317,15 +317,7 @@ def parse_number(plain: str) -> Numbered:
 
 
 MAX_CHARS = 64 * 1024
-_LIMITS = YamlLimits(chars=MAX_CHARS, depth=50, refused=frozenset({YamlFault.ALIAS, YamlFault.TAG}), is_pure=True)
-_WORDS = {
-    YamlFault.ALIAS: "uses an alias (`*name`); write the value out",
-    YamlFault.TAG: "uses a tag (`!name`); plain values are allowed",
-    YamlFault.DEPTH: f"is nested more than {_LIMITS.depth} levels deep",
-    YamlFault.SYNTAX: "is not valid YAML: {}",
-    YamlFault.CHARACTER: "holds a character that YAML forbids",
-    YamlFault.VALUE: "holds a value that YAML cannot read: {}",
-}
+_LIMITS = YamlLimits(chars=MAX_CHARS, depth=50, is_pure=True)
 _FENCE = re.compile(r"---[ \t]*")
 _KEY = re.compile(r"[A-Za-z_][\w.-]*[ \t]*:(?=[ \t]|$)")
 _RELAY = re.compile(r"\s*(?:\{(?:.*[\s{,])?)?[\"']?relay[\"']?[ \t]*:")
@@ -368,7 +360,7 @@ def parse_front_matter(lines: Lines) -> FrontMatter:
     except YamlTextError as error:
         if is_ours:
             line = 2 if error.offset is None else lines.index_at(start + error.offset) + 1
-            raise _refusal(line, _WORDS[error.fault].format(error.words)) from None
+            raise _refusal(line, str(error)) from None
         # Front matter of another tool, or Markdown between two thematic breaks.
         is_markdown = any(_MARKDOWN.match(lines.at(index)) for index in range(1, close))
         return FrontMatter(body=close + 1 if has_key and not is_markdown else 0)
@@ -418,9 +410,7 @@ def _load(lines: Lines, start: int, stop: int) -> Any:
         seen = set[str]()
         for key, _ in level:
             if str(key.value) in seen:
-                raise YamlTextError(
-                    YamlFault.SYNTAX, words=f"the key `{key.value}` stands there twice", offset=key.start_mark.index
-                )
+                raise YamlTextError(f"has the key `{key.value}` twice", offset=key.start_mark.index)
             seen.add(str(key.value))
     return construct(node) if node else None
 

@@ -23,7 +23,7 @@ from typing import Annotated, Any, ClassVar, Literal, TypeVar, get_args
 import yaml
 from msgspec import Meta, Struct, ValidationError, convert, field, structs
 
-from relay.base.documents import YamlFault, YamlLimits, YamlTextError, compose, get_line
+from relay.base.documents import YamlLimits, YamlTextError, compose, get_line
 from relay.base.errors import ConfigError
 from relay.config.decoding import told
 from relay.rehearsal.conditions import ALWAYS, Conditions, Texts, list_texts
@@ -195,7 +195,7 @@ MAX_SCRIPT_BYTES = 8 * 1024 * 1024
 MAX_DEPTH = 60
 MAX_NODES = 50_000
 """Most values of a script, with its aliases resolved."""
-_LIMITS = YamlLimits(chars=MAX_SCRIPT_BYTES, depth=MAX_DEPTH)
+_LIMITS = YamlLimits(chars=MAX_SCRIPT_BYTES, depth=MAX_DEPTH, tags=True)
 _STR, _NULL, _FILE = "tag:yaml.org,2002:str", "tag:yaml.org,2002:null", "!file"
 _TIME = "tag:yaml.org,2002:timestamp"
 _KEPT_FILE = "content_file"
@@ -234,9 +234,7 @@ class _Reader:
         try:
             root: yaml.Node | None = compose(text, _LIMITS)
         except YamlTextError as error:
-            is_deep = error.fault is YamlFault.DEPTH
-            words = f"nested more than {MAX_DEPTH} levels deep" if is_deep else f"not YAML: {error.words}"
-            raise ConfigError(f"{self._source}:{error.line or 1}: {words}") from None
+            raise ConfigError(f"{self._source}:{error.line or 1}: the script {error}") from None
         if root is None:
             raise ConfigError(f"{self._source}:1: the script is empty")
         return root

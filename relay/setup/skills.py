@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from relay.base.documents import YamlFault, YamlLimits, YamlTextError, compose, construct
+from relay.base.documents import YamlLimits, YamlTextError, compose, construct
 from relay.base.secrecy import NOTHING_NAMED, Hidden
 from relay.base.values import dataclass
 from relay.base.walk import list_names, open_parent, open_regular, read_bytes
@@ -31,7 +31,7 @@ _OWN = "relay"
 """The skill of `relay init --skill`, for those who start relay, and not for its sessions."""
 _NAME = re.compile(r"[a-z0-9](?:-?[a-z0-9]){0,63}")
 _HEAD = re.compile(r"\ufeff?---[ \t]*\r?\n(.*?)^---[ \t]*\r?$", re.DOTALL | re.MULTILINE)
-_LIMITS = YamlLimits(chars=8_000, depth=5, refused=frozenset({YamlFault.ALIAS, YamlFault.ANCHOR, YamlFault.TAG}))
+_LIMITS = YamlLimits(chars=8_000, depth=5)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,7 +120,7 @@ def _read_skill(root: Path, name: str, hidden: Hidden) -> Iterator[Skill]:
         node = compose(found[1], _LIMITS)
         head = construct(node) if node else None
     except YamlTextError as error:
-        raise ValueError(f"has front matter that is not plain YAML ({error.fault})") from None
+        raise ValueError(f"has front matter that {error}") from None
     given = head if isinstance(head, dict) else {}
     if given.get("name") != name:
         raise ValueError("has a `name` in its front matter that is not its folder's")

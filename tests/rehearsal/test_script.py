@@ -111,7 +111,7 @@ def test_files_stay_beside_the_script(tmp_path: Path, name: str) -> None:
 TURN = "sessions:\n  - turns:\n      - "
 WRONG = {
     "empty": ("", "1: the script is empty"),
-    "not yaml": ("sessions: [\n", "2: not YAML"),
+    "not yaml": ("sessions: [\n", "2: the script is not valid YAML"),
     "a list": ("- a\n", "1: the script should be a mapping, found a list"),
     "no sessions": ("model: x\n", "1: the script has no sessions"),
     "unknown key": ("sesions: []\n", "1: the script has no key 'sesions' (did you mean 'sessions'?); allowed"),
@@ -140,7 +140,7 @@ WRONG = {
     "file without base": (TURN + "text: !file a.txt\n", "3: files can only be named by a script that is itself"),
     "unknown tag": (TURN + "text: !!python/name:os.system a\n", "3: 'a' means another value in YAML"),
     "model without id": ("model: {window: 5}\n" + TURN + "text: a\n", "1: a model has no id"),
-    "recursive": (TURN + "tools: [{name: a, input: {x: &x [*x]}}]\n", "nested more than 60 levels deep"),
+    "recursive": (TURN + "tools: [{name: a, input: {x: &x [*x]}}]\n", "3: the script has an anchor"),
 }
 
 
@@ -162,9 +162,9 @@ def test_bombs_are_refused() -> None:
         parse_script(bomb)
     mapping = "{" + ", ".join(f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 9)}]" for i in range(1, 9)) + "}"
     deep = f"sessions: [{{turns: [{{tools: [{{name: x, input: {{a: &a0 [1], b: {mapping}}}}}]}}]}}]"
-    with pytest.raises(ConfigError, match="more than 50000 values"):
+    with pytest.raises(ConfigError, match="has an anchor"):
         parse_script(deep)
-    with pytest.raises(ConfigError, match=r"script.yaml:1: nested more than 60 levels deep"):
+    with pytest.raises(ConfigError, match=r"script.yaml:1: the script is .*(levels deep|nesting depth)"):
         parse_script("sessions: " + "[" * 60_000 + "]" * 60_000)
 
 
