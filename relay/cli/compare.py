@@ -36,7 +36,7 @@ from relay.lab.comparing import compare_arms
 from relay.lab.experiment import Experiment, Trial, load_experiment
 from relay.lab.experiment_page import make_experiment_page
 from relay.lab.laboratory import read_results, work_on
-from relay.lab.record import keep_logs, make_setting, render_comparison, save_files
+from relay.lab.record import keep_logs, read_contexts, render_comparison, save_files
 from relay.lab.trial import Bench, UnfinishedError
 from relay.plan.parse import find_plan_in
 from relay.runners.registry import get_kind, list_runners
@@ -273,7 +273,7 @@ def _show(repo: Repo, experiment: Experiment, *, as_json: bool) -> None:
     html = None
     with keep_logs(repo.root, experiment, tuple(read_results(repo, experiment))) as results:
         comparison = compare_arms(results, experiment.arms)
-        page = make_experiment_page(make_setting(repo, experiment, results), comparison)
+        page = make_experiment_page(experiment, comparison, read_contexts(repo.root, experiment, results))
         document = render_comparison(experiment, comparison)
         if not (missing := find_missing()):
             from relay.insight.report.page import render_page

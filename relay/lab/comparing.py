@@ -79,14 +79,14 @@ class Measure:
     name: str
     read: Callable[[TrialResult], float | None]
     unit: str = ""
-    """``$``, ``s``, ``tokens``, or empty for a number."""
+    """``usd``, ``s``, ``tokens``, or empty for a number."""
     is_main: bool = False
     """Whether it is one of the two that the experiment is about: is it better, and what does it cost?"""
 
 
 OUTCOMES = (
     Measure(name="held-out checks", read=lambda trial: trial.hidden_share, is_main=True),
-    Measure(name="cost", read=lambda trial: trial.cost_usd, unit="$", is_main=True),
+    Measure(name="cost", read=lambda trial: trial.cost_usd, unit="usd", is_main=True),
     Measure(name="phases done", read=lambda trial: trial.phases_done),
     Measure(name="faults that both reviews confirm", read=lambda trial: trial.findings),
     Measure(name="faults that one review confirms", read=lambda trial: trial.disputed),

@@ -1,14 +1,28 @@
 """Build the page of an experiment: what was shown, what was not, what it cost, and every trial behind that."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
 
-from relay.base.values import dataclass
-from relay.base.words import UNKNOWN, count, list_some, render_duration, render_tokens, render_usd
+from relay.base.words import UNKNOWN, count, list_some, render_usd
 from relay.insight.database import Row
-from relay.insight.report.blocks import NOTHING, Bar, Card, Chapter, Ink, Page, Plot, Table, make_table
+from relay.insight.report.blocks import (
+    FORMATS,
+    NOTHING,
+    Bar,
+    Card,
+    Chapter,
+    Ink,
+    Page,
+    Plot,
+    Table,
+    cut_id,
+    list_rows,
+    make_table,
+)
 from relay.insight.report.chapters import plot_contexts
 from relay.insight.report.plots import draw_bars
 from relay.lab.comparing import OUTCOMES, Comparison, Difference, Measure, TrialResult
+from relay.lab.experiment import Experiment
 from relay.lab.statistics import LEAST_REPEATS
 
 _SCRIPTED = (
@@ -17,50 +31,39 @@ _SCRIPTED = (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ExperimentSetting:
-    """What an experiment is about, in words."""
+def make_experiment_page(experiment: Experiment, comparison: Comparison, contexts: Mapping[str, Sequence[Row]]) -> Page:
+    """Build the page; relay prints the same as text.
 
-    id: str
-    facts: tuple[tuple[str, str], ...]
-    """Names and texts for the head of the page."""
-    arms: tuple[str, ...]
-    repeats: int
-    cap_usd: float
-    lost_usd: float
-    """The shares of trials whose cost is not known any more."""
-    contexts: Mapping[str, Sequence[Row]]
-    """Arm → the sessions of its first trial, as far as its log is there."""
-    next_command: str = ""
-    """What goes on with it; empty if it is over."""
-
-
-def make_experiment_page(setting: ExperimentSetting, comparison: Comparison) -> Page:
-    """Build the page; relay prints the same as text."""
+    Args:
+        contexts: Arm → the sessions of its first trial, as far as its log is there.
+    """
     rehearsed = any(one.rehearsed for one in comparison.results)
     warning = (Card(question="A script played the model", words="", lines=_SCRIPTED, ink=Ink.BAD),) if rehearsed else ()
+    models = dict.fromkeys(session.model for sessions in contexts.values() for session in sessions if session.model)
+    runs = f"{count(len(experiment.arms), 'arm')}, {count(experiment.repeats, 'repeat')}, seed {experiment.seed}"
+    facts = (
+        ("Plan", f"{experiment.plan_path} at {cut_id(experiment.base)}"),
+        ("Models", list_some(tuple(models), 6) or UNKNOWN),
+        ("Runs", runs),
+        ("Cap", f"{render_usd(experiment.cap_usd)}, {render_usd(experiment.share_usd)} a run"),
+        ("Held-out checks", "; ".join(experiment.hidden) or "none"),
+        ("Blind reviews", "two of each run" if experiment.reviews else "none"),
+    )
+    answers = (_say_shown(comparison), _say_not_shown(experiment, comparison), _say_cost(experiment, comparison))
     return Page(
-        title=f"relay lab compare {setting.id}: {list_some(setting.arms, 6)}",
-        facts=setting.facts,
-        answers=(*warning, _say_shown(comparison), _say_not_shown(setting, comparison), _say_cost(setting, comparison)),
-        sections=tuple(_list_chapters(setting, comparison)),
+        title=f"relay lab compare {experiment.id}: {list_some(experiment.arms, 6)}",
+        facts=facts,
+        answers=(*warning, *answers),
+        sections=tuple(_list_chapters(experiment, comparison, contexts)),
     )
 
 
 def _render(outcome: Measure, value: float | None, *, signed: bool = False) -> str:
-    if value is None:
-        return UNKNOWN
-    sign = ("−" if value < 0 else "+") if signed else ""
-    size = abs(value) if signed else value
-    match outcome.unit:
-        case "$":
-            return f"{sign}{render_usd(size)}"
-        case "s":
-            return f"{sign}{render_duration(size)}"
-        case "tokens":
-            return f"{sign}{render_tokens(round(size))}"
-        case _:
-            return f"{sign}{size:.3g}" if size != round(size) else f"{sign}{size:.0f}"
+    sign = "" if value is None or not signed else "−" if value < 0 else "+"
+    size = abs(value) if signed and value is not None else value
+    if outcome.unit or size is None:
+        return f"{sign}{FORMATS[outcome.unit or 'known'](size)}"
+    return f"{sign}{size:.3g}" if size != round(size) else f"{sign}{size:.0f}"
 
 
 def _name(outcome: Measure, comparison: Comparison) -> str:
@@ -100,7 +103,7 @@ def _say_shown(comparison: Comparison) -> Card:
     return Card(question="Shown", words=words, lines=lines, ink=Ink.GOOD if shown else Ink.TEXT)
 
 
-def _say_not_shown(setting: ExperimentSetting, comparison: Comparison) -> Card:
+def _say_not_shown(experiment: Experiment, comparison: Comparison) -> Card:
     left = [one for one in comparison.differences if one.outcome.is_main and not one.is_shown]
     lines = [f"{_say(one, comparison)}{_say_more(one)}" for one in left]
     rest = sum(not one.is_shown and not one.outcome.is_main for one in comparison.differences)
@@ -108,8 +111,8 @@ def _say_not_shown(setting: ExperimentSetting, comparison: Comparison) -> Card:
         lines.append(f"{count(rest, 'difference')} in other outcomes: see the table")
     if comparison.checks is None:
         lines.append("no held-out checks: whether the results are right was not measured (--hidden)")
-    if setting.next_command:
-        lines.append(f"not all runs are over: {setting.next_command}")
+    if len(comparison.results) < len(experiment.list_trials()):
+        lines.append(f"not all runs are over: relay lab compare --resume {experiment.id}")
     return Card(question="Not shown", words=count(len(left) + rest, "difference"), lines=tuple(lines))
 
 
@@ -117,20 +120,21 @@ def _say_more(one: Difference) -> str:
     return f"; about {count(one.more, 'more repeat')} would show one of this size" if one.more else ""
 
 
-def _say_cost(setting: ExperimentSetting, comparison: Comparison) -> Card:
+def _say_cost(experiment: Experiment, comparison: Comparison) -> Card:
     runs, reviews = (
         _add(one.cost_usd for one in comparison.results),
         _add(one.review_usd if one.review_tokens is not None else 0.0 for one in comparison.results),
     )
-    total = None if runs is None or reviews is None else runs + reviews + setting.lost_usd
+    lost = experiment.share_usd * sum(one.exit_code is None for one in comparison.results)
+    total = None if runs is None or reviews is None else runs + reviews + lost
     estimated = any(one.estimated for one in comparison.results)
-    words = f"{render_usd(total, estimated=estimated)} of at most {render_usd(setting.cap_usd)}"
-    done, planned = len(comparison.results), len(setting.arms) * setting.repeats
+    words = f"{render_usd(total, estimated=estimated)} of at most {render_usd(experiment.cap_usd)}"
+    done, planned = len(comparison.results), len(experiment.arms) * experiment.repeats
     tokens = sum((one.tokens or 0) + (one.review_tokens or 0) for one in comparison.results)
     lines = [f"{done} of {count(planned, 'run')} over, {tokens:,} tokens"]
     lines.append(f"runs {render_usd(runs, estimated=estimated)}, blind reviews {render_usd(reviews)}")
-    if setting.lost_usd:
-        lines.append(f"{render_usd(setting.lost_usd)} of it for runs that were lost")
+    if lost:
+        lines.append(f"{render_usd(lost)} of it for runs that were lost")
     return Card(question="Cost", words=words, lines=tuple(lines))
 
 
@@ -139,51 +143,51 @@ def _add(amounts: Iterator[float | None]) -> float | None:
     return None if None in found else sum(filter(None, found))
 
 
-def _list_chapters(setting: ExperimentSetting, comparison: Comparison) -> Iterator[Chapter]:
+def _list_chapters(
+    experiment: Experiment, comparison: Comparison, contexts: Mapping[str, Sequence[Row]]
+) -> Iterator[Chapter]:
     yield Chapter(
         name="arms",
         title="The arms",
         lead="The median of each outcome over the repeats, and every run behind it as a bar.",
-        plots=(*_plot_checks(setting, comparison), *_plot_costs(setting, comparison)),
-        tables=(_tabulate_arms(setting, comparison),),
+        plots=(*_plot_checks(experiment, comparison), *_plot_costs(experiment, comparison)),
+        tables=(_tabulate_arms(experiment, comparison),),
     )
     yield Chapter(
         name="differences",
         title="The differences",
-        lead=f"Each arm against {setting.arms[0]}, paired by repeat. Intervals are of the mean, by bootstrap, "
+        lead=f"Each arm against {experiment.arms[0]}, paired by repeat. Intervals are of the mean, by bootstrap, "
         "never narrower than Student's; those of held-out checks and cost all hold at once in 95 % of experiments, so "
         "do the rest among themselves. A difference whose interval holds zero is not shown.",
         tables=(_tabulate_differences(comparison),),
     )
-    if setting.contexts:
-        most = max(
-            (session.peak_tokens or 0 for sessions in setting.contexts.values() for session in sessions), default=0
-        )
+    if contexts:
+        most = max((session.peak_tokens or 0 for sessions in contexts.values() for session in sessions), default=0)
         yield Chapter(
             name="contexts",
             title="The contexts",
             lead="How full the context was, turn by turn, in the first run of each arm: "
-            f"{list_some(tuple(setting.contexts), len(setting.contexts))}.",
-            plots=tuple(plot_contexts(sessions, most=most) for sessions in setting.contexts.values()),
+            f"{list_some(tuple(contexts), len(contexts))}.",
+            plots=tuple(plot_contexts(sessions, most=most) for sessions in contexts.values()),
         )
     yield Chapter(
         name="runs",
         title="The runs",
         lead="In the order of work. A run that was cut off went on in a fresh conversation, whatever its arm. The ref "
         "has the commits of the run; the log is beside this page.",
-        tables=(_tabulate_runs(comparison.results), _tabulate_places(comparison.results)),
+        tables=_list_runs(comparison.results),
     )
 
 
-def _group(setting: ExperimentSetting, comparison: Comparison) -> dict[str, list[TrialResult]]:
+def _group(experiment: Experiment, comparison: Comparison) -> dict[str, list[TrialResult]]:
     by_repeat = sorted(comparison.results, key=lambda one: one.repeat)
-    return {arm: [one for one in by_repeat if one.arm == arm] for arm in setting.arms}
+    return {arm: [one for one in by_repeat if one.arm == arm] for arm in experiment.arms}
 
 
-def _plot_checks(setting: ExperimentSetting, comparison: Comparison) -> Iterator[Plot]:
+def _plot_checks(experiment: Experiment, comparison: Comparison) -> Iterator[Plot]:
     if comparison.checks is None:
         return
-    for arm, results in _group(setting, comparison).items():
+    for arm, results in _group(experiment, comparison).items():
         bars = [
             Bar(
                 label=str(one.repeat),
@@ -198,9 +202,9 @@ def _plot_checks(setting: ExperimentSetting, comparison: Comparison) -> Iterator
         yield _plot(bars, arm, legend, most=float(comparison.checks), dollars=False)
 
 
-def _plot_costs(setting: ExperimentSetting, comparison: Comparison) -> Iterator[Plot]:
+def _plot_costs(experiment: Experiment, comparison: Comparison) -> Iterator[Plot]:
     most = max(((one.cost_usd or 0.0) for one in comparison.results), default=0.0)
-    for arm, results in _group(setting, comparison).items():
+    for arm, results in _group(experiment, comparison).items():
         bars = [Bar(label=str(one.repeat), parts=((Ink.S1, one.cost_usd or 0.0),)) for one in results]
         yield _plot(bars, arm, ((Ink.S1, "cost of the run"),), most=most, dollars=True)
 
@@ -211,13 +215,14 @@ def _plot(bars: Sequence[Bar], arm: str, legend: tuple[tuple[Ink, str], ...], *,
     )  # fmt: skip
 
 
-def _tabulate_arms(setting: ExperimentSetting, comparison: Comparison) -> Table:
+def _tabulate_arms(experiment: Experiment, comparison: Comparison) -> Table:
+    medians = {one: [comparison.medians[arm][one.name] for arm in experiment.arms] for one in OUTCOMES}
     rows = [
-        (_name(outcome, comparison), *(_render(outcome, comparison.medians[arm][outcome.name]) for arm in setting.arms))
-        for outcome in OUTCOMES
-        if any(comparison.medians[arm][outcome.name] is not None for arm in setting.arms)
+        (_name(outcome, comparison), *(_render(outcome, median) for median in found))
+        for outcome, found in medians.items()
+        if any(median is not None for median in found)
     ]
-    columns = ", ".join(("Median", *(f"#{arm.replace(', ', ',')}" for arm in setting.arms)))
+    columns = ", ".join(("Median", *(f"#{arm.replace(', ', ',')}" for arm in experiment.arms)))
     return make_table("Median of each outcome", columns, rows)
 
 
@@ -238,33 +243,23 @@ def _tabulate_differences(comparison: Comparison) -> Table:
     return make_table("Each arm against the first", columns, rows)
 
 
-def _tabulate_runs(results: Sequence[TrialResult]) -> Table:
-    rows = [
-        (
-            str(one.number), one.arm, str(one.repeat),
-            f"{one.phases_done} of {one.phases}" if one.phases else "lost",
-            f"{one.hidden_passed} of {one.hidden_total}" if one.hidden_total else NOTHING,
-            NOTHING if one.findings is None else f"{one.findings} and {one.disputed}",
-            render_usd(one.cost_usd, estimated=one.estimated),
-            render_tokens(one.input_tokens), render_tokens(one.cache_write_tokens),
-            render_tokens(one.cache_read_tokens), render_tokens(one.output_tokens),
-            UNKNOWN if one.wall_s is None else render_duration(one.wall_s),
-            _count(one.sessions), render_tokens(one.fill), f"{_count(one.red_gates)} and {_count(one.repairs)}",
-            _count(one.weakened), f"{_count(one.duplicated)} of {_count(one.added)}", str(one.cuts), one.reason,
-        )
-        for one in results
-    ]  # fmt: skip
-    columns = (
-        "#Run, Arm, #Repeat, #Phases, #Held-out, #Faults and disputed, #Cost, #Input, #Cache writes, #Cache reads, "
-        "#Output, #Time, #Sessions, #Fill, #Red gates and repairs, #Tests weakened, #Duplicated lines, #Cut off, End"
-    )
-    return make_table("Every run", columns, rows)
+_RUNS = (
+    "#Run {number} | Arm {arm} | #Repeat {repeat} | #Phases {done} | #Held-out {checks} | "
+    "#Faults and disputed {faults} | #Cost {0:cost} | #Input {input_tokens:tokens} | "
+    "#Cache writes {cache_write_tokens:tokens} | #Cache reads {cache_read_tokens:tokens} | "
+    "#Output {output_tokens:tokens} | #Time {wall_s:s} | #Sessions {sessions:known} | #Fill {fill:tokens} | "
+    "#Red gates and repairs {red_gates:known} and {repairs:known} | #Tests weakened {weakened:known} | "
+    "#Duplicated lines {duplicated:known} of {added:known} | #Cut off {cuts} | End {reason}"
+)
 
 
-def _tabulate_places(results: Sequence[TrialResult]) -> Table:
-    rows = [(str(one.number), one.arm, one.ref, log) for one in results for log in (one.logs or ("",))]
-    return make_table("Where they are kept", "#Run, Arm, `Ref, @Log", rows)
-
-
-def _count(number: int | None) -> str:
-    return UNKNOWN if number is None else f"{number:,}"
+def _list_runs(results: Sequence[TrialResult]) -> tuple[Table, Table]:
+    rows, places = [], []
+    for one in results:
+        done = f"{one.phases_done} of {one.phases}" if one.phases else "lost"
+        checks = f"{one.hidden_passed} of {one.hidden_total}" if one.hidden_total else NOTHING
+        faults = NOTHING if one.findings is None else f"{one.findings} and {one.disputed}"
+        rows.append(Row(**asdict(one), done=done, checks=checks, faults=faults))
+        places += [Row(**asdict(one), log=log) for log in (one.logs or ("",))]
+    where = "#Run {number} | Arm {arm} | `Ref {ref} | @Log {log}"
+    return list_rows("Every run", _RUNS, rows), list_rows("Where they are kept", where, places)

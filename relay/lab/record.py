@@ -15,14 +15,11 @@ from typing import Any
 
 from relay.base.tree import read_file, replace_with_file
 from relay.base.walk import open_folder, open_ignored
-from relay.base.words import UNKNOWN, count, list_some, render_usd
-from relay.git.repository import Repo
 from relay.insight.database import Row
 from relay.insight.figures import read_figures
 from relay.insight.telemetry.log import open_events
 from relay.lab.comparing import Comparison, TrialResult
 from relay.lab.experiment import Experiment
-from relay.lab.experiment_page import ExperimentSetting
 from relay.plan.text import STATE_DIR
 
 _FOLDER = "compare"
@@ -51,41 +48,14 @@ def keep_logs(root: Path, experiment: Experiment, results: Sequence[TrialResult]
         yield tuple(kept)
 
 
-def make_setting(repo: Repo, experiment: Experiment, results: Sequence[TrialResult]) -> ExperimentSetting:
-    """Return what the page says of the experiment itself."""
-    place, over = _find_place(repo.root, experiment), len(results)
-    firsts: dict[str, TrialResult] = {}
+def read_contexts(root: Path, experiment: Experiment, results: Sequence[TrialResult]) -> dict[str, tuple[Row, ...]]:
+    """Return the sessions of the first trial of each arm, as far as its log is there."""
+    place, found = _find_place(root, experiment), dict[str, tuple[Row, ...]]()
     for result in results:
-        firsts.setdefault(result.arm, result)
-    runs = {arm: _read_runs(place, firsts[arm]) for arm in experiment.arms if arm in firsts}
-    models = dict.fromkeys(session.model for sessions in runs.values() for session in sessions if session.model)
-    left = len(experiment.arms) * experiment.repeats - over
-    facts = (
-        ("Plan", f"{experiment.plan_path} at {experiment.base[:9]}"),
-        ("Models", list_some(tuple(models), 6) or UNKNOWN),
-        (
-            "Runs",
-            f"{count(len(experiment.arms), 'arm')}, {count(experiment.repeats, 'repeat')}, seed {experiment.seed}",
-        ),
-        ("Cap", f"{render_usd(experiment.cap_usd)}, {render_usd(experiment.share_usd)} a run"),
-        ("Held-out checks", "; ".join(experiment.hidden) or "none"),
-        ("Blind reviews", "two of each run" if experiment.reviews else "none"),
-    )
-    return ExperimentSetting(
-        id=experiment.id,
-        facts=facts,
-        arms=experiment.arms,
-        repeats=experiment.repeats,
-        cap_usd=experiment.cap_usd,
-        lost_usd=experiment.share_usd * sum(result.exit_code is None for result in results),
-        contexts={arm: sessions for arm, sessions in runs.items() if sessions},
-        next_command=f"relay lab compare --resume {experiment.id}" if left else "",
-    )
-
-
-def _read_runs(place: Path, result: TrialResult) -> tuple[Row, ...]:
-    readers = [reader for log in result.logs if (reader := open_events(place / log))]
-    return read_figures(chain.from_iterable(readers)).sessions if readers else ()
+        if result.arm not in found:
+            readers = [reader for log in result.logs if (reader := open_events(place / log))]
+            found[result.arm] = read_figures(chain.from_iterable(readers)).sessions
+    return {arm: found[arm] for arm in experiment.arms if found.get(arm)}
 
 
 def render_comparison(experiment: Experiment, comparison: Comparison) -> dict[str, Any]:

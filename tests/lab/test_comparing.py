@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from relay.lab.comparing import OUTCOMES, TrialResult, compare_arms
-from relay.lab.experiment_page import ExperimentSetting, make_experiment_page
+from relay.lab.experiment import Experiment
+from relay.lab.experiment_page import make_experiment_page
 from relay.lab.statistics import find_bootstrapped, find_mean_difference
 from tests.effort import take_each
 from tests.lab.test_coverage import cost, count, is_red
@@ -54,8 +55,10 @@ def test_a_large_difference_is_shown_and_a_doubtful_one_says_what_it_would_take(
 )
 def test_what_never_differed_is_said_so(repeats: int, words: str) -> None:
     results = [make(arm, n, hidden_passed=18, hidden_total=20) for n in range(1, repeats + 1) for arm in ARMS]
-    setting = ExperimentSetting(id="x", facts=(), arms=ARMS, repeats=repeats, cap_usd=1.0, lost_usd=0.0, contexts={})
-    page = make_experiment_page(setting, compare_arms(results, ARMS))
+    experiment = Experiment(
+        plan_path="PLAN.md", base="c0ffee", branch="main", arms=ARMS, repeats=repeats, seed=1, cap_usd=1.0
+    )
+    page = make_experiment_page(experiment, compare_arms(results, ARMS), {})
     said = next(line for line in page.answers[1].lines if line.startswith("held-out"))
     begin = f"held-out checks passed, of 20: none never differed from reset in {repeats} repeats"
     assert re.fullmatch(re.escape(begin) + words, said)

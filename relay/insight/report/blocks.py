@@ -6,6 +6,7 @@ A cell says "unknown" for an unknown figure, and has a dash where a figure does 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from enum import StrEnum
+from operator import attrgetter
 from string import Formatter
 from typing import Any
 
@@ -35,16 +36,6 @@ def render_signed_usd(amount: float | None) -> str:
 def render_per_decision(totals: Row) -> str:
     """Write the cost per decision; a dash without a decision."""
     return render_usd(totals.usd_per_decision, estimated=totals.estimated) if totals.decisions else NOTHING
-
-
-def render_signed_tokens(n: int | None) -> str:
-    """Write tokens short, with a sign below 0."""
-    return f"−{render_tokens(-n)}" if n is not None and n < 0 else render_tokens(n)
-
-
-def render_turns(turns: float | None) -> str:
-    """Write a number of turns; None is "never"."""
-    return "never" if turns is None else f"{turns:.1f}"
 
 
 def render_time(at: float) -> str:
@@ -218,13 +209,14 @@ FORMATS: Mapping[str, Callable[[Any], str]] = {
     "or": lambda text: text or NOTHING,
     "n": lambda n: NOTHING if n is None else render_number(n),
     "tokens": lambda n: render_tokens(None if n is None else round(n)),
-    "signed_tokens": render_signed_tokens,
+    "known": lambda n: UNKNOWN if n is None else render_number(n),
+    "signed_tokens": lambda n: f"−{render_tokens(-n)}" if n < 0 else render_tokens(n),
     "usd": render_usd,
     "signed_usd": render_signed_usd,
     "cost": lambda row: render_usd(row.cost_usd, estimated=row.estimated),
     "each": render_per_decision,
     "share": render_share,
-    "turns": render_turns,
+    "turns": lambda turns: "never" if turns is None else f"{turns:.1f}",
     "s": lambda seconds: UNKNOWN if seconds is None else render_duration(seconds),
     "at": render_time,
     "id": cut_id,
@@ -250,13 +242,6 @@ def is_crossed(name: str, figure: float | None) -> bool:
     return figure is not None and (figure > line if is_most else figure < line)
 
 
-class _Cells(Formatter):
-    def format_field(self, value: Any, format_spec: str) -> str:
-        if format_spec.startswith("!"):
-            return " !" * is_crossed(format_spec[1:], value)
-        return FORMATS[format_spec](value)
-
-
 def list_rows(caption: str, columns: str, rows: Iterable[Row]) -> Table:
     """Make a table of rows of figures.
 
@@ -265,6 +250,15 @@ def list_rows(caption: str, columns: str, rows: Iterable[Row]) -> Table:
             figure stands by its name and one of `FORMATS`, and 0 is the whole row.
     """
     parts = [column.partition(" {") for column in columns.split(" | ")]
-    render, cells = _Cells().vformat, [f"{{{cell}" for _, _, cell in parts]
-    rendered = ([render(cell, (row,), vars(row)) for cell in cells] for row in rows)
+    cells = [[*Formatter().parse(f"{{{cell}")] for _, _, cell in parts]
+
+    def write(row: Row, field: str | None, form: str | None) -> str:
+        if field is None or form is None:
+            return ""
+        value: Any = row if field == "0" else attrgetter(field)(row)
+        return " !" * is_crossed(form[1:], value) if form.startswith("!") else FORMATS[form](value)
+
+    rendered = (
+        ["".join(text + write(row, field, form) for text, field, form, _ in cell) for cell in cells] for row in rows
+    )
     return make_table(caption, ", ".join(name for name, _, _ in parts), rendered)
