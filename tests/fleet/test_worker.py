@@ -51,10 +51,6 @@ def find_clone(field, name):
     return open_repo(clone)
 
 
-def list_own_refs(field, name):
-    return find_clone(field, name).list_refs("refs/").keys()
-
-
 def test_a_finished_phase_lands_however_often_others_are_faster(field):
     """Each that is has landed something: that comes to an end, and no person has to look."""
     landed = field.top / "landed"
@@ -105,6 +101,8 @@ def test_what_another_machine_went_on_with_is_put_aside(field):
     with serve(parse_script(SCRIPT)) as server:
         told = field.go("ann", server)
     assert field.is_done("1"), told
+    assert told.has("another machine went on with phase 1; the work of this machine stays in ")
+    assert [ref for ref in find_clone(field, "ann").list_refs("refs/") if ref.startswith("refs/relay/aside/")]
 
 
 @pytest.mark.nightly
@@ -350,7 +348,7 @@ def test_what_somebody_does_to_the_remote_s_refs_does_not_keep_a_phase_from_land
             if ref != "refs/heads/main":
                 field.git("update-ref", "-d", ref)
 
-    hurt: list[Callable[[], object]] = [partial(forge_fence, field), remove]
+    hurt: list[Callable[[], object]] = [remove, partial(forge_fence, field)]  # last first
     with serve(parse_script(SCRIPT)) as server:
         told = field.go("ann", server, worker=make_acting(field, server, Hurt))
     assert hurt == []
@@ -454,17 +452,6 @@ def test_a_branch_whose_name_ends_like_anothers_is_not_taken_for_it(field):
     assert not field.is_done("1")
 
 
-@pytest.mark.nightly
-def test_two_workers_with_the_same_clones_share_a_plan(field):
-    with serve(parse_script(SCRIPT)) as server, contextlib.ExitStack() as stack:
-        field.queue.submit([field.ticket("1"), field.ticket("2")])
-        for _ in range(2):
-            stack.enter_context(field.working("ann", server))
-        wait_until(lambda: field.is_done("1", "2", "3"))
-        assert (server.errors, server.unplayed) == ([], ())
-        assert count_answers(server) == 9
-
-
 def test_what_anybody_queues_runs_nothing_and_ends_no_worker(field):
     """Whoever has the database's password may write any text into a row."""
     pwned = field.top / "pwned"
@@ -508,17 +495,13 @@ def test_a_remote_that_is_named_by_a_relative_path_has_an_address_for_others(fie
 
 
 @pytest.mark.nightly
-@pytest.mark.usefixtures("url")
 def test_many_workers_do_each_phase_once(field):
-    with serve(parse_script(SCRIPT)) as server, ThreadPoolExecutor(3) as pool:
+    """Two of them with the same clones."""
+    with serve(parse_script(SCRIPT)) as server:
         field.queue.submit([field.ticket("1"), field.ticket("2")])
-        workers = [field.worker(f"w{n}", server) for n in range(3)]
-        for one in [pool.submit(worker.serve, wait=False) for worker in workers]:
-            one.result()
-        field.queue.submit([field.ticket("3")], follows=True)
-        workers[0].serve(wait=False)
-        for worker in workers:
-            worker.interrupts.close()
-        assert (server.errors, server.unplayed) == ([], ())
-    assert field.is_done("1", "2", "3")
+        with contextlib.ExitStack() as stack:
+            for name in ("ann", "ann", "bob"):
+                stack.enter_context(field.working(name, server))
+            wait_until(lambda: field.is_done("1", "2", "3"))
+        assert (server.errors, server.unplayed, count_answers(server)) == ([], (), 9)
     assert {take.state for take in field.standing.takes} <= {TakeState.DONE, TakeState.FREE}
