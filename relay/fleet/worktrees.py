@@ -13,7 +13,7 @@ from pathlib import Path
 from urllib.parse import quote, unquote
 
 from relay.base.errors import LockedError, RelayError, RepoError
-from relay.base.tree import find_stat, replace_file
+from relay.base.tree import find_boot_id, find_stat, replace_file
 from relay.base.values import dataclass
 from relay.base.walk import open_folder, open_ignored
 from relay.config import Settings
@@ -30,7 +30,7 @@ from relay.plan.text import STATE_DIR, find_ledger_path
 from relay.sandbox.places import GENERATED
 from relay.setup.open import hold_worktree
 from relay.setup.workspace import get_mechanism
-from relay.store.attempts import displace_attempt, read_attempt
+from relay.store.attempts import displace_attempt, find_place_id, read_attempt
 from relay.store.branches import move_branch
 from relay.store.history import read_relay_commits
 from relay.store.refs import ATTEMPTS, find_attempt_ref, get_branch
@@ -175,6 +175,8 @@ def _catch_up(main: Repo, job: Job) -> None:
     repo, attempt, own, tip = job.repo, read_attempt(job.repo), get_tip(job.repo), get_tip(main)
     if attempt is None or attempt.merges or own == tip or attempt.base_head != own:
         return
+    if (attempt.place, attempt.boot_id) != (find_place_id(repo), find_boot_id()):
+        return  # the run restores its last checkpoint first, and it is merged when it lands
     if read_relay_commits(repo, job.plan_path, rev=own, newer_than=tip):
         return  # handed over with a commit: it is merged when it lands
     now = write_snapshot_tree(repo).tree

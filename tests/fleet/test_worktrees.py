@@ -16,7 +16,7 @@ from relay.git.notes import lock_worktree, write_note
 from relay.git.worktrees import list_worktrees, remove_worktree
 from relay.plan.parse import parse_plan
 from relay.session.usage import Spent
-from relay.store.attempts import NOWHERE, AttemptStart, open_attempt, read_attempt
+from relay.store.attempts import NOWHERE, AttemptStart, continue_attempt, open_attempt, read_attempt
 from relay.store.checkpoints import WipRecord, save_wip
 from relay.store.worktree_notes import find_home, find_made_places, find_other_trees, get_jobs_place
 from tests.effort import take_each
@@ -445,6 +445,23 @@ def test_one_that_was_removed_in_part_goes_on_from_its_last_checkpoint(main):
     kept = read_attempt(again.repo)
     assert kept is not None
     assert (kept.place, kept.last_wip) == (NOWHERE, attempt.last_wip)
+
+
+def test_an_open_phase_whose_work_tree_was_made_again_is_not_moved_before_its_run_restores_it(box, main):
+    """On the user's commits its checkpoint would look undone, and its work would be missing from what it commits."""
+    job = ensure(main, "1")
+    (job.repo.root / "1.txt").write_text("a session's")
+    began = save_wip(job.repo, open_attempt(job.repo, START), WipRecord(spend=Spent(), items=())).base_head
+    box.write("other.txt")
+    tip = box.commit("meanwhile")
+    remove_all(job.repo.root)
+    again = ensure(main, "1")
+    assert (again.repo.head(), (again.repo.root / "1.txt").exists()) == (began, False)
+    kept = read_attempt(again.repo)
+    assert kept is not None
+    continue_attempt(again.repo, kept, START)  # as its run does
+    (again.repo.root / "1.txt").write_text("a session's")
+    assert (ensure(main, "1").repo.head(), (again.repo.root / "1.txt").exists()) == (tip, True)
 
 
 def test_one_that_is_gone_and_locked_is_the_user_s_to_unlock(box, main):
