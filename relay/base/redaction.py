@@ -100,7 +100,7 @@ OWN = (
     _rule("a Vault token", "hvs. hvb.", r"hv[sb]\.[A-Za-z0-9_-]{24,}"),
     _rule("an age key", "AGE-SECRET-KEY-1", r"AGE-SECRET-KEY-1[A-Z0-9]{58}"),
     _rule("an Atlassian token", "ATATT3", r"ATATT3[A-Za-z0-9_=-]{100,}"),
-    _rule("a Docker token", "dckr_pat_ dckr_oat_", r"dckr_[po]at_[A-Za-z0-9_-]{27}"),
+    _rule("a Docker token", "dckr_pat_ dckr_oat_", r"dckr_[po]at_[A-Za-z0-9_-]{27,}"),
     _rule("an Azure storage key", "AccountKey=", r"AccountKey=[A-Za-z0-9+/]{86}=="),
     # Only at the beginning of a run: in `-eyJ-eyJ…` each match would else read to the end.
     _rule("a JSON web token", "eyJ", r"(?:(?<![\w-])|(?<=\\[nrt]))eyJ[\w-]{10,}\.eyJ[\w-]{10,}\.[\w-]{20,}"),

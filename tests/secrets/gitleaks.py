@@ -18,6 +18,8 @@ TARGET = Path(__file__).parents[2] / "relay/base/gitleaks.json"
 CONTEXT = "(?:=|>|:{1,3}=|"
 """In every rule that looks for a name, an operator and a value."""
 END = r"""(?:[\x60'"\s;]|\\[nr]|$)"""
+BEGIN = r"(?:\b|(?<=\\[nrt]))"
+"""A token may stand behind the line end of a text in JSON, of which the last character is a letter."""
 LEFT_OUT = frozenset({
     # Not a form, or one that many other texts have too.
     "artifactory-reference-token", "curl-auth-header", "curl-auth-user", "facebook-access-token", "freemius-secret-key",
@@ -54,6 +56,14 @@ def is_distinct(keyword: str) -> bool:
     return len(keyword) >= 4 and bool(re.search(r"[_.~-]", keyword))
 
 
+def find_edges(pattern: str) -> str:
+    """Return a pattern that takes in nothing beside the token, and finds it behind a line end that JSON writes."""
+    pattern = re.sub(r"^(\(\?i\))?\\b", lambda found: f"{found[1] or ''}{BEGIN}", pattern)
+    pattern = re.sub(r"^\(\?:\^\|(\[.*?\])\)", lambda found: rf"(?:^|(?<={found[1]})|(?<=\\[nrt]))", pattern)
+    pattern = pattern.replace(END.replace("$)", r"$|\b)"), r"\b")
+    return re.sub(r"\(\?:(\$\|\[[^\]]*\]|\[\^[^\]]*\]\|\\[zZ])\)$", r"(?=\1)", pattern)
+
+
 def convert(rule: dict[str, Any]) -> dict[str, Any]:
     """Return one rule in the form of the data file."""
     pattern, keywords = rule["regex"], rule["keywords"]
@@ -63,6 +73,7 @@ def convert(rule: dict[str, Any]) -> dict[str, Any]:
         pattern = re.sub(r"^(\(\?i\))?\\b", r"\1", pattern)
     else:
         pattern = pattern.replace(END, "(?![A-Za-z0-9_])")
+    pattern = find_edges(pattern)
     pattern = scope_flags(pattern.replace(r"\z", r"\Z").replace("[:alnum:]", "A-Za-z0-9"))
     re.compile(pattern, re.ASCII)
     return {"id": rule["id"], "keywords": keywords, "entropy": rule.get("entropy", 0), "pattern": pattern}
