@@ -29,6 +29,14 @@ class PromptUse:
         return self.input_tokens + self.read_tokens + self.write_5m_tokens + self.write_1h_tokens
 
 
+_OPENINGS: Mapping[str, Mapping[str, Any]] = {
+    "text": {"text": ""}, "thinking": {"thinking": "", "signature": ""}, "tool_use": {"input": {}}
+}  # fmt: skip
+"""What a block of each type is without, when it begins."""
+_DELTAS = {"text": "text", "thinking": "thinking", "tool_use": "partial_json"}
+"""The field of a delta, by the type of its block."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnswerBlock:
     """One content block of an answer."""
@@ -42,15 +50,7 @@ class AnswerBlock:
     @property
     def opening(self) -> Mapping[str, Any]:
         """The block as ``content_block_start`` shows it."""
-        match self.body.get("type"):
-            case "text":
-                return {**self.body, "text": ""}
-            case "thinking":
-                return {**self.body, "thinking": "", "signature": ""}
-            case "tool_use":
-                return {**self.body, "input": {}}
-            case _:
-                return self.body
+        return {**self.body, **_OPENINGS.get(str(self.body.get("type")), {})}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,7 +75,7 @@ class PlayedAnswer:
 
     def render_start(self) -> dict[str, Any]:
         """Write the message of ``message_start``: no content yet, input usage complete."""
-        return self._render([], {"stop_reason": None, "stop_sequence": None, "stop_details": None}, final=False)
+        return self._render([], dict.fromkeys(("stop_reason", "stop_sequence", "stop_details")), final=False)
 
     def render_end(self) -> dict[str, Any]:
         """Write ``message_delta``."""
@@ -220,21 +220,14 @@ def _list_events(answer: PlayedAnswer) -> Iterator[Mapping[str, Any]]:
 
 
 def _list_deltas(block: AnswerBlock) -> Iterator[Mapping[str, Any]]:
-    match block.body.get("type"):
-        case "text":
-            for piece in cut_text(block.body["text"]):
-                yield {"type": "text_delta", "text": piece}
-        case "thinking":
-            for piece in cut_text(block.body["thinking"]):
-                yield {"type": "thinking_delta", "thinking": piece}
-            if block.body["signature"]:
-                yield {"type": "signature_delta", "signature": block.body["signature"]}
-        case "tool_use":
-            yield {"type": "input_json_delta", "partial_json": ""}
-            for piece in cut_text(block.raw_input):
-                yield {"type": "input_json_delta", "partial_json": piece}
-        case _:
-            return
+    kind = str(block.body.get("type"))
+    if kind in _DELTAS:
+        is_call = kind == "tool_use"
+        name, text = "input_json" if is_call else kind, block.raw_input if is_call else block.body[kind]
+        for piece in (*([""] if is_call else []), *cut_text(text)):
+            yield {"type": f"{name}_delta", _DELTAS[kind]: piece}
+    if block.body.get("signature"):
+        yield {"type": "signature_delta", "signature": block.body["signature"]}
 
 
 def cut_text(text: str) -> Iterator[str]:

@@ -9,7 +9,7 @@ from relay.config.decoding import told
 from relay.rehearsal.wire import ContentBlock, list_blocks
 
 Texts = str | tuple[str, ...]
-_LACKS = Annotated[Texts, told("a text or a list: none of it does")]
+_LACKS = Annotated[Texts, told("a text or a list: none of it occurs there")]
 _SHOWN_CHARS = 160
 
 

@@ -86,15 +86,14 @@ class Connection(BaseHTTPRequestHandler):
 
     def start(self, status: int, headers: Mapping[str, str]) -> None:
         """Send status and headers; without a ``content-length`` the body is sent in chunks, as it comes."""
-        sized, old = "content-length" in headers, self.request_version == "HTTP/1.0"
-        self._in_chunks = not (sized or old)
+        old = self.request_version == "HTTP/1.0"
+        self._in_chunks = not ("content-length" in headers or old)
         self.close_connection = self.close_connection or old
-        fields = {"date": self.date_time_string(), **headers}
-        fields |= {"transfer-encoding": "chunked"} if self._in_chunks else {}
-        fields |= {"connection": "close"} if self.close_connection else {}
-        words = self.responses[status][0] if status in self.responses else ""
-        lines = (f"HTTP/1.1 {status} {words}", *(f"{name}: {value}" for name, value in fields.items()), "", "")
-        self.wfile.write("\r\n".join(lines).encode("latin-1", "replace"))
+        fields = {**headers, **({"transfer-encoding": "chunked"} if self._in_chunks else {})}
+        self.send_response_only(status)
+        for name, value in (*fields.items(), ("connection", "close" if self.close_connection else "keep-alive")):
+            self.send_header(name, value)
+        self.end_headers()
 
     def write(self, data: bytes) -> None:
         """Send a piece of the body at once."""

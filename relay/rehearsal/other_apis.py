@@ -391,8 +391,7 @@ def _message(answer: PlayedAnswer, body: Body) -> Mapping[str, Any]:
 
 
 def _events(answer: PlayedAnswer, body: Body) -> Iterator[Rendered]:
-    numbered = ((number, *event) for number, event in enumerate(_list_events(answer, body)))
-    for number, name, data in numbered:
+    for number, (name, data) in enumerate(_list_events(answer, body)):
         yield name, {"type": name, "sequence_number": number, **data}
 
 

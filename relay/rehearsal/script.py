@@ -308,7 +308,7 @@ class _Reader:
             near = difflib.get_close_matches(unknown[1], keys, n=1)
             hint = f" (did you mean {near[0]!r}?)" if near else ""
             where = f"{_name(inner) if inner else name} has no key {unknown[1]!r}{hint}"
-            at = next(key for key, _ in node.value if key.value == unknown[1])
+            at = next((key for key, _ in node.value if key.value == unknown[1]), node)
             return self.error(at, f"{where}; allowed: {', '.join(keys)}")
         if isinstance(error.__cause__, ValueError):  # of a class's own check
             return self.error(node, str(error.__cause__))

@@ -72,7 +72,7 @@ class History:
         self.chain: list[str] = []
         """A hash for each block, of it and of all before."""
         self.blocks: list[ContentBlock] = []
-        self._roles: list[str] = []
+        self.roles: list[str] = []
         last: list[ContentBlock] = []
         link = ""
         for message in list_blocks(body.get("messages")):
@@ -82,15 +82,11 @@ class History:
                 link = extend(link, role, block)
                 self.chain.append(link)
                 self.blocks.append(block)
-                self._roles.append(role)
+                self.roles.append(role)
         self.chain = self.chain or [""]
-        self.has_answers = "assistant" in self._roles
+        self.has_answers = "assistant" in self.roles
         self.last_calls = [str(block.get("id")) for block in last if block.get("type") == "tool_use"]
         self.last_content = digest_content(last)
-
-    def answers_after(self, end: int) -> bool:
-        """Return whether an assistant block follows position `end`."""
-        return "assistant" in self._roles[end + 1 :]
 
 
 def extend(link: str, role: str, block: ContentBlock) -> str:
@@ -180,7 +176,10 @@ class Stage:
                 while step + 1 in cast.silent:
                     step += 1
                 return cast, step + 1
-        return self._find_prefix(history) or self._find_content(history)
+        if (place := self._find_prefix(history)) or not history.has_answers:
+            return place
+        known = self._by_content.get(history.last_content)
+        return (known[0], known[1] + 1) if known else None
 
     def _find_prefix(self, history: History) -> Place | None:
         """Find the longest earlier request that this one continues."""
@@ -190,15 +189,11 @@ class Stage:
                 if place is None:
                     continue
                 cast, step = place
-                if history.answers_after(end) or step in cast.silent:
+                if "assistant" in history.roles[end + 1 :] or step in cast.silent:
                     return cast, step + 1
                 if step in cast.broken and scope:
                     return place
         return None
-
-    def _find_content(self, history: History) -> Place | None:
-        place = self._by_content.get(history.last_content) if history.has_answers else None
-        return (place[0], place[1] + 1) if place else None
 
     def _open(self, body: Body, history: History) -> Place | Miss:
         if history.has_answers:

@@ -89,7 +89,10 @@ class Account:
         Returns:
             The answer's tokens in the gauge; None if the gauge was not measured.
         """
-        self._look_at_model(sent.model, model)
+        if model and normalize_model(model) != normalize_model(sent.model):  # its own price counts
+            is_known = self.spec.find_price(model) is not None
+            words = "its price counts" if is_known else "its price is not known: counted as the one that was asked"
+            self._warn_once(model, f"{model} answers, not {sent.model}; {words}")
         most = Usage(input_tokens=self._model.window_tokens, output_tokens=self._model.max_output_tokens)
         spent = charge_request(said, self.find_price(model), worst=sent.worst, least=sent.least, most=most)
         measured = None if own is None else self._measure(said, spent.usage, own)
@@ -118,15 +121,6 @@ class Account:
         if said is not None or may_be_billed:
             self.book(sent, said, stop_reason="lost" if said is None else "cut", **{"model": sent.model, **shown})
 
-    def _look_at_model(self, asked: str, answers: str) -> None:
-        """Warn once per model if another one answers than the one asked; the answering model's price counts."""
-        if not answers or answers in self._told or normalize_model(answers) == normalize_model(asked):
-            return
-        self._told.add(answers)
-        is_known = self.spec.find_price(answers) is not None
-        words = "its price counts" if is_known else "its price is not known: counted as the one that was asked"
-        self._observe(Noticed(text=f"{answers} answers, not {asked}; {words}", warning=True))
-
     def _measure(self, said: Usage | None, counted: Usage, own: Usage) -> int | None:
         """Update the gauge by the endpoint's numbers as far as they are plausible, else by relay's own."""
         if said is None or not said.prompt_tokens:
@@ -136,19 +130,18 @@ class Account:
         if output != counted.output_tokens:
             output = own.output_tokens
         if prompt != counted.prompt_tokens:
-            self._doubt(prompt, own.input_tokens)
+            words = (
+                f"the endpoint reports {prompt:,} tokens for a prompt of about {own.input_tokens:,}: "
+                "relay uses its own count, for the reset line and as an upper bound of the cost"
+            )
+            self._warn_once("", words)
             prompt = own.input_tokens
         self.gauge = self.gauge.measure(Usage(input_tokens=prompt, output_tokens=output))
         return output
 
-    def _doubt(self, prompt_tokens: int, own_tokens: int) -> None:
-        """Warn once that the endpoint's count of a prompt is not plausible."""
-        if "" not in self._told:
-            self._told.add("")
-            words = (
-                f"the endpoint reports {prompt_tokens:,} tokens for a prompt of about {own_tokens:,}: "
-                "relay uses its own count, for the reset line and as an upper bound of the cost"
-            )
+    def _warn_once(self, subject: str, words: str) -> None:
+        if subject not in self._told:
+            self._told.add(subject)
             self._observe(Noticed(text=words, warning=True))
 
     def end_cut(self, cut_tokens: int) -> SessionOutcome:

@@ -323,15 +323,7 @@ class LoopDetector:
         if any(result.changed_paths for _, result in turn):
             self._turns.clear()
             return False
-        self._turns.append(_signature(turn))
-        return any(self._repeats(period) for period in range(1, MAX_PERIOD + 1))
-
-    def _repeats(self, period: int) -> bool:
-        tail = self._turns[-period * REPEATS :]
-        return len(tail) == period * REPEATS and tail == tail[:period] * REPEATS
-
-
-def _signature(turn: Sequence[tuple[ToolCall, ToolResult]]) -> str:
-    return json.dumps(
-        [(call.name, call.input, result.text, result.is_error) for call, result in turn], sort_keys=True, default=str
-    )
+        said = [(call.name, call.input, result.text, result.is_error) for call, result in turn]
+        self._turns.append(json.dumps(said, sort_keys=True, default=str))
+        tails = ((self._turns[-period * REPEATS :], period) for period in range(1, MAX_PERIOD + 1))
+        return any(len(tail) == period * REPEATS and tail == tail[:period] * REPEATS for tail, period in tails)

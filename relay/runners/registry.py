@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
+from typing import TYPE_CHECKING
 
 from relay.base.errors import ConfigError, FlagError, RunnerError
 from relay.config import Settings
@@ -26,9 +27,13 @@ from relay.runners.base import Runner, RunnerKind, Surroundings
 from relay.runners.messages.endpoint import ANTHROPIC, FAMILIES, PLAIN, Family, Way, get_key_name
 from relay.session.events import Noticed
 
+if TYPE_CHECKING:
+    from relay.runners.messages.conversation import ApiRunner
+
 
 @contextmanager
-def _open_api(given: Surroundings) -> Iterator[Runner]:
+def _open_api(given: Surroundings, way: Way | None = None) -> Iterator["ApiRunner"]:
+    """Open an endpoint; for an agent it gives the limits of models alone."""
     from relay.runners.messages.api import open_api
     from relay.runners.messages.connection import ApiConnection
     from relay.runners.messages.conversation import ApiRunner
@@ -38,14 +43,11 @@ def _open_api(given: Surroundings) -> Iterator[Runner]:
         environ=given.environ,
         interrupts=given.interrupts,
         idle_timeout_s=given.endpoint_idle_s,
-        way=_find_way(settings, given.environ),
-        for_models_only=given.for_models_only,
+        way=way or _find_way(settings, given.environ),
+        for_models_only=given.for_models_only or way is not None,
     ) as api:
         connection = ApiConnection(
-            api=api,
-            observe=given.observe,
-            interrupts=given.interrupts,
-            max_wait_s=settings.max_wait_s,
+            api=api, observe=given.observe, interrupts=given.interrupts, max_wait_s=settings.max_wait_s
         )
         yield ApiRunner(connection=connection, find_own=settings.find_model, strategy=settings.strategy)
 
@@ -85,7 +87,8 @@ def choose_way(profile: Profile, settings: Settings, environ: Mapping[str, str])
     known = {family.name: family for family in FAMILIES}
     setups = [(setup, known[setup.family]) for setup in profile.setups]
     keyed = [found for found in setups if _is_set(found[1], environ)]
-    ready = keyed + [found for found in setups if found not in keyed and _has_own_way(found[1], settings, environ)]
+    own_way = _has_own_way(settings, environ)
+    ready = keyed + [found for found in setups if found not in keyed and found[1] is ANTHROPIC and own_way]
     if not ready:
         _refuse_keyless(profile, settings, environ, [family for _, family in setups])
     own = find_family(settings.model)
@@ -97,9 +100,7 @@ def _is_set(family: Family, environ: Mapping[str, str]) -> bool:
     return any(environ.get(name) for name in family.keys)
 
 
-def _has_own_way(family: Family, settings: Settings, environ: Mapping[str, str]) -> bool:
-    if family is not ANTHROPIC:
-        return False
+def _has_own_way(settings: Settings, environ: Mapping[str, str]) -> bool:
     if settings.provider != ANTHROPIC.name or settings.key_command:
         return True
     from relay.runners.messages.clouds import name_login
@@ -146,9 +147,6 @@ def _require(profile: Profile, environ: Mapping[str, str], settings: Settings) -
 @contextmanager
 def _open_agent(profile: Profile, given: Surroundings) -> Iterator[Runner]:
     from relay.runners.agents.runner import AgentRunner
-    from relay.runners.messages.api import open_api
-    from relay.runners.messages.connection import ApiConnection
-    from relay.runners.messages.conversation import ApiRunner
 
     settings = given.settings
     _require(profile, given.environ, settings)  # before the endpoint is asked
@@ -159,17 +157,7 @@ def _open_agent(profile: Profile, given: Surroundings) -> Iterator[Runner]:
         yield AgentRunner(profile=profile, setup=profile.setups[0], way=way, given=given, endpoint=None)
         return
     setup, way = choose_way(profile, settings, given.environ)
-    with open_api(
-        environ=given.environ,
-        interrupts=given.interrupts,
-        idle_timeout_s=given.endpoint_idle_s,
-        way=way,
-        for_models_only=True,
-    ) as api:
-        connection = ApiConnection(
-            api=api, observe=given.observe, interrupts=given.interrupts, max_wait_s=settings.max_wait_s
-        )
-        endpoint = ApiRunner(connection=connection, find_own=settings.find_model)
+    with _open_api(given, way) as endpoint:
         yield AgentRunner(profile=profile, setup=setup, way=way, given=given, endpoint=endpoint)
 
 

@@ -90,7 +90,7 @@ def test_a_phase_ends_in_a_commit_with_every_token_of_the_servers_log(stage, age
     assert stage.server.errors == []
     bodies = [request.body for request in stage.server.requests if request.body and request.body.get("tools")]
     first = str(bodies[0]["messages"])
-    assert "You are one in a chain of sessions" in first
+    assert "You do one phase of a plan" in first
     assert "Be brief." in first
     assert "Say hello" in first
     assert [tool["name"] for tool in bodies[0]["tools"]] == [

@@ -180,12 +180,22 @@ def test_a_file_that_is_no_script_is_said_by_name(tmp_path: Path) -> None:
         load_script(tmp_path / "large.yaml")
 
 
+KEYS = ["sessions", "turns", "text", "tools", "name", "input", "model", "id", "when", "content_file", "repeat"]
+
+
 @settings(max_examples=40)
-@given(st.recursive(st.text(max_size=5) | st.integers(-3, 3) | st.none() | st.booleans(), st.lists))
+@given(
+    st.recursive(
+        st.text(max_size=5) | st.integers(-3, 3) | st.none() | st.booleans(),
+        lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(KEYS), inner, max_size=3),
+        max_leaves=10,
+    )
+)
 def test_any_yaml_is_read_or_refused(value: Any) -> None:
     """Nothing but `ConfigError` comes out of a script."""
     import yaml
 
-    for text in (yaml.safe_dump(value), yaml.safe_dump({"sessions": value}), TURN + f"text: {value!r}\n"):
+    turn = {"sessions": [{"turns": [value]}]}
+    for text in (*map(yaml.safe_dump, (value, {"sessions": value}, turn)), TURN + f"text: {value!r}\n"):
         with contextlib.suppress(ConfigError):
             assert parse_script(text).sessions is not None

@@ -161,6 +161,10 @@ def read_usage(answer: Mapping[str, Any]) -> Usage | None:
 
 def _read_tool(update: Mapping[str, Any]) -> ToolUpdate:
     given, status = update.get("rawInput"), _find_field(update, "status")
+    places = [update.get("locations"), update.get("content")]
+    entries = [entry for place in places if isinstance(place, list) for entry in place if isinstance(entry, dict)]
+    found = (entry.get("path") for entry in entries)
+    usable = (path for path in found if isinstance(path, str) and 0 < len(path) <= _FIELD_CHARS)
     return ToolUpdate(
         id=_find_field(update, "toolCallId"),
         name=_find_field(update, "name"),
@@ -168,19 +172,11 @@ def _read_tool(update: Mapping[str, Any]) -> ToolUpdate:
         kind=_find_field(update, "kind"),
         input=_render(given) if given else "",
         result=_render([update.get("rawOutput"), update.get("content")]) if status in _ENDED else "",
-        paths=tuple(_find_paths(update)),
+        paths=tuple(dict.fromkeys(usable))[:_MOST_PATHS],
         pending=status == "pending",
         ended=status in _ENDED,
         failed=status == "failed",
     )
-
-
-def _find_paths(update: Mapping[str, Any]) -> list[str]:
-    places = [update.get("locations"), update.get("content")]
-    entries = [entry for place in places if isinstance(place, list) for entry in place if isinstance(entry, dict)]
-    found = (entry.get("path") for entry in entries)
-    usable = (path for path in found if isinstance(path, str) and 0 < len(path) <= _FIELD_CHARS)
-    return list(dict.fromkeys(usable))[:_MOST_PATHS]
 
 
 def _find_field(source: Mapping[str, Any], name: str) -> str:
@@ -249,12 +245,6 @@ class _Tool:
         return ToolStarted(call_id=told.id, name=told.name or "tool", summary=render_summary(said))
 
 
-def _compile(names: Iterable[str]) -> re.Pattern[str]:
-    """Match relay's tools under the names that agents give them: ``mcp__relay__tick``, ``relay: tick``."""
-    words = "|".join(map(re.escape, names)) or "(?!)"
-    return re.compile(rf"(?:mcp[\W_]*)?(?:relay[\W_]*)?(?:{words})(?: \(relay MCP Server\))?", re.IGNORECASE)
-
-
 def _find_text(given: str) -> str:
     try:
         found = json.loads(given)
@@ -276,7 +266,9 @@ class AgentActivity:
     def __init__(
         self, observe: Observe, root: Path, own: Iterable[str], preloads: Sequence[tuple[str, str]] = ()
     ) -> None:
-        self._own = _compile(own)
+        # Agents give relay's tools names of theirs: ``mcp__relay__tick``, ``relay: tick``.
+        words = "|".join(map(re.escape, own)) or "(?!)"
+        self._own = re.compile(rf"(?:mcp[\W_]*)?(?:relay[\W_]*)?(?:{words})(?: \(relay MCP Server\))?", re.IGNORECASE)
         self._observe = observe
         self._log = ToolLog(observe, preloads)
         self._root = root
@@ -479,17 +471,18 @@ def _answer(method: str, params: Mapping[str, Any], offer: Offer) -> dict[str, A
         case "ping":
             return {}
         case "tools/list":
-            return {"tools": [_render_tool(tool) for tool in offer.tools]}
+            # The mark keeps an agent that hides tools behind a search from hiding relay's.
+            mark = {"_meta": {"anthropic/alwaysLoad": True}}
+            return {
+                "tools": [
+                    {"name": one.name, "description": one.description, "inputSchema": dict(one.input_schema), **mark}
+                    for one in offer.tools
+                ]
+            }
         case "tools/call":
             return _call(params, offer)
         case _:
             return None
-
-
-def _render_tool(tool: ToolSpec) -> dict[str, Any]:
-    # This mark keeps an agent that hides tools behind a search from hiding relay's.
-    shown = {"name": tool.name, "description": tool.description, "inputSchema": dict(tool.input_schema)}
-    return {**shown, "_meta": {"anthropic/alwaysLoad": True}}
 
 
 def _call(params: Mapping[str, Any], offer: Offer) -> dict[str, Any]:

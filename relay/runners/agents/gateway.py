@@ -38,7 +38,7 @@ from relay.runners.messages.answers import StreamBrokenError
 from relay.runners.messages.connection import Fault, FaultKind
 from relay.runners.messages.credentials import CredentialError
 from relay.runners.messages.endpoint import PLAIN, Way
-from relay.runners.messages.faults import judge_event, judge_status, name_cause
+from relay.runners.messages.faults import judge_event, judge_failure, judge_status, name_cause
 from relay.runners.messages.reading import most_answer_bytes
 from relay.sandbox.openings import listen
 from relay.session.tape import KeepNote
@@ -395,19 +395,14 @@ class _Exchange:
                 tally = Tally(dialect=request.dialect if request else MESSAGES, streamed=streamed)
                 self._note(response)
                 heard = self._pass(response, chunks, tally, (request and request.max_output_tokens) or _ANSWER_TOKENS)
-        except CredentialError as error:
-            kind, status = (FaultKind.INFRA, 502) if error.passes else (FaultKind.USER, 401)
-            fault = Fault(kind=kind, message=f"{error.message}; {error.hint}" if error.hint else error.message)
-            _refuse(self.peer, status, fault.message)
-            return None, fault
         except UnicodeEncodeError as error:  # half a character, which a cloud's client cannot write; nothing was sent
             fault = Fault(kind=FaultKind.REQUEST, message=f"the request holds a text that is no UTF-8: {error.reason}")
             _refuse(self.peer, 400, fault.message)
             return None, fault
-        except (httpx2.HTTPError, httpx2.StreamError, httpx2.InvalidURL, StreamBrokenError) as error:
-            fault = Fault(kind=FaultKind.INFRA, message=self._clean(name_cause(error)), may_be_billed=_was_sent(error))
+        except (CredentialError, httpx2.HTTPError, httpx2.StreamError, httpx2.InvalidURL, StreamBrokenError) as error:
+            fault = judge_failure(error, self._clean(name_cause(error)))
             if tally is None:
-                _refuse(self.peer, 502, fault.message)
+                _refuse(self.peer, 401 if fault.kind is FaultKind.USER else 502, fault.message)
             return tally, fault  # the answer breaks off for the agent as well, which judges for itself
         tally.close()
         return tally, None if request is None else _judge(tally, heard=heard)
@@ -483,12 +478,6 @@ def _refuse(peer: HttpPeer, status: int, words: str) -> None:
 
 def _choose_headers(headers: Mapping[str, str]) -> list[tuple[str, str]]:
     return [(name, value) for name, value in headers.items() if _TOLD.fullmatch(name.lower())]
-
-
-def _was_sent(error: Exception) -> bool:
-    import httpx2
-
-    return not isinstance(error, httpx2.ConnectError | httpx2.ConnectTimeout | httpx2.InvalidURL)
 
 
 def _judge(tally: Tally, *, heard: bool) -> Fault | None:

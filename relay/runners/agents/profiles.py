@@ -321,7 +321,8 @@ def adapt_profile(name: str, own: AgentSettings, known: Mapping[str, Profile]) -
     program = own.program or base.program
     if not program:
         raise ValueError("program is missing, or like, the name of a known agent to build on")
-    setups = tuple(_find_setup(base, family) for family in own.endpoints)
+    known_setups = {setup.family: setup for setup in base.setups}
+    setups = tuple(known_setups.get(family) or EndpointSetup(family=family) for family in own.endpoints)
     options = _add_tools(base, own.bring)
     brought = {variable: "1" for folder in own.bring for variable in base.brings[folder][2:]}
     made = replace(
@@ -381,7 +382,3 @@ def _use_login(profile: Profile, login: str) -> Profile:
 
 def _drop(texts: Mapping[str, str], *words: str) -> dict[str, str]:
     return {name: text for name, text in texts.items() if not any(word in text for word in words)}
-
-
-def _find_setup(base: Profile, family: str) -> EndpointSetup:
-    return next((setup for setup in base.setups if setup.family == family), EndpointSetup(family=family))

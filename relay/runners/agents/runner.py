@@ -54,7 +54,7 @@ from relay.runners.messages.api import choose_limits, open_wire
 from relay.runners.messages.conversation import ApiRunner
 from relay.runners.messages.endpoint import ANTHROPIC, Way, find_own_secrets
 from relay.sandbox.child import start_child
-from relay.sandbox.openings import MOST, Inquiries, Inquiry, serve_openings
+from relay.sandbox.openings import MOST, Inquiry, serve_openings
 from relay.sandbox.policy import Level, Opening
 from relay.sandbox.run import Sandbox, open_sandbox
 from relay.session.events import HostAsked, Noticed, Observe, RequestStarted
@@ -191,7 +191,10 @@ class AgentRunner:
         with ExitStack() as stack:
             stack.callback(lambda: release_waiting(inbox.close()))
             sandbox, installed, look = self._put_up(stack, spec, inbox, mark)
-            self._bring(sandbox.private.tmp / HOME_NAME)
+            if self.profile.bring:
+                files, digest = copy_brought(self.profile, self.given.environ, sandbox.private.tmp / HOME_NAME)
+                what = f"{self.profile.title} has a copy of your {', '.join(self.profile.bring)}"
+                self.given.observe(Noticed(text=f"{what}: {files:,} files, SHA-256 {digest}"))
             if spec.effort and not self.profile.effort:
                 words = f"{self.profile.title} has an effort of its own; relay cannot tell it {spec.effort}"
                 self.given.observe(Noticed(text=words, warning=True))
@@ -245,12 +248,6 @@ class AgentRunner:
         level = spec.sandbox.level if spec.writes else Level.READ_ONLY
         return stack.enter_context(open_sandbox(policy, level)), installed, look
 
-    def _bring(self, home: Path) -> None:
-        if self.profile.bring:
-            files, digest = copy_brought(self.profile, self.given.environ, home)
-            what = f"{self.profile.title} has a copy of your {', '.join(self.profile.bring)}"
-            self.given.observe(Noticed(text=f"{what}: {files:,} files, SHA-256 {digest}"))
-
     def _open_way_out(
         self, stack: ExitStack, place: Path, inbox: Inbox, mark: str, spec: SessionSpec
     ) -> tuple[tuple[Opening, ...], ReportNew]:
@@ -258,7 +255,15 @@ class AgentRunner:
         if self.profile.tunnelled:
             name = f"`hosts` in agents.{self.profile.name}"
             held = stack.enter_context(serve_openings(self.profile.hosts, (), name))
-            look = partial(self._tell_hosts, held.inquiries, set())
+            told: set[Inquiry] = set()
+
+            def look() -> None:
+                """Report the hosts that the agent asked for since the last look, each once in a session."""
+                for asked in held.inquiries.take():
+                    if asked not in told:
+                        told.add(asked)
+                        self.given.observe(HostAsked(host=asked.host, refused=asked.refused))
+
             stack.callback(look)
             return held.openings, look
         environ, idle_s = self.given.environ, self.given.endpoint_idle_s
@@ -278,13 +283,6 @@ class AgentRunner:
         )
         stack.enter_context(open_gateway(route, place / _MODEL))
         return (Opening(name=_MODEL, socket=place / _MODEL, port=PORT),), lambda: None
-
-    def _tell_hosts(self, inquiries: Inquiries, told: set[Inquiry]) -> None:
-        """Report the hosts that the agent asked for since the last look, each once in a session."""
-        for asked in dict.fromkeys(inquiries.take()):
-            if asked not in told:
-                self.given.observe(HostAsked(host=asked.host, refused=asked.refused))
-            told.add(asked)
 
     def _start(
         self,

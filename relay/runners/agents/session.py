@@ -91,7 +91,10 @@ class Boundary:
             return outcome
         if calls and (found := self._stuck.judge(calls)):
             return found if isinstance(found, str) else replace(found, text=self._activity.last_text)
-        return self._find_words() if self._account.turn else ""
+        if not self._account.turn:
+            return ""
+        callbacks = self._spec.callbacks
+        return self._notices.find(self._account.gauge, callbacks, self._observe) or callbacks.hear()
 
     def end_turn(self, answered: Answered, title: str) -> Decision:
         """Decide at the end of a turn; the empty text means that the session is finished."""
@@ -121,11 +124,6 @@ class Boundary:
         if self.is_last:
             return self._end(SessionEnd.ENDED_BY_TOOL, "")
         return self._end(SessionEnd.INTERRUPTED, "asked to stop") if self._interrupts.finish_turn else None
-
-    def _find_words(self) -> str:
-        """Return a text for the agent; empty for none."""
-        callbacks = self._spec.callbacks
-        return self._notices.find(self._account.gauge, callbacks, self._observe) or callbacks.hear()
 
     def _wait_for_endpoint(self, fault: str) -> Decision:
         """Wait as relay does, then have the agent go on: it gave up on its endpoint before relay would."""
@@ -368,7 +366,11 @@ class AgentSession:
             case HeldRequest():
                 self._handle_request(found)
             case Passed():
-                self._handle_passed(found)
+                self._account.finish(found)
+                self._outcome = self._outcome or self._account.ended
+                later, self._later = self._later, []
+                for held in later:
+                    self._release(held)
             case Called():
                 self._handle_call(found)
             case RejectedRequest():  # alone no sign of life, as a notification
@@ -379,16 +381,15 @@ class AgentSession:
                 known = found.method == "session/request_permission"
                 self._process.wire.answer(found, choose_option(found.params) if known else None)
             case Answered():
-                self._handle_answer(found)
+                if found.id == self._prompt:  # nobody waits for any other answer
+                    self._handle_turn_end(found)
             case Gone():
-                self._fail(self._find_last_words())
+                child = self._process.child
+                words = ": ".join(
+                    ["its process has ended", *(line[:300] for line in child.read_errors().splitlines()[-1:])]
+                )
+                self._fail("it does not read what it is told" if child.is_deaf else words)
         return self._note_life()  # only now: one of relay's tools may have waited for a person
-
-    def _find_last_words(self) -> str:
-        if self._process.child.is_deaf:
-            return "it does not read what it is told"
-        words = self._process.child.read_errors().splitlines()
-        return f"its process has ended{f': {words[-1][:300]}' if words else ''}"
 
     def _handle_update(self, said: Notification) -> None:
         update = read_update(said.params) if said.method == "session/update" else None
@@ -407,13 +408,6 @@ class AgentSession:
         if said not in self._warned and len(self._warned) < _MOST_WARNINGS:
             self._warned.add(said)
             self._context.observe(Noticed(text=said, warning=True))
-
-    def _handle_passed(self, passed: Passed) -> None:
-        self._account.finish(passed)
-        self._outcome = self._outcome or self._account.ended
-        later, self._later = self._later, []
-        for held in later:
-            self._release(held)
 
     def _handle_request(self, held: HeldRequest) -> None:
         for name in held.request.unknown:
@@ -455,11 +449,6 @@ class AgentSession:
             self._words = decision
         else:
             self._outcome = self._outcome or decision
-
-    def _handle_answer(self, answered: Answered) -> None:
-        """Handle the end of a turn; nobody waits for any other answer."""
-        if answered.id == self._prompt:
-            self._handle_turn_end(answered)
 
     def _handle_turn_end(self, answered: Answered) -> None:
         self._prompt = 0

@@ -42,6 +42,7 @@ from relay.runners.messages.faults import (
     find_text,
     get_error,
     judge_event,
+    judge_failure,
     judge_status,
     name_cause,
 )
@@ -332,16 +333,12 @@ class MessagesApi:
             with self._interrupts.interruptible():
                 return self._receive(request, wire, builder, on_block)
         except Interrupted:
-            return _fault(FaultKind.INTERRUPTED, "stopped while waiting for an answer", builder)
-        except CredentialError as error:
-            kind = FaultKind.INFRA if error.passes else FaultKind.USER
-            return Fault(kind=kind, message=f"{error.message}; {error.hint}" if error.hint else error.message)
-        except (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.WriteError, httpx2.InvalidURL) as error:
-            return Fault(kind=FaultKind.INFRA, message=self._name_cause(error))
-        except (httpx2.HTTPError, httpx2.StreamError, OpeningTimeoutError) as error:
-            return _fault(FaultKind.INFRA, self._name_cause(error), builder)
+            words = "stopped while waiting for an answer"
+            return Fault(kind=FaultKind.INTERRUPTED, message=words, usage=builder.usage, may_be_billed=True)
+        except (CredentialError, httpx2.HTTPError, httpx2.StreamError, httpx2.InvalidURL, OpeningTimeoutError) as error:
+            return judge_failure(error, self._name_cause(error), builder.usage)
         except (StreamBrokenError, ValueError, RecursionError) as error:
-            fault = _fault(FaultKind.INFRA, f"the stream was not a well-formed answer: {error}", builder)
+            fault = judge_failure(error, f"the stream was not a well-formed answer: {error}", builder.usage)
             return replace(
                 fault, lasting=not isinstance(error, StalledError), may_be_billed=not isinstance(error, PageError)
             )
@@ -440,11 +437,6 @@ def open_wire(
     key = "" if way.credential or is_lent else environ[get_key_name(environ, (way.family,))]
     http = open_http(find_base(environ, way.family) or way.family.address, idle_timeout_s, transport)
     return PlainWire(http, way, environ, key)
-
-
-def _fault(kind: FaultKind, message: str, builder: AnswerBuilder) -> Fault:
-    """Return the fault of a request that was sent: the endpoint may have worked on it."""
-    return Fault(kind=kind, message=message, usage=builder.usage, may_be_billed=True)
 
 
 @contextmanager

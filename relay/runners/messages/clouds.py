@@ -61,7 +61,12 @@ def find_way(settings: Settings, environ: Mapping[str, str]) -> Way:
     if family is not ANTHROPIC:
         _require_fit(settings, environ)
     is_set = any(environ.get(name) for name in family.keys)
-    command = _make_command(settings, environ) if settings.key_command and not is_set else None
+    command = None
+    if settings.key_command and not is_set:
+        apart = [Path(place).expanduser().resolve() for place in settings.paths.write]
+        program = KeyCommand(settings.key_command, environ, (*find_work_trees(Path.cwd()), *apart))
+        program.require()
+        command = Credential(program.name, program.fetch, advice=program.advice)
     if is_set:
         get_key_name(environ, (family,))
     match settings.provider:
@@ -88,13 +93,6 @@ def _require_fit(settings: Settings, environ: Mapping[str, str]) -> None:
             "bedrock: anthropic.NAME, us.anthropic.NAME-v1:0, global.anthropic.NAME, or the ARN of a profile",
             hint="aws bedrock list-inference-profiles names those of your account",
         )
-
-
-def _make_command(settings: Settings, environ: Mapping[str, str]) -> Credential:
-    apart = [Path(place).expanduser().resolve() for place in settings.paths.write]
-    command = KeyCommand(settings.key_command, environ, (*find_work_trees(Path.cwd()), *apart))
-    command.require()
-    return Credential(command.name, command.fetch, advice=command.advice)
 
 
 def _get_name(environ: Mapping[str, str], *variables: str, what: str) -> str:
@@ -206,7 +204,7 @@ class _GoogleLogin:
 
 def _find_aws(settings: Settings, environ: Mapping[str, str], command: Credential | None, *, is_set: bool) -> Way:
     family = _FAMILIES[settings.provider]
-    login = None if is_set or command else _AwsLogin(environ)
+    login = None if is_set or command else _AwsLogin()
     is_framed = family is BEDROCK and not MANTLE_MODEL.fullmatch(settings.model)
     if login or is_framed:
         what = "AWS's login" if login else f"{settings.model}, a model of Bedrock's older runtime,"
@@ -220,7 +218,7 @@ def _find_aws(settings: Settings, environ: Mapping[str, str], command: Credentia
 
     def find_place() -> Mapping[str, Any]:
         named = any(environ.get(name) for name in _AWS_REGION)
-        region = login.get_region() if login else _get_name(environ, *_AWS_REGION, what="the region") if named else ""
+        region = _get_name(environ, *_AWS_REGION, what="the region") if named else login.get_region() if login else ""
         return {"base_url": base, "aws_region": region, **more}
 
     own = Credential(f"provider = {family.name}", login.fetch, advice=_AWS_ADVICE) if login else command
@@ -228,25 +226,18 @@ def _find_aws(settings: Settings, environ: Mapping[str, str], command: Credentia
 
 
 class _AwsLogin:
-    """AWS's own credentials, as boto3 finds them. Mutable: botocore renews them.
+    """AWS's own credentials, as boto3 finds them in the process's own environment. Mutable: botocore renews them."""
 
-    Args:
-        environ: May name the region; boto3 reads the process's own environment.
-    """
-
-    def __init__(self, environ: Mapping[str, str]) -> None:
-        self._environ = environ
+    def __init__(self) -> None:
         self._session: Any = None
         self._found: Any = None
 
     def get_region(self) -> str:
-        """Return the region of the environment, else that of the profile.
+        """Return the region of the profile.
 
         Raises:
-            CredentialError: Neither names one, or the profile is not there.
+            CredentialError: It names none, or is not there.
         """
-        if any(self._environ.get(name) for name in _AWS_REGION):
-            return _get_name(self._environ, *_AWS_REGION, what="the region")
         with _explaining_aws():
             self._open()
         region = {_AWS_REGION[0]: self._session.region_name or ""}

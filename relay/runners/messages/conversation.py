@@ -106,7 +106,12 @@ class ApiRunner:
             yield Conversation(connection, spec, self.get_model(spec.model))
             return
         spec = replace(spec, reset_at=_WHOLE_WINDOW) if self.strategy == "none" else spec
-        conversation = self._find_kept(spec) or self._open(spec)
+        ways: dict[str, Shorten] = {"compact": _Compaction(), "edit": leave_to_api}
+        model, edited, shorten = self.get_model(spec.model), self.strategy == "edit", ways.get(self.strategy)
+        conversation = self._find_kept(spec)
+        conversation = conversation or Conversation(
+            self._connect(spec.model), spec, model, shorten=shorten, edited=edited
+        )
         yield conversation
         if self.strategy != "reset" and conversation.end in _ENDED_WELL:
             self.kept.append((spec, conversation))
@@ -119,12 +124,6 @@ class ApiRunner:
             return None
         conversation.go_on_for(spec)
         return conversation
-
-    def _open(self, spec: SessionSpec) -> "Conversation":
-        ways: dict[str, Shorten] = {"compact": _Compaction(), "edit": leave_to_api}
-        model = self.get_model(spec.model)
-        edited = self.strategy == "edit"
-        return Conversation(self._connect(spec.model), spec, model, shorten=ways.get(self.strategy), edited=edited)
 
     def _connect(self, model: str) -> ApiConnection:
         """Return the connection with the dialect that the user's settings describe for a model."""
@@ -428,9 +427,13 @@ class _Compaction:
         self._thrashed = self._thrashed + 1 if context.turn - self._asked_at <= SHORT_RESPITE else 0
         if self._thrashed >= SHORT_RESPITE:
             return "the context fills again right behind every summary", False
-        summary = ask_for_summary(context)
-        if isinstance(summary, SessionOutcome):
-            return summary
+        if outcome := context.check_budget():
+            return outcome
+        context.history.say(render_text("summary"))  # behind the cached conversation; dropped afterwards
+        answer = context.ask()
+        if isinstance(answer, SessionOutcome):
+            return answer
+        summary = answer.text[:SUMMARY_CHARS].strip()
         keep_tokens = int(KEPT_TURNS_SHARE * before.soft_tokens)
         context.begin(compact(messages, task_at, summary, keep_tokens=keep_tokens))
         if not summary or context.gauge.zone in {Zone.SOFT, Zone.HARD}:
@@ -439,15 +442,6 @@ class _Compaction:
             return "the conversation could not be summarised below the reset line", False
         self._asked_at = context.turn
         return "compacted", True
-
-
-def ask_for_summary(context: ContextWindow) -> str | SessionOutcome:
-    """Ask for a summary at the end of the whole, cached conversation; the question itself is dropped afterwards."""
-    if outcome := context.check_budget():
-        return outcome
-    context.history.say(render_text("summary"))
-    answer = context.ask()
-    return answer.text[:SUMMARY_CHARS].strip() if isinstance(answer, Answer) else answer
 
 
 def compact(messages: Sequence[MessageDict], task_at: int, summary: str, *, keep_tokens: int) -> History:

@@ -164,15 +164,12 @@ class KeyCommand:
             raise CredentialError(f"{self.name} cannot be started: {error}") from None
         if ended.code is None:
             raise CredentialError(f"{self.name} did not end in {self._limit_s:g} s and was killed", hint=self.advice)
-        return self._read(ended.code, ended.out, ended.err)
-
-    def _read(self, code: int, said: bytes, complaint: bytes) -> str:
-        key = said.decode("utf-8", "replace").strip()
-        if code:
-            told = hide_values(complaint.decode("utf-8", "replace"), (key,) if key else ())
+        key = ended.out.decode("utf-8", "replace").strip()
+        if ended.code:
+            told = hide_values(ended.err.decode("utf-8", "replace"), (key,) if key else ())
             told = " ".join(redact_for_strangers(told, self._environ).split())
             told = shorten(told, _SHOWN_CHARS) or "it says nothing"
-            raise CredentialError(f"{self.name} ended with {code}: {told}", hint=self.advice)
+            raise CredentialError(f"{self.name} ended with {ended.code}: {told}", hint=self.advice)
         if not key or not key.isascii() or not key.isprintable() or " " in key:
             what = "nothing" if not key else "something that is no key: a key is one word"
             raise CredentialError(f"{self.name} printed {what}", hint=self.advice)

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from relay.runners.messages.connection import Fault, FaultKind, classify_error, find_retry_after
-from relay.runners.messages.credentials import REFUSED, Credential
+from relay.runners.messages.credentials import REFUSED, Credential, CredentialError
 from relay.runners.messages.endpoint import ANTHROPIC, Family
 from relay.session.usage import Usage
 
@@ -67,17 +67,30 @@ def judge_status(error: "httpx2.Response", family: Family = ANTHROPIC, credentia
     )
 
 
-def _read_body(response: "httpx2.Response") -> Any:
-    """Return the body of an error as JSON, else as text."""
-    try:
-        return json.loads(response.content)
-    except (ValueError, RecursionError):
-        return response.content.decode(errors="replace")
+def judge_failure(error: Exception, words: str, usage: Usage | None = None) -> Fault:
+    """Return the fault of a request that had no response, or whose response broke off.
+
+    Args:
+        words: For the user, where the error is no missing credential.
+        usage: What the answer had reported until then.
+    """
+    import httpx2
+
+    if isinstance(error, CredentialError):
+        kind = FaultKind.INFRA if error.passes else FaultKind.USER
+        return Fault(kind=kind, message=f"{error.message}; {error.hint}" if error.hint else error.message)
+    unsent = httpx2.ConnectError | httpx2.ConnectTimeout | httpx2.WriteError | httpx2.InvalidURL
+    if isinstance(error, unsent):
+        return Fault(kind=FaultKind.INFRA, message=words)
+    return Fault(kind=FaultKind.INFRA, message=words, usage=usage, may_be_billed=True)
 
 
 def get_error(response: "httpx2.Response") -> Mapping[str, Any]:
     """Return the ``error`` object of an error's body; empty if it has none."""
-    body = _read_body(response)
+    try:
+        body = json.loads(response.content)
+    except (ValueError, RecursionError):
+        return {}
     body = body[0] if isinstance(body, list) and body else body
     inner = body.get("error") if isinstance(body, dict) else None
     return inner if isinstance(inner, dict) else {}
@@ -96,14 +109,11 @@ def _find_code(error: Mapping[str, Any]) -> str | None:
 
 
 def _find_words(error: "httpx2.Response") -> str:
-    """Return the message of the body; empty without a body."""
-    inner = get_error(error)
-    if inner:
+    """Return the message of the body, else all of it; empty if nothing is in it."""
+    if inner := get_error(error):
         return str(inner.get("message") or "")
-    body = _read_body(error)
-    if isinstance(body, str):
-        return body
-    return json.dumps(body, default=str) if body else ""
+    text = error.content.decode(errors="replace")
+    return "" if text.strip() in {"{}", "[]", "null", '""'} else text
 
 
 def _describe(error: "httpx2.Response", family: Family) -> str:

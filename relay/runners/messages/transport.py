@@ -78,7 +78,7 @@ def open_http(address: str, idle_timeout_s: float, transport: httpx2.BaseTranspo
     proxied = not {"http", "https", "all"}.isdisjoint(proxies)
     for kind, proxy in proxies.items():
         _require_proxy(kind, proxy)
-    with _explaining_certificates(), _explaining_socks():
+    with _explaining():
         # Reading all certificates takes 20 ms. Without TLS no certificate is shown; it would not be trusted.
         verify = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT) if address.startswith("http://") else True
         return BoundedClient(
@@ -195,28 +195,21 @@ def find_proxy(address: str) -> str:
 
 
 @contextmanager
-def _explaining_certificates() -> Iterator[None]:
-    """Explain a failure to read the certificates: they are all that a client reads when it is made."""
-    try:
-        yield
-    except OSError as error:  # also an SSL error
-        names = [f"{name}={os.environ[name]}" for name in ("SSL_CERT_FILE", "SSL_CERT_DIR") if os.environ.get(name)]
-        where = f" ({', '.join(names)})" if names else ""
-        raise RunnerError(
-            f"the certificates that verify the endpoint cannot be read{where}: {error.strerror or error}",
-            hint="unset the variable, or let it name what is there" if names else "reinstall relay",
-        ) from None
-
-
-@contextmanager
-def _explaining_socks() -> Iterator[None]:
-    """Explain the missing package for a SOCKS proxy: it is not installed with relay."""
+def _explaining() -> Iterator[None]:
+    """Explain why no client can be made: it reads the certificates, and a SOCKS proxy needs a package of its own."""
     try:
         yield
     except ImportError:
         raise RunnerError(
             "a SOCKS proxy is set (ALL_PROXY or HTTPS_PROXY), and the package socksio is not installed beside relay",
             hint=f"{advise_extra('socks')}, set an http:// proxy, or unset it",
+        ) from None
+    except OSError as error:  # also an SSL error
+        names = [f"{name}={os.environ[name]}" for name in ("SSL_CERT_FILE", "SSL_CERT_DIR") if os.environ.get(name)]
+        where = f" ({', '.join(names)})" if names else ""
+        raise RunnerError(
+            f"the certificates that verify the endpoint cannot be read{where}: {error.strerror or error}",
+            hint="unset the variable, or let it name what is there" if names else "reinstall relay",
         ) from None
 
 
