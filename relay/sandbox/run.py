@@ -233,8 +233,7 @@ def open_sandbox(
     Raises:
         SandboxError: It does not hold the level here; the message says what was tried and what happened.
     """
-    if mechanism is Mechanism.CONTAINER:
-        require_container(policy.env)
+    require_mechanism(policy, level, mechanism)
     if not mechanism.confines:
         return Sandbox(policy=policy, level=level, mechanism=mechanism, bwrap=None, private=PrivateDir())
     if level is Level.OFF:
@@ -245,6 +244,18 @@ def open_sandbox(
             sandbox.close()
         raise _explain(policy, level)
     return replace(sandbox, inquiries=inquiries or Inquiries())
+
+
+def require_mechanism(policy: Policy, level: Level, mechanism: Mechanism) -> None:
+    """Refuse a mechanism that is not here at all; whether one works only an opened sandbox proves.
+
+    Raises:
+        SandboxError: It is not.
+    """
+    if mechanism is Mechanism.CONTAINER:
+        require_container(policy.env)
+    if mechanism.confines and find_bwrap() is None:
+        raise _explain(policy, level)
 
 
 def _open_unproven(policy: Policy, level: Level) -> Sandbox | None:

@@ -22,7 +22,9 @@ from relay.insight.telemetry.log import OUTPUT_AGE_S, OUTPUTS, sweep
 from relay.insight.telemetry.tape import FOLDER, TAPE_AGE_S, open_tape
 from relay.runners.base import Runner, RunnerKind, Surroundings
 from relay.runners.registry import get_kind, list_runners
+from relay.sandbox.policy import Level, Policy
 from relay.sandbox.private_folder import find_folder, remove_left_overs
+from relay.sandbox.run import require_mechanism
 from relay.session.events import Noticed, Observe
 from relay.session.spend import Meter, Pace
 from relay.session.values import SessionKind
@@ -34,6 +36,7 @@ from relay.setup.session import Book, Sessions, find_price_now, make_meter
 from relay.setup.workspace import (
     find_all_secrets,
     find_handed_secrets,
+    get_mechanism,
     hide_places,
     load_run_rules,
     open_workspace,
@@ -88,6 +91,9 @@ def open_run(
 
         open_heard = partial(_open_heard, observers, progress, interrupts)
         get_workspace = cache(lambda: stack.enter_context(open_heard(request, rules)))
+        require_mechanism(
+            Policy(root=request.repo.root, env=request.environ), Level.WORKSPACE_WRITE, get_mechanism(settings)
+        )
         require_all(check_enclosed(request, None if request.is_apart else get_workspace().sandbox))
         sessions, book = _make_sessions(request, get_runner, observe, meter)
         if not request.is_apart:

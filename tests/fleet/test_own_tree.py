@@ -10,12 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from relay.base.errors import ExitCode
+from relay.base.errors import ExitCode, SandboxError
 from relay.base.interrupts import Interrupts
 from relay.config import Settings
 from relay.git.notes import lock_worktree
 from relay.git.repository import open_repo
 from relay.sandbox import private_folder
+from relay.sandbox import run as sandboxes
 from relay.session.events import Event, RunStarted
 from relay.session.values import SessionKind
 from relay.setup.context import RunRequest
@@ -79,28 +80,44 @@ def test_a_session_sees_what_git_ignores_at_the_user_s_path_and_changes_nothing_
     assert stage.git("status", "--porcelain") == " M kept.txt\n?? new.txt\n"
 
 
-def test_only_a_commit_in_the_user_s_checkout_needs_a_sandbox_of_it(stage, monkeypatch):
-    """One that opens proves itself, and looks through the whole tree."""
-    settings, interrupts = Settings(runner="scripted"), Interrupts()
-    events: list[Event] = []
+@contextlib.contextmanager
+def opened_apart(stage, events):
     request = RunRequest(
         kind=SessionKind.RUN,
         repo=open_repo(stage.root),
-        settings=settings,
+        settings=Settings(runner="scripted"),
         plan_path="PLAN.md",
         environ={"PATH": "/usr/bin:/bin"},
         is_apart=True,
     )
+    runners = {"scripted": ScriptedRunner([]).kind}
+    with (
+        contextlib.closing(Interrupts()) as interrupts,
+        open_run(request, events.append, interrupts, runners=runners) as ctx,
+    ):
+        yield ctx
+
+
+def test_only_a_commit_in_the_user_s_checkout_needs_a_sandbox_of_it(stage, monkeypatch):
+    """One that opens proves itself, and looks through the whole tree."""
+    events: list[Event] = []
     with tempfile.TemporaryDirectory() as name:  # a socket's path must be short
         folder = Path(name)
         monkeypatch.setattr(private_folder, "find_folder", lambda: folder)
-        with open_run(request, events.append, interrupts, runners={"scripted": ScriptedRunner([]).kind}) as ctx:
+        with opened_apart(stage, events) as ctx:
             before = [*folder.iterdir()]
             assert ctx.workspace is ctx.workspace
             opened = [*folder.iterdir()]
         assert (before, len(opened), [*folder.iterdir()]) == ([], 1, [])
-    interrupts.close()
     assert [event.sandbox for event in events if isinstance(event, RunStarted)] == ["bwrap"]
+
+
+def test_without_bubblewrap_a_run_ends_before_it_begins(stage, monkeypatch):
+    monkeypatch.setattr(sandboxes, "find_bwrap", lambda: None)
+    events: list[Event] = []
+    with pytest.raises(SandboxError, match=r"bubblewrap .* is not installed"), opened_apart(stage, events):
+        pass
+    assert not any(isinstance(event, RunStarted) for event in events)
 
 
 def test_a_submodule_has_its_files(stage):
