@@ -14,13 +14,14 @@ from relay.base.errors import RepoError
 from relay.base.values import dataclass
 from relay.base.words import list_some
 from relay.git import objects
+from relay.git.config_guard import guard
 from relay.git.identity import get_identity
 from relay.git.message import CommitText, read_text, read_texts
 from relay.git.names import JOB_BRANCHES, list_paths, render_ref_part
 from relay.git.objects import Merge, find_base, is_ancestor, merge_commits, read_patch
 from relay.git.refs import move_ref
 from relay.git.repository import Repo, is_checked_out
-from relay.git.trees import ABSENT, FILE
+from relay.git.trees import ABSENT, EXECUTABLE, FILE
 from relay.ledger.model import merge_entries, parse_ledger
 from relay.plan.lineage import find_lineage
 from relay.plan.model import Phase, Plan
@@ -230,11 +231,26 @@ class Merged:
         """The ids of the items that it has done."""
         return tuple(item.id for item in self.phase.items if item.done and item.id not in self.before.done_ids)
 
-    def write_tree(self, repo: Repo, tip: str, start: str) -> str:
-        """Return a tree with what the merge, its plan and its ledger change in the landed phases; `start` has these."""
+    def write_tree(self, repo: Repo, tip: str, start: str, *, kept_for: str = "") -> str:
+        """Return a tree with what the merge, its plan and its ledger change in the landed phases; `start` has these.
+
+        Args:
+            kept_for: The phase's commit, for a snapshot of the work tree: files that neither commit has are as a
+                checkout writes them.
+        """
+        entries = [*list_changes(repo, tip, self.merge.tree)]
+        if kept_for:
+            new = {change.path for change in objects.diff_trees(repo, kept_for, self.merge.tree)}
+            entries = [_check_out(repo, entry) if entry[0] in new else entry for entry in entries]
         blobs = zip(self.files, objects.store_blobs(repo, tuple(self.files.values())), strict=True)
-        entries = [*list_changes(repo, tip, self.merge.tree), *((path, FILE, blob) for path, blob in blobs)]
-        return objects.write_paths_tree(repo, entries, start=start)
+        return objects.write_paths_tree(repo, [*entries, *((path, FILE, blob) for path, blob in blobs)], start=start)
+
+
+def _check_out(repo: Repo, entry: tuple[str, str, str]) -> tuple[str, str, str]:
+    path, mode, blob = entry
+    if mode not in {FILE, EXECUTABLE}:
+        return entry
+    return path, mode, objects.store_blobs(repo, [objects.check_out(guard(repo).git, path, blob)])[0]
 
 
 def prepare(job: Job, landing: Landing) -> tuple[str, ...]:
@@ -368,7 +384,7 @@ def _render_baseline(repo: Repo, landing: Landing) -> tuple[tuple[str, str], ...
 def _save(repo: Repo, attempt: OpenAttempt, landing: Landing, merged: Merged) -> None:
     """Save the merge as the attempt's checkpoint, proposed for the commit if no session has anything left to do."""
     own = read_text(repo, landing.own)
-    tree = merged.write_tree(repo, landing.tip, attempt.base_tree)
+    tree = merged.write_tree(repo, landing.tip, attempt.base_tree, kept_for=landing.own)
     marks = render_end(SessionEnd.INTERRUPTED, item="", error="")
     if not (merged.conflicts or merged.phase.open_items):
         marks += render_proposal(own.message.subject)

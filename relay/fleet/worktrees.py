@@ -20,11 +20,13 @@ from relay.config import Settings
 from relay.fleet.ignored import bring_ignored, drop_packages, find_brought_packages
 from relay.fleet.landing import Job, LandingCase, find_landing, get_tip
 from relay.git import objects, refs, worktrees
+from relay.git.config_guard import guard
 from relay.git.names import name_jobs
 from relay.git.notes import is_locked, lock_worktree
 from relay.git.objects import is_ancestor
 from relay.git.repository import Repo, open_repo
 from relay.git.status import read_status
+from relay.git.trees import SYMLINK
 from relay.plan.model import Plan
 from relay.plan.text import STATE_DIR, find_ledger_path
 from relay.sandbox.places import GENERATED
@@ -32,6 +34,7 @@ from relay.setup.open import hold_worktree
 from relay.setup.workspace import get_mechanism
 from relay.store.attempts import displace_attempt, find_place_id, read_attempt
 from relay.store.branches import move_branch
+from relay.store.completion import hash_cleaned
 from relay.store.history import read_relay_commits
 from relay.store.refs import ATTEMPTS, find_attempt_ref, get_branch
 from relay.store.snapshot import write_snapshot_tree
@@ -182,10 +185,17 @@ def _catch_up(main: Repo, job: Job) -> None:
     now = write_snapshot_tree(repo).tree
     mine, theirs = ({change.path for change in objects.diff_trees(repo, own, other)} for other in (now, tip))
     if both := sorted((mine & theirs) - {job.plan_path, find_ledger_path(job.plan_path)}):
-        work = objects.write_commit(repo, now, (own,), b"relay: what an open phase has done")
+        git, base = guard(repo).git, objects.read_entries(repo, own, both)
+        entries = []
+        for path, (mode, blob) in objects.read_entries(repo, now, both).items():  # raw, and commits have them cleaned
+            data, old = objects.load_blob(repo, blob), base.get(path, ("", ""))[1]
+            entries.append((path, mode, blob if mode == SYMLINK else hash_cleaned(repo, git, path, data, old)))
+        tree = objects.write_paths_tree(repo, entries, start=now)
+        work = objects.write_commit(repo, tree, (own,), b"relay: what an open phase has done")
         merged = objects.merge_commits(repo, tip, work, base=own)
         for path, (mode, blob) in objects.read_entries(repo, merged.tree, both).items():
-            replace_file(repo.root, path, objects.load_blob(repo, blob), mode)
+            data = objects.load_blob(repo, blob) if mode == SYMLINK else objects.check_out(git, path, blob)
+            replace_file(repo.root, path, data, mode)
     move_branch(repo, get_branch(repo), own, tip, reason="relay run: an open phase goes on with what is new")
     note_checked(repo, tip)
 

@@ -335,8 +335,10 @@ def _disarm(config: tuple[GitSetting, ...], driver: str) -> dict[str, str]:
     found = {key: find_value(config, f"{driver}.{key}", trusted_only=True) for key in _FILTER_KEYS}
     if not (found["clean"] or found["process"]):
         found["required"] = None
-    # With `required` left true, git would fail on every file of a driver that has no command any more.
-    return {f"{driver}.{key}": found[key] or ("false" if key == "required" else "") for key in _FILTER_KEYS}
+    # With `required` left true, git would fail on every file of a driver that has no command any more. With a `process`
+    # that is there and empty it runs no `clean` and no `smudge` (convert.c, 2.39 to 2.52).
+    given = [key for key in _FILTER_KEYS if key == "required" or find_value(config, f"{driver}.{key}") is not None]
+    return {f"{driver}.{key}": found[key] or ("false" if key == "required" else "") for key in given}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

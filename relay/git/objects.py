@@ -145,6 +145,15 @@ def hash_bytes(git: Git, data: bytes, *, filter_as: str) -> str:
     return git.run("hash-object", "-w", f"--path={filter_as}", "--stdin", stdin=data).decode().strip()
 
 
+def check_out(git: Git, path: str, blob: str) -> bytes:
+    """Return the bytes that a checkout writes for a blob at `path`: line ends and the user's filters are applied.
+
+    Args:
+        git: Guarded.
+    """
+    return git.run("cat-file", "--filters", f"--path={path}", blob)
+
+
 def find_blob_id(repo: Repo, data: bytes) -> str:
     """Return the blob id of `data`; nothing is stored."""
     return compute_id(repo.object_format, "blob", data)

@@ -18,8 +18,11 @@ from relay.git.command import GitError
 from relay.git.config_guard import guard
 from relay.git.lock_journal import declare_locks, is_git_at_work
 from relay.git.notes import drop_note, is_locked, read_note, write_note
+from relay.git.objects import check_out
 from relay.git.repository import Repo, list_linked, open_repo
 
+KEYS = "git-crypt"
+"""Git-crypt's directory in a git directory: it holds its keys."""
 _NOTE = "worktree"
 _REMOVALS = 3
 _MADE = b"initializing"
@@ -129,8 +132,15 @@ def _discard(own: Path, place: Path) -> None:
             raise RepoError(f"{own} is left of a work tree that is gone, and cannot be removed", hint="run this again")
 
 
+def _link_keys(repo: Repo) -> None:
+    """Show git-crypt its keys: it looks for them in a linked work tree's own git directory (git-crypt 0.7)."""
+    if (repo.common_dir / KEYS).is_dir() and not os.path.lexists(repo.git_dir / KEYS):
+        (repo.git_dir / KEYS).symlink_to(repo.common_dir / KEYS)
+
+
 def _fill(repo: Repo) -> None:
     """Write missing and truncated files as the commit has them; all others stay."""
+    _link_keys(repo)
     git = guard(repo).git
     if not (repo.git_dir / "index").exists():
         git.run("read-tree", "HEAD")
@@ -139,7 +149,7 @@ def _fill(repo: Repo) -> None:
     changed = git.run("diff-files", "--name-only", "-z").split(b"\0")[:-1]
     for path in map(os.fsdecode, changed):
         found = read_file(repo.root, path)
-        whole = git.run("cat-file", "--filters", f"--path={path}", f":{path}")
+        whole = check_out(git, path, f":{path}")
         if found is not None and whole.startswith(found):
             remove_file(repo.root, path)
             git.run("checkout-index", "--quiet", "--index", "--", path)
@@ -196,7 +206,11 @@ def add_worktree(repo: Repo, place: Path, branch: str) -> None:
         GitError: There is something at that place, the branch is in another work tree, or git cannot write.
     """
     write_note(repo, _NOTE, str(place))  # on the disk first: git may be killed alone
-    guard(repo).git.run("worktree", "add", "--quiet", *(() if branch else ("--detach",)), str(place), branch or "HEAD")
+    where = (*(() if branch else ("--detach",)), str(place), branch or "HEAD")
+    guard(repo).git.run("worktree", "add", "--quiet", "--no-checkout", *where)
+    new = open_repo(place)
+    _link_keys(new)
+    guard(new).git.run("read-tree", "-m", "-u", "HEAD")
     drop_note(repo, _NOTE)
 
 

@@ -419,7 +419,8 @@ def render_view(
     inside = [place for place in map(find_real, policy.protected) if place != root and place.is_relative_to(root)]
     guarded = _real((root / ".git", *policy.git_dirs, *inside, *found.protected))
     covers = _list_covers(mounts)
-    closed = [place for place in (*found.secrets, *found.sockets, *view.around.secrets) if _is_shown(place, covers)]
+    closed = [*found.secrets, *found.sockets, *view.around.secrets]
+    closed = [place for place in closed if _is_shown(place, covers) or is_below(place, policy.git_dirs)]
     closed += _list_sockets(policy, covers)
     visible = _real(place for place in closed if place not in policy.sockets)
     # A stage has no secrets, and writes to it vanish with it: only the paths that it shows need protection.

@@ -12,6 +12,7 @@ from relay.base.redaction import redact
 from relay.base.values import dataclass
 from relay.config import Settings
 from relay.config.sources import ARM, find_unknown
+from relay.git.config_guard import find_filters, find_own_filters, guard
 from relay.git.names import list_paths
 from relay.git.repository import Repo
 from relay.git.status import find_tracked_hidden
@@ -81,6 +82,7 @@ def announce(ctx: RunContext, request: RunRequest, run_id: str, left: tuple[str,
         *left,
         *_describe_git_dir(ctx.repo),
         *describe_tracked(ctx.repo),
+        *_describe_filtered(ctx.repo),
         *describe_orphans(ctx.repo, ctx.repo.branch),
         *_describe_experiment(ctx.settings),
         *ctx.rules.warnings,
@@ -117,6 +119,18 @@ def describe_tracked(repo: Repo) -> Iterator[str]:
             f"git tracks {list_paths(found)}: the file is hidden from sessions, but they can read its committed "
             "content with git; keep no secret in it"
         )
+
+
+def _describe_filtered(repo: Repo) -> Iterator[str]:
+    """Warn of files whose filter relay does not run."""
+    guarded = guard(repo)
+    if own := find_own_filters(guarded.config):
+        needed = find_filters(guarded, tuple(repo.git.list_files()))
+        if found := sorted(path for path, driver in needed.items() if driver in own):
+            yield (
+                f"sessions and gates get {list_paths(found)} as git stores it, and no phase can change it: relay runs "
+                "only filters of your global configuration, and no program that may be in the repository"
+            )
 
 
 def _describe_experiment(settings: Settings) -> Iterator[str]:

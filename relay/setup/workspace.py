@@ -30,6 +30,7 @@ from relay.git.names import list_paths
 from relay.git.notes import read_note, write_note
 from relay.git.repository import Repo
 from relay.git.status import list_known, read_status
+from relay.git.worktrees import KEYS
 from relay.plan.text import MAX_PLAN_BYTES, STATE_DIR, find_protected
 from relay.sandbox.openings import serve_openings
 from relay.sandbox.places import GENERATED, find_environments, find_real, is_socket, is_there
@@ -78,7 +79,11 @@ def make_policy(
                 "\n".join((plan_text, *settings.verify)), repo.root, environ, () if is_moved else others
             ),
         ),
-        unreadable=(*get_unreadable(repo.root, settings, environ), *_find_inside(repo.root, others)),
+        unreadable=(
+            *get_unreadable(repo.root, settings, environ),
+            *_find_inside(repo.root, others),
+            *(place for place in (repo.common_dir / KEYS,) if place.is_dir()),
+        ),
         apart=tuple(apart),
         pass_env=settings.env,
         network=settings.network.whole,

@@ -248,7 +248,12 @@ def test_a_plan_with_crlf_in_the_work_tree_keeps_its_line_ends(box):
     assert box.text("status", "--porcelain") == ""
 
 
-def test_the_user_s_own_filter_is_applied(box):
+@pytest.mark.parametrize("is_there_too", [False, True])
+def test_the_user_s_own_filter_is_applied(box, is_there_too):
+    """Also where the repository defines the same one, as git-crypt does."""
+    if is_there_too:
+        box.git("config", "filter.rot.clean", "tr a-z n-za-m")
+        box.git("config", "filter.rot.smudge", "tr a-z n-za-m")
     box.git("config", "--global", "filter.rot.clean", "tr a-z n-za-m")
     box.git("config", "--global", "filter.rot.smudge", "tr a-z n-za-m")
     box.write(".gitattributes", "*.rot filter=rot\n")

@@ -1,0 +1,155 @@
+"""Files that git stores in another form than the work tree's: line ends, filters of the user, git-lfs, git-crypt.
+
+In relay's trees, in their gates and where they land a file is as in the user's checkout.
+"""
+
+import json
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from relay.base.errors import ExitCode
+from tests.endpoint.script import parse_script
+from tests.endpoint.server import serve
+from tests.fleet.test_own_tree import HOLD, write_session
+from tests.fleet.test_user_acts import Bench
+from tests.waiting import wait_until
+
+ROT = '[filter "rot"]\n\tclean = tr a-z n-za-m\n\tsmudge = tr a-z n-za-m\n\trequired = true\n'
+FILE = "hello\n\n\n\n\nend\n"
+
+
+@pytest.fixture
+def configure():
+    """Return a function that adds to the user's own configuration for the time of a test."""
+    file = Path(os.environ["HOME"], ".gitconfig")
+    before = file.read_text()
+    yield lambda text: file.write_text(before + text)
+    file.write_text(before)
+
+
+def play(bench, sessions, *args, ends=ExitCode.DONE, meanwhile=None):
+    with serve(parse_script(json.dumps({"sessions": sessions}))) as server:
+        run = bench.start(server, *args)
+        if meanwhile:
+            wait_until(lambda: list(bench.places.glob("*/held")), by=run)
+            meanwhile()
+            stop = bench.start(server, "stop", "--now")
+            assert stop.communicate()[0] is not None
+        out = run.communicate()[0]
+    assert run.returncode == ends, out
+    return out
+
+
+def make_plan(*gates, after=""):
+    phases = (
+        f"## Phase {n} — P{n}\n{after}Verify: `{gate}`\n- [ ] Write {words} — out-{n}.txt\n"
+        for n, (words, gate) in enumerate(zip(("one", "two"), gates, strict=False), 1)
+    )
+    return "# Filters\n\n" + "\n".join(phases)
+
+
+def test_a_filter_of_the_users_runs_in_tree_gate_and_landing_and_what_he_did_meanwhile_is_merged(stage, configure):
+    configure(ROT)
+    bench = Bench(stage, "run")
+    first = "grep -q hello kept.rot && grep -q world new.rot && test -s out-1.txt"
+    stage.write("PLAN.md", make_plan(first, "grep -q again kept.rot && grep -q mine kept.crlf && test -s out-2.txt"))
+    stage.write(".gitattributes", "*.rot filter=rot\n*.crlf text eol=crlf\n")
+    stage.write("kept.rot", FILE)
+    stage.write("kept.crlf", FILE.replace("\n", "\r\n"))
+    stage.commit("plan")
+    one = write_session("one", 1, "echo world > new.rot; cp kept.rot out-1.txt")
+    two = write_session("two", 2, "sed -i 's/hello/hello again/' kept.rot kept.crlf", HOLD)
+
+    def edit():
+        stage.write("kept.rot", FILE.replace("end", "mine"))
+        stage.write("kept.crlf", FILE.replace("end", "mine").replace("\n", "\r\n"))
+        stage.git("commit", "-qam", "mine")
+
+    play(bench, [one, two], "run", ends=ExitCode.INTERRUPTED, meanwhile=edit)
+    play(bench, [write_session("two", 2, "cat kept.rot kept.crlf > out-2.txt")], "run")
+    both = FILE.replace("hello", "hello again").replace("end", "mine")
+    other = both.replace("\n", "\r\n")
+    assert (stage.root / "out-1.txt").read_text() == FILE
+    assert (stage.root / "new.rot").read_text() == "world\n"
+    assert (stage.root / "out-2.txt").read_bytes() == f"{both}{other}".encode()
+    assert (stage.root / "kept.rot").read_text() == both
+    assert (stage.root / "kept.crlf").read_bytes() == other.encode()
+    assert stage.git("show", "main:new.rot", "main:kept.rot").split() == ["jbeyq", "uryyb", "ntnva", "zvar"]
+    assert stage.git("status", "--porcelain") == ""
+
+
+def test_phases_side_by_side_are_merged_in_the_form_of_the_work_tree(stage, configure):
+    configure(ROT)
+    bench = Bench(stage, "jobs")
+    gates = ("grep -q hello kept.rot && test -s out-1.txt", "grep -q '^end' kept.rot && test -s out-2.txt")
+    stage.write("PLAN.md", make_plan(*gates, after="After: none\n"))
+    stage.write(".gitattributes", "*.rot filter=rot\n")
+    stage.write("kept.rot", FILE)
+    stage.commit("plan")
+    one = write_session("one", 1, "sed -i 's/hello/hello again/' kept.rot; echo 1 > out-1.txt")
+    two = write_session("two", 2, "sed -i 's/end/end again/' kept.rot; echo 2 > out-2.txt")
+    play(bench, [one, two], "run", "--jobs", "2")
+    both = FILE.replace("hello", "hello again").replace("end", "end again")
+    assert (stage.root / "kept.rot").read_text() == both
+    assert stage.git("show", "main:kept.rot").split() == ["uryyb", "ntnva", "raq", "ntnva"]
+    assert stage.git("status", "--porcelain") == ""
+
+
+@pytest.mark.skipif(not shutil.which("git-lfs"), reason="git-lfs is not installed")
+def test_a_large_file_of_git_lfs_is_there_changed_and_landed(stage, configure):
+    subprocess.run(["git", "lfs", "install", "--skip-repo"], check=True, capture_output=True)
+    text = Path(os.environ["HOME"], ".gitconfig").read_text()
+    configure(text[text.index('[filter "lfs"]') :])
+    bench = Bench(stage, "run")
+    stage.write("PLAN.md", make_plan("grep -q first kept.bin && grep -q more new.bin && test -s out-1.txt"))
+    stage.write(".gitattributes", "*.bin filter=lfs diff=lfs merge=lfs -text\n")
+    stage.write("kept.bin", "first\n")
+    stage.commit("plan")
+    play(bench, [write_session("one", 1, "cat kept.bin > out-1.txt; echo more > new.bin; echo x >> kept.bin")], "run")
+    assert (stage.root / "out-1.txt").read_text() == "first\n"
+    assert (stage.root / "kept.bin").read_text() == "first\nx\n"
+    assert (stage.root / "new.bin").read_text() == "more\n"
+    assert sorted(line.split()[-1] for line in stage.git("lfs", "ls-files").splitlines()) == ["kept.bin", "new.bin"]
+    assert stage.git("status", "--porcelain") == ""
+
+
+def test_a_repository_s_own_filter_does_not_run_and_its_files_are_named(stage):
+    bench = Bench(stage, "run")
+    stage.write("PLAN.md", make_plan("test -s out-1.txt", "test -s out-2.txt"))
+    stage.write(".gitattributes", "*.rot filter=rot\n")
+    stage.git("config", "filter.rot.clean", "tr a-z n-za-m")
+    stage.git("config", "filter.rot.smudge", "touch ran; tr a-z n-za-m")
+    stage.write("kept.rot", FILE)
+    stage.commit("plan")
+    out = play(bench, [write_session("one", 1, "cat kept.rot > out-1.txt")], "run", "--phase", "1")
+    assert "sessions and gates get kept.rot as git stores it" in out
+    assert (stage.root / "out-1.txt").read_text().split() == ["uryyb", "raq"]
+    assert (stage.root / "kept.rot").read_text() == FILE
+    assert not (stage.root / "ran").exists()
+    two = write_session("two", 2, "echo x >> kept.rot; echo 2 > out-2.txt")
+    out = play(bench, [two], "run", ends=ExitCode.STOPPED)
+    assert "kept.rot needs the filter 'rot'" in out
+    assert (stage.root / "kept.rot").read_text() == FILE
+
+
+@pytest.mark.skipif(not shutil.which("git-crypt"), reason="git-crypt is not installed")
+def test_a_file_of_git_crypt_is_readable_where_the_user_says_so_and_its_key_is_not(stage, configure):
+    stage.git("crypt", "init")
+    text = (stage.root / ".git/config").read_text()
+    configure(text[text.index('[filter "git-crypt"]') :])
+    bench = Bench(stage, "run")
+    stage.write("PLAN.md", make_plan("grep -q secret kept.enc && grep -q more new.enc && ! grep -q . out-1.txt"))
+    stage.write(".gitattributes", "*.enc filter=git-crypt diff=git-crypt\n")
+    stage.write("kept.enc", "secret\n")
+    stage.commit("plan")
+    look = "cat $(git rev-parse --git-common-dir)/git-crypt/keys/default $(git rev-parse --git-dir)/git-crypt/*"
+    play(bench, [write_session("one", 1, f"{look} > out-1.txt; echo more > new.enc; touch out-1.txt")], "run")
+    assert (stage.root / "kept.enc").read_text() == "secret\n"
+    assert (stage.root / "new.enc").read_text() == "more\n"
+    shown = subprocess.run(["git", "show", "main:new.enc"], cwd=stage.root, capture_output=True, check=True).stdout
+    assert shown.startswith(b"\0GITCRYPT\0")
+    assert stage.git("status", "--porcelain") == ""
