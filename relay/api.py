@@ -17,6 +17,7 @@ from typing import Any, Protocol
 from relay.base.errors import RelayError, RepoError
 from relay.base.hints import AT_ROOT
 from relay.base.interrupts import Interrupts, Urgency
+from relay.base.places import find_place
 from relay.base.values import dataclass
 from relay.fleet.jobs import JobRun
 from relay.ledger.belief import Belief
@@ -67,7 +68,7 @@ class Project:
     root: Path
     """The top of the work tree."""
     plan_name: str
-    """The plan's path from there."""
+    """The plan's path from there; outside of the repository, as from ``~/`` on."""
     environ: Mapping[str, str] = field(repr=False)
     """The environment for settings and runs; it may hold a key."""
 
@@ -121,7 +122,7 @@ class Project:
         Raises:
             RelayError: The run could not begin; the message says why.
         """
-        words = ("run", "--plan", str(self.root / self.plan_name), "--phase", phase, *options)
+        words = ("run", "--plan", str(find_place(self.root, self.plan_name)), "--phase", phase, *options)
         child, interrupts, ended = JobRun(self.root, words, self.environ), Interrupts(), None
         try:
             for record in chain.from_iterable(child.follow(interrupts, _LOOK_S)):
@@ -140,7 +141,7 @@ class Project:
         return ended
 
     def _find(self) -> Place:
-        return get_place(plan=str(self.root / self.plan_name), environ=self.environ, cwd=self.root)
+        return get_place(plan=str(find_place(self.root, self.plan_name)), environ=self.environ, cwd=self.root)
 
 
 @_writing_hints()

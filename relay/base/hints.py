@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 from typing import TypeAlias
 
+from relay.base.places import find_place, is_outside
 from relay.base.values import dataclass
 
 MAX_COMMAND_CHARS = 380
@@ -19,7 +20,7 @@ class Command:
     words: tuple[str, ...]
     """The command's name and its arguments, without ``relay`` and ``--plan``."""
     plan_path: str = ""
-    """Path of the plan relative to the repository's root; empty for the plan that the user named."""
+    """The plan's path from the repository's root, or its name outside; empty for the plan that the user named."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,7 +74,7 @@ class Caller:
         return line if len(line) <= MAX_COMMAND_CHARS and line.isprintable() else f"relay {name} --help"
 
     def _find_typed(self, path: str) -> str:
-        return posixpath.relpath(path, self.folder)
+        return str(find_place(Path(), path)) if is_outside(path) else posixpath.relpath(path, self.folder)
 
 
 AT_ROOT = Caller()

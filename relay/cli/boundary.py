@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING
 import click
 
 from relay import __version__
-from relay.base.errors import ConfigError, ExitCode, FlagError, RelayError
+from relay.base.errors import ExitCode, FlagError, RelayError
 from relay.base.hints import AT_ROOT, RUN, Caller, Command
 from relay.base.interrupts import Interrupted
 from relay.cli.screen import complain, render_document
@@ -61,18 +61,6 @@ def note_place(plan: str | None = None, *, needs_repo: bool = True) -> "Place":
 
     place = get_place(plan=plan, environ=os.environ, needs_repo=needs_repo)
     click.get_current_context().ensure_object(Asked).caller = place.caller
-    return place
-
-
-def note_plan(plan: str | None) -> "Place":
-    """Do the same for a command on a plan, or its ledger, that is committed with the work.
-
-    Raises:
-        RelayError: Or the plan is somewhere else.
-    """
-    place = note_place(plan)
-    if Path(place.plan_name).is_absolute():
-        raise ConfigError(f"{place.plan_name} is not in this repository", hint="a plan is committed with the work")
     return place
 
 

@@ -122,7 +122,7 @@ def check_file(place: Place, environ: Mapping[str, str]) -> PlanCheck:
         return PlanCheck(place=place, plan=plan, remarks=(remark,))
     violations = sorted((*check_plan(plan), *check_gates(plan)), key=attrgetter("line"))
     remarks = tuple(_note(place, violation) for violation in violations)
-    if place.found is not None and not Path(place.plan_name).is_absolute():
+    if place.found is not None:
         refused = check_plan_file(place.found, place.plan_name).error
         remarks = (*((structs.replace(_note(place, refused), path=place.plan_name),) if refused else ()), *remarks)
     lines, head = find_lines(plan), place.found.head() if place.found else None

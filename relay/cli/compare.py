@@ -15,7 +15,7 @@ from relay.base.errors import ConfigError, ExitCode, PlanError, RelayError, Repo
 from relay.base.hints import advise_extra
 from relay.base.interrupts import Interrupts
 from relay.base.words import count, render_usd
-from relay.cli.boundary import note_place, note_plan
+from relay.cli.boundary import note_place
 from relay.cli.check import measure_plan
 from relay.cli.options import (
     AMOUNT,
@@ -48,6 +48,7 @@ from relay.setup.place import Place, find_settings, read_plan_text
 from relay.setup.preconditions import require_approval
 from relay.setup.session import find_price_now
 from relay.store.history import find_text
+from relay.store.loose import require_in_commits
 
 _DEARER = {"none": 2.3, "compact": 1.2, "edit": 4.1}
 """Cost against fresh sessions, as measured on the rehearsal server (`benchmarks/results/context.md`)."""
@@ -107,7 +108,7 @@ def _plan_experiment(plan: str | None, options: Mapping[str, Any]) -> tuple[Plac
         click.UsageError: A typed value is not allowed.
         RelayError: The plan, or the repository, cannot be used.
     """
-    place = note_plan(plan)
+    place = note_place(plan)
     try:
         arms = parse_arms(options["arms"])
     except ValueError as error:
@@ -151,6 +152,7 @@ def _find_base(place: Place) -> tuple[str, str]:
     head = place.repo.head()
     if head is None:
         raise RepoError("there is no commit to begin at", hint="commit the plan and the files that it is about")
+    require_in_commits(place.repo, place.plan_name)
     text = find_text(place.repo, head, place.plan_name)
     if text is None or text != read_plan_text(place):
         words = f"{place.plan_name} is not as HEAD has it, and an experiment begins at a commit"

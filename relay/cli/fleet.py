@@ -238,10 +238,13 @@ def get_plan(plan: str | None, name: str, phase_id: str = "") -> "tuple[Remote, 
 
     Raises:
         RepoError: There is no repository here.
+        PlanError: No commit holds the plan.
     """
     from relay.fleet.takes import Ticket
+    from relay.store.loose import require_in_commits
 
     place = note_place(plan)
+    require_in_commits(place.repo, place.plan_name)
     remote = Remote(repo=place.repo, name=name, environ=os.environ)
     branch = get_branch(place.repo)
     return remote, Ticket(remote=remote.find_address(), branch=branch, plan_path=place.plan_name, phase_id=phase_id)

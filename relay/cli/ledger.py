@@ -7,14 +7,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from relay.base.errors import LedgerError, RepoError, within
-from relay.base.tree import read_file, replace_file
+from relay.base.tree import read_file
 from relay.base.values import dataclass
-from relay.cli.boundary import note_plan
+from relay.cli.boundary import note_place
 from relay.cli.documents import ClaimSource, LedgerClaim, LedgerDocument, fill
 from relay.cli.options import json_option, plan_option
 from relay.cli.screen import say, say_document
 from relay.git.notes import lock_worktree
-from relay.git.trees import FILE
 from relay.ledger.belief import ClaimStatus, Judgement, find_beside
 from relay.ledger.citation import explain_missing, parse_place
 from relay.ledger.model import (
@@ -40,6 +39,7 @@ from relay.ledger.snapshot import (
 )
 from relay.plan.text import encode_text, find_ledger_path
 from relay.setup.place import Place
+from relay.store.loose import write_own
 from relay.store.staleness import cite_sources, may_cite, read_judged_ledger
 
 if TYPE_CHECKING:
@@ -97,7 +97,7 @@ def list_claims(plan: str | None, claim_id: str | None, *, as_json: bool) -> Non
 
     With a claim's id: its text, reason, author and sources as they are now, and the claims that it goes back to.
     """
-    found = _read(note_plan(plan))
+    found = _read(note_place(plan))
     ledger, judgement = found.ledger, found.judgement
     nogoods = judgement.contradictions
     found.require(*([claim_id] if claim_id else ()), settles=True)
@@ -137,7 +137,7 @@ def list_claims(plan: str | None, claim_id: str | None, *, as_json: bool) -> Non
 @plan_option
 def compact_ledger(plan: str | None, budget: int) -> None:
     """Print the ledger as sessions see it, within a token budget."""
-    found = _read(note_plan(plan))
+    found = _read(note_place(plan))
     if text := render_snapshot(found.ledger, found.judgement, budget):
         say(text.rstrip("\n"))
 
@@ -212,11 +212,11 @@ def _write(plan: str | None, make: Callable[[Open, Stamp], tuple[Entry, ...]]) -
 
     Show the claims that a new one may rest on, replace or contradict.
     """
-    place = note_plan(plan)
+    place = note_place(plan)
     with lock_worktree(place.repo, wait_s=LOCK_WAIT_S), within(find_ledger_path(place.plan_name)):
         found = _read(place)
         entries = make(found, Stamp(at=render_stamp_time(datetime.now(UTC))))
-        replace_file(place.root, found.path, encode_text(append_entry(found.ledger, *entries).text), FILE)
+        write_own(place.repo, place.plan_name, encode_text(append_entry(found.ledger, *entries).text), found.path)
     entry = entries[0]
     name = getattr(entry, "id", "") or getattr(entry, "of", "")
     say(f"{name}: written to {found.path}; the next run commits it", style="green")

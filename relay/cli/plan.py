@@ -68,7 +68,7 @@ def command(  # one parameter for each option of its own
     session = None if from_session is None else choose_session(place, from_session, yes=options["yes"], as_json=as_json)
     task = replace(task, is_piped=is_piped, is_criticized=options["critic"], session=session)
     request = replace(request, is_criticized=options["critic"])
-    before = read_existing(place.root, place.plan_name, task)
+    before = read_existing(place.repo, place.plan_name, task)
     if end := split_at_file(request.repo, place.plan_name, task):
         code = show_end(end, request, place.caller, as_json=as_json)
     else:
@@ -246,7 +246,7 @@ def _require_writable(file: Path) -> None:
 def _review_plan(options: dict[str, Any], *, as_json: bool) -> int:
     task = PlanTask(converge=True)
     request, place = make_request(SessionKind.CONVERGE, options)
-    before = read_existing(place.root, place.plan_name, task)
+    before = read_existing(place.repo, place.plan_name, task)
     code = run_sessions(request, place.caller, lambda ctx: plan_feature(ctx, task), as_json=as_json)
     if code == ExitCode.DONE and not as_json and before and load_plan(place).text != before.text:
         show_plan(place, before.text)

@@ -14,7 +14,7 @@ import click
 from relay.base.errors import RelayError, RepoError
 from relay.base.hints import RUN, Command
 from relay.base.words import count, count_questions, render_usd
-from relay.cli.boundary import note_place, note_plan
+from relay.cli.boundary import note_place
 from relay.cli.options import plan_option
 from relay.cli.screen import say
 from relay.git.forge import PROGRAMS, Forge, ForgeError, find_forge
@@ -66,7 +66,7 @@ def command(
     if follows:
         if only_text or push or base:
             raise click.UsageError("--follow takes no --text, --push or --base")
-        _follow(note_plan(plan), program)
+        _follow(note_place(plan), program)
         return
     place = note_place(plan)
     commits = read_plan_commits(place.repo, place.plan_name)

@@ -14,6 +14,7 @@ import click
 
 from relay.base.errors import ConfigError, LedgerError, PlanError, RepoError
 from relay.base.hints import advise_extra
+from relay.base.places import find_place
 from relay.base.redaction import find_secret_values, redact
 from relay.base.tree import find_stat
 from relay.base.words import UNKNOWN, count, render_moment, render_tokens
@@ -290,7 +291,7 @@ def _charge(figures: Figures, wanted: Sequence[str]) -> Figures:
     place = note_place()
     if last is None or [os.path.normpath(word) for word in wanted] != [os.path.normpath(last.plan_path)]:
         return figures
-    place = replace(place, plan_file=place.root / last.plan_path, plan_name=last.plan_path)
+    place = replace(place, plan_file=find_place(place.root, last.plan_path), plan_name=last.plan_path)
     if place.repo.branch != find_plan_branch(last.branch) or holds_another_plan(place.repo, last.plan_path):
         return figures
     try:

@@ -7,7 +7,7 @@ import click
 
 from relay.base.errors import RelayError, RepoError
 from relay.base.hints import RUN, Command
-from relay.cli.boundary import note_plan
+from relay.cli.boundary import note_place
 from relay.cli.options import plan_option
 from relay.cli.screen import say
 from relay.git.lock_journal import clear_stale_locks, hold_collections
@@ -28,7 +28,7 @@ def command(phase: str, plan: str | None, *, yes: bool) -> None:
     relay creates a new branch there and leaves this branch alone. It keeps the branch's tip under refs/relay/rewound/,
     and prints the git revert that undoes relay's commits on this branch instead.
     """
-    place = note_plan(plan)
+    place = note_place(plan)
     with lock_worktree(place.repo), hold_collections(place.repo):
         remove_left_overs(find_folder(), now=time.time())
         if locks := clear_stale_locks(place.repo):

@@ -281,7 +281,7 @@ def start(phase: str, options: Mapping[str, Any], tell_next: Callable[[RunEnd], 
 
 def _begin_branch(request: RunRequest, name: str) -> None:
     """Switch to a new branch. What a run refuses is refused before HEAD moves; a branch ends a detached HEAD."""
-    plan_file = check_plan_file(request.repo, request.plan_path)
+    plan_file = check_plan_file(request.repo, request.plan_path, request.settings)
     require_all(chain(check_apart(request), (plan_file,), check_taken(request)))
     if state := check_state(request.repo):
         raise RepoError(state)

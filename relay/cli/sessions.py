@@ -14,7 +14,7 @@ import click
 from relay.base.errors import PlanError, RelayError
 from relay.base.hints import Caller
 from relay.base.interrupts import Interrupts, Urgency
-from relay.cli.boundary import note_plan
+from relay.cli.boundary import note_place
 from relay.cli.options import find_flags
 from relay.cli.screen import has_person, say
 from relay.cli.views.base import View, find_asker
@@ -61,7 +61,7 @@ def make_request(kind: SessionKind, options: Mapping[str, Any], *, needs_plan: b
     Raises:
         RelayError: There is no repository, the plan is not in it, or a setting or typed value is not allowed.
     """
-    place, plan = note_plan(options["plan"]), None
+    place, plan = note_place(options["plan"]), None
     try:
         plan = load_plan(place)
     except PlanError:

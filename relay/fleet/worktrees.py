@@ -232,7 +232,9 @@ def remove_free(main: Repo, plan_path: str) -> Iterator[KeptTree]:
         with lock_worktree(job.repo):
             _bring_home(job.repo.root, main.root)
             branch, own = get_branch(job.repo), get_tip(job.repo)
-            ignored = tuple(path for path in worktrees.list_ignored(job.repo) if _is_only_there(main, job, path))
+            loose = (plan_path, find_ledger_path(plan_path))
+            found = (path for path in worktrees.list_ignored(job.repo) if path not in loose)
+            ignored = tuple(path for path in found if _is_only_there(main, job, path))
             if not ignored:
                 drop_packages(job.repo)
             if ignored or not _take_away(main, job.repo.root):

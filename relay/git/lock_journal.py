@@ -191,7 +191,7 @@ def _clear_own(repo: Repo) -> None:
     counted = ("wip", "rejected", "rewound", "spent")
     places = (*(refs / kind / branch for kind in counted), repo.make_relay_dir())
     locks = [place / name for place in places for name in list_names(place) if name.endswith(".lock")]
-    locks += [lock for kind in ("leg", "plan") if os.path.lexists(lock := refs / kind / f"{branch}.lock")]
+    locks += [lock for kind in ("leg", "written") if os.path.lexists(lock := refs / kind / f"{branch}.lock")]
     for lock in locks:
         if _is_in_place(lock) and not lock.is_dir():
             lock.unlink(missing_ok=True)

@@ -22,6 +22,7 @@ from typing import Any, Self
 
 from relay.base.documents import YamlLimits, YamlTextError, compose, construct
 from relay.base.errors import PlanError
+from relay.base.places import is_outside
 from relay.base.values import dataclass
 
 MAX_PLAN_BYTES = 8 * 1024 * 1024
@@ -70,12 +71,13 @@ def find_ledger_path(plan_path: str) -> str:
 def find_plan_folder(plan_path: str) -> str:
     """Return a plan's directory from the root; empty at the root, and for a plan outside of the repository."""
     folder = str(PurePosixPath(plan_path).parent)
-    return "" if folder == "." or folder.startswith("/") else folder
+    return "" if folder == "." or folder.startswith("/") or is_outside(plan_path) else folder
 
 
 def find_protected(plan_path: str) -> tuple[str, ...]:
     """Return the paths that no tool and no command may write, besides git's own directory and the rules files."""
-    return (plan_path, find_ledger_path(plan_path), STATE_DIR, "relay.toml")
+    own = () if is_outside(plan_path) else (plan_path, find_ledger_path(plan_path))
+    return (*own, STATE_DIR, "relay.toml")
 
 
 def describe_outside(folder: str) -> str:

@@ -11,7 +11,6 @@ from itertools import accumulate
 
 from relay.base.errors import RepoError
 from relay.base.hints import RUN
-from relay.base.tree import read_file
 from relay.base.values import dataclass
 from relay.base.words import count, shorten
 from relay.config import Settings
@@ -29,6 +28,7 @@ from relay.setup.context import RunRequest
 from relay.setup.workspace import open_own_workspace
 from relay.store.attempts import read_attempt
 from relay.store.history import find_text
+from relay.store.loose import read_own
 from relay.tools.workspace import Workspace
 
 _TAKEN = re.compile(r"^> Taken from request [0-9]+: (?P<keys>[^\n\r]*)", re.MULTILINE)
@@ -107,7 +107,7 @@ def follow(
         RelayError: The plan is not committed, a phase is open, or the commit could not be made.
     """
     repo, path = request.repo, request.plan_path
-    disk, text = read_file(repo.root, path), find_text(repo, repo.head(), path)
+    disk, text = read_own(repo, path), find_text(repo, repo.head(), path)
     if disk is None or text is None or decode_text(disk) != text:
         raise RepoError(f"{path} has changes that are not committed", hint="commit them, and type this again")
     if attempt := read_attempt(repo):

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from relay.base.errors import ConfigError, PlanError, RepoError, within
 from relay.base.hints import Caller, Command, Hint, TypedPath
+from relay.base.places import find_place, is_outside, name_outside
 from relay.base.tree import read_start
 from relay.base.values import dataclass
 from relay.plan.text import DEFAULT_PLAN, MAX_PLAN_BYTES, decode_text, require_utf8
@@ -88,11 +89,21 @@ def get_place(
     root = repo.root if repo else cwd
     if repo:
         _require_own_settings(repo)
-    plan_file = cwd / plan if plan else root / _find_plan_name(environ, root, cwd)
+    base, typed = (cwd, plan) if plan else (root, _find_plan_name(environ, root, cwd))
+    plan_file = find_place(base, typed)
+    if repo and is_outside(os.path.relpath(plan_file, root)):
+        words = "a plan in a directory of this name at the root would be taken for one in your home directory"
+        raise PlanError(words, path=str(plan_file), hint="rename the directory")
     if repo:
         repo = _hide(repo, environ, plan_file)
     caller = Caller(folder=os.path.relpath(cwd, root), plan=plan or "")
-    return Place(root=root, found=repo, plan_file=plan_file, plan_name=_name(plan_file, root), caller=caller)
+    return Place(
+        root=root,
+        found=repo,
+        plan_file=plan_file,
+        plan_name=_name(plan_file, root, is_repo=repo is not None),
+        caller=caller,
+    )
 
 
 def _require_own_settings(repo: "Repo") -> None:
@@ -219,6 +230,8 @@ def read_plan_text(place: Place) -> str:
     Raises:
         PlanError: There is no such file, or it is no text.
     """
+    if place.found and (held := _find_held(place.found, place)) is not None:
+        return held
     try:
         start = read_start(place.plan_file, MAX_PLAN_BYTES)
     except (FileNotFoundError, NotADirectoryError):
@@ -230,11 +243,26 @@ def read_plan_text(place: Place) -> str:
     return require_utf8(start)
 
 
+def _find_held(repo: "Repo", place: Place) -> str | None:
+    """Return a loose plan's text at HEAD where no file is read: in a tree of relay's own, or in a clone without it."""
+    from relay.store.worktree_notes import is_own_tree
+
+    if not is_own_tree(repo) and os.path.lexists(place.plan_file):
+        return None
+    from relay.store.history import find_text
+    from relay.store.loose import is_loose, require_versions
+
+    text = find_text(repo, repo.head(), place.plan_name) if is_loose(repo, place.plan_name) else None
+    if text is None:
+        require_versions(repo, place.plan_name)
+    return text
+
+
 def _find_way_back(place: Place) -> Hint:
     from relay.gate.needs import find_near
     from relay.store.history import find_removed, find_text
 
-    repo, is_inside = place.found, not Path(place.plan_name).is_absolute()
+    repo, is_inside = place.found, not (is_outside(place.plan_name) or Path(place.plan_name).is_absolute())
     if repo is not None and is_inside and find_text(repo, repo.head(), place.plan_name) is not None:
         return ("the last commit has it: git restore ", TypedPath(path=place.plan_name))
     folder, typed = place.caller.folder, place.caller.plan
@@ -260,7 +288,9 @@ def _name_commands(plan: str) -> Hint:
     return ("there is ", TypedPath(path=plan), ": `", check, "` checks it, `", run, "` builds it")
 
 
-def _name(path: Path, root: Path) -> str:
-    """Return a path relative to the root if it is spelled inside."""
-    spelled = os.path.normpath(path)
-    return os.path.relpath(spelled, root) if Path(spelled).is_relative_to(root) else spelled
+def _name(path: Path, root: Path, *, is_repo: bool) -> str:
+    """Return a path relative to the root if it is spelled inside, else its name outside of the repository."""
+    spelled = Path(os.path.normpath(path))
+    if spelled.is_relative_to(root):
+        return os.path.relpath(spelled, root)
+    return name_outside(spelled) if is_repo else str(spelled)

@@ -15,6 +15,7 @@ from typing import Any
 
 from relay.base.errors import ConfigError, PlanError, RelayError, RepoError, RunnerError, within
 from relay.base.hints import Command, Hint, TypedPath
+from relay.base.places import find_place, is_outside, name_outside
 from relay.base.tree import read_start, replace_with_file
 from relay.base.values import dataclass
 from relay.base.walk import open_folder
@@ -28,7 +29,7 @@ from relay.git.config_guard import read_config
 from relay.git.hooks import HEAD_BYTES, get_hooks_dir, has_hook, parse_programs
 from relay.git.identity import check_signing, get_identity
 from relay.git.repository import Repo
-from relay.git.status import check_state, find_ignored
+from relay.git.status import check_state
 from relay.runners.agents.profiles import Profile, find_family, find_login, get_installed
 from relay.runners.base import RunnerKind
 from relay.runners.registry import check_runners, get_kind, list_profiles, list_runners
@@ -263,24 +264,30 @@ def check_repository(repo: Repo) -> Finding:
     return find_out(get, name="repository")
 
 
-def check_plan_file(repo: Repo, plan_path: str) -> Finding:
-    """Check that relay can replace the plan's file and git keeps it: no link on the way, not ignored."""
-    return find_out(lambda: _get_plan_file(repo, plan_path), name="plan")
+def check_plan_file(repo: Repo, plan_path: str, settings: Settings | None = None) -> Finding:
+    """Check that relay can replace the plan's file, that it is no link, and that no session can too.
+
+    Args:
+        settings: Name the directories that sessions write; None: not looked at.
+    """
+    return find_out(lambda: _get_plan_file(repo, plan_path, settings), name="plan")
 
 
-def _get_plan_file(repo: Repo, plan_path: str) -> str:
-    root = os.path.realpath(repo.root)
-    real = os.path.realpath(repo.root / plan_path)
-    if real != os.path.normpath(Path(root, plan_path)):
-        inside = os.path.relpath(real, root) if Path(real).is_relative_to(root) else ""
+def _get_plan_file(repo: Repo, plan_path: str, settings: Settings | None) -> str:
+    place = find_place(repo.root, plan_path)
+    real, root = Path(os.path.realpath(place)), os.path.realpath(repo.root)
+    if is_outside(plan_path):
+        written = settings.paths.write if settings else ()
+        if place.is_symlink():
+            raise PlanError(f"{plan_path} is a symbolic link to {real}; relay would replace it", hint=f"--plan {real}")
+        if any(place.is_relative_to(os.path.realpath(Path(folder).expanduser())) for folder in written):
+            raise PlanError(f"{plan_path} is where sessions write (paths.write)", hint="put the plan somewhere else")
+        return plan_path
+    if str(real) != os.path.normpath(Path(root, plan_path)):
+        inside = os.path.relpath(real, root) if real.is_relative_to(root) else ""
         raise PlanError(
-            f"{plan_path} leads through a symbolic link to {inside or real}; relay commits the plan where it is",
-            hint=("--plan ", TypedPath(path=inside)) if inside else "put the plan itself into the repository",
-        )
-    if find_ignored(repo, [plan_path]):
-        raise PlanError(
-            f"{plan_path} is ignored by git, and relay commits the plan with the work",
-            hint=("git add -f ", TypedPath(path=plan_path), ", or take it out of .gitignore"),
+            f"{plan_path} leads through a symbolic link to {inside or real}; relay replaces the plan's file",
+            hint=("--plan ", TypedPath(path=inside or name_outside(real))),
         )
     return plan_path
 
@@ -463,7 +470,7 @@ def check_untaken(request: RunRequest) -> Iterator[Finding]:
     """Check that relay can take the repository."""
     yield check_git(request.repo)
     yield check_repository(request.repo)
-    yield check_plan_file(request.repo, request.plan_path)
+    yield check_plan_file(request.repo, request.plan_path, request.settings)
 
 
 def check_taken(request: RunRequest, meter: Meter | None = None) -> Iterator[Finding]:

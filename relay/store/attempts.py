@@ -3,7 +3,7 @@
 ===================================  =====================================================================
 ``refs/relay/leg/<branch>``          the open attempt; its tree is the work tree at the attempt's start
 ``refs/relay/wip/<branch>/<n>``      one ref per attempt, n counting up; a chain of snapshots, newest first
-``refs/relay/plan/<branch>``         a written plan that no commit has yet, with the cost of planning
+``refs/relay/written/<branch>``      a written plan that no commit has yet, with the cost of planning
 ``refs/relay/rejected/<branch>/<n>`` the same for a plan that was turned down
 ``refs/relay/spent/<branch>/<n>``    the cost of an attempt that was given up
 ===================================  =====================================================================

@@ -11,7 +11,7 @@ from shlex import quote
 
 from relay.base.errors import RepoError
 from relay.base.hints import RUN
-from relay.base.tree import find_boot_id, find_stat
+from relay.base.tree import find_boot_id
 from relay.git import refs
 from relay.git.config_guard import guard
 from relay.git.message import CommitText
@@ -31,6 +31,7 @@ from relay.store.completion import (
     withdraw_pending,
 )
 from relay.store.history import RelayCommit, find_text, read_relay_commits
+from relay.store.loose import read_own
 from relay.store.plan_versions import PlanEdit, find_attempt_phase
 from relay.store.refs import ATTEMPTS, find_attempt_ref
 from relay.store.resume import AttemptFacts, Facts, Kept
@@ -259,4 +260,4 @@ def _differs(repo: Repo, a: str, b: str, own: tuple[str, ...]) -> bool:
 
 def is_of_another_plan(repo: Repo, attempt: OpenAttempt, plan_path: str) -> bool:
     """Return whether the open attempt works on another plan that still exists; a plan that is gone was renamed."""
-    return attempt.plan_path not in {"", plan_path} and find_stat(repo.root, attempt.plan_path) is not None
+    return attempt.plan_path not in {"", plan_path} and read_own(repo, attempt.plan_path) is not None

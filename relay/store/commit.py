@@ -13,17 +13,25 @@ from pathlib import Path
 from relay.base.tree import fsync_paths, read_file, replace_file
 from relay.base.values import dataclass
 from relay.git import objects, refs
+from relay.git.command import GitError
 from relay.git.config_guard import Guarded, guard
 from relay.git.hooks import HookResult, Hooks, has_hook, make_hook_run, only_forbids_branch
 from relay.git.identity import CommitDraft, get_identity, write_user_commit
 from relay.git.message import Message, join_trailers, render_message
+from relay.git.names import render_path
 from relay.git.repository import Repo
 from relay.git.trees import FILE
-from relay.store import completion
+from relay.store import completion, trailers
 from relay.store.completion import drop_pending, finish_commit, note_pending, withdraw_pending
+from relay.store.history import find_plan_tree
+from relay.store.loose import read_own, write_own
+from relay.store.refs import name_loose
 from relay.store.snapshot import find_unheld, write_snapshot_tree
 from relay.store.trailers import PREFIX
 from relay.store.worktree_notes import is_checked, note_checked
+
+_ATTEMPTS = 10
+"""Phases side by side keep versions of one plan."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,6 +52,8 @@ class CommitRequest:
     """The attempt's paths: files changed, added or deleted in the work tree. No other paths are committed."""
     replace: Mapping[str, bytes] = field(default_factory=dict)
     """Files whose new bytes are not in the work tree yet: the ticked plan, the ledger. Written there afterwards."""
+    loose: str = ""
+    """The plan's path where no commit holds plan and ledger: they are kept beside it (`relay.store.loose`)."""
     based_on: Mapping[str, bytes] = field(default_factory=dict)
     """The work tree's bytes at paths of `replace` when the new bytes were made, where they differ from HEAD."""
     tree: str | None = None
@@ -147,9 +157,41 @@ def commit_paths(repo: Repo, request: CommitRequest, *, hooks: Hooks | None = No
         RepoError: No identity, no signature without a prompt, a filter that relay does not run, a full disk.
     """
     try:
-        return _commit_paths(repo, request, hooks)
+        if not request.loose:
+            return _commit_paths(repo, request, hooks)
+        first, *rest = request.message.trailers
+        pair = trailers.PLAN_TREE, _keep_loose(repo, request)
+        message = replace(request.message, trailers=(first, pair, *rest))
+        bare = replace(request, message=message, replace={}, based_on={}, adopt=None)
+        outcome = replace(_commit_paths(repo, bare, hooks), replaced=request.replace)
     except completion.NotStagedError as error:
         return CommitOutcome(end=CommitEnd.NOT_STAGED, output=str(error))
+    if outcome.commit:
+        _write_loose(repo, request)
+    return outcome
+
+
+def _keep_loose(repo: Repo, request: CommitRequest) -> str:
+    """Keep a version of a loose plan and its ledger under its ref, and return its tree."""
+    before = find_plan_tree(repo, request.head, request.loose) if request.head else ""
+    blobs = zip(request.replace, objects.store_blobs(repo, request.replace.values()), strict=True)
+    tree = objects.write_paths_tree(repo, [(path, FILE, blob) for path, blob in blobs], start=before or None)
+    kept = Message(subject=f"relay: {request.loose}", trailers=((trailers.PLAN, render_path(request.loose)),))
+    ref = name_loose(request.loose)
+    for _ in range(_ATTEMPTS):
+        old = refs.find_ref(repo, ref)
+        commit = objects.write_commit(repo, tree, (old,) if old else (), kept)
+        objects.sync_objects(repo, commit, old)
+        if refs.move_ref(repo, ref, commit, old):
+            return tree
+    raise GitError(f"{ref} is being moved by somebody else")
+
+
+def _write_loose(repo: Repo, request: CommitRequest) -> None:
+    """Write what was committed into the user's own files, unless somebody saved one since: a later run does it then."""
+    for path, data in request.replace.items():
+        if path in request.based_on and read_own(repo, request.loose, path) == request.based_on[path] != data:
+            write_own(repo, request.loose, data, path)
 
 
 def judge_message(repo: Repo, request: CommitRequest, hooks: Hooks) -> CommitOutcome | None:

@@ -15,10 +15,10 @@ from relay.git.repository import Repo, find_id
 from relay.git.trees import GITLINK, TREE, find_entries
 from relay.plan.lineage import has_heirs
 from relay.plan.parse import find_plan_in
-from relay.plan.text import decode_text
+from relay.plan.text import decode_text, find_ledger_path
 from relay.session.usage import Spent, Usage, rank_spent
 from relay.store import trailers
-from relay.store.refs import ATTEMPTS, find_attempt_ref
+from relay.store.refs import ATTEMPTS, LOOSE, find_attempt_ref, name_loose, parse_loose
 
 
 def find_text(repo: Repo, commit: str | None, path: str) -> str | None:
@@ -32,7 +32,7 @@ def find_text(repo: Repo, commit: str | None, path: str) -> str | None:
     rev = replace(repo, on="").head() if commit == "HEAD" else commit
     if rev is None:
         return None
-    mode, blob = find_entries(repo, rev, (path,)).get(path, ("", ""))
+    mode, blob = find_held(repo, rev, (path,)).get(path, ("", ""))
     if mode in {"", GITLINK, TREE.decode()}:
         return None
     found = repo.read_object(blob)
@@ -41,6 +41,35 @@ def find_text(repo: Repo, commit: str | None, path: str) -> str | None:
     return decode_text(found[1])
 
 
+def find_held(repo: Repo, rev: str, paths: Sequence[str]) -> dict[str, tuple[str, str]]:
+    """Return ``path: (mode, object id)`` for those of `paths` in a commit; a loose plan and its ledger as it left them.
+
+    Raises:
+        GitError: They cannot be read.
+    """
+    found = find_entries(repo, rev, paths)
+    for path in paths:
+        if tree := find_plan_tree(repo, rev, path):
+            found |= find_entries(repo, tree, (path,))
+    return found
+
+
+def find_plan_tree(repo: Repo, rev: str, path: str) -> str:
+    """Return the tree that has a loose plan, or its ledger, as a commit left them; empty for other files.
+
+    Raises:
+        GitError: This repository lacks the tree.
+    """
+    plans = map(parse_loose, repo.list_refs(LOOSE))
+    plan = next((plan for plan in plans if path in {plan, find_ledger_path(plan)}), "")
+    made = read_all_plans(repo, rev, plan_path=plan) if plan and not find_entries(repo, rev, (plan,)) else ()
+    tree = next((commit.plan_tree for commit in made if commit.plan == plan and commit.status), "")
+    if tree and repo.read_object(tree) is None:
+        raise GitError(f"{path} cannot be read as {rev[:10]} has it: {tree} is not in this clone", hint=FETCH_LOOSE)
+    return tree
+
+
+FETCH_LOOSE = f"git fetch origin '{LOOSE}*:{LOOSE}*'"
 _MOST_NEW = 32
 """Up to this number relay reads commits one by one; for more it asks git."""
 
@@ -83,6 +112,12 @@ class RelayCommit:
     def handoff_note(self) -> str:
         """The handoff note; empty for a commit of another status."""
         return self.body.partition(f"{HANDOFF_NOTE_TITLE}\n")[2] if self.status == "handoff" else ""
+
+    @property
+    def plan_tree(self) -> str:
+        """The tree of a loose plan; empty for a plan that commits hold."""
+        tree = dict(self.found).get(trailers.PLAN_TREE, "")
+        return tree if _ID.fullmatch(tree) else ""
 
     @property
     def spent(self) -> Spent:
@@ -244,12 +279,14 @@ def walk_changes(
     """
     for text in walk_texts(repo, at, _MOST_NEW):
         parent = next(iter(text.parents), repo.empty_tree)
-        if find_entries(repo, text.commit, names) != find_entries(repo, parent, names):
+        if find_held(repo, text.commit, names) != find_held(repo, parent, names):
             yield text
         if text.commit == last or not text.parents:
             return
         at = parent
-    yield from read_texts(repo.git, order, at, *(f"^{commit}" for commit in below), "--", *names)
+    loose = ("--basic-regexp", f"--grep=^{trailers.PLAN_TREE}:") if repo.list_refs(*map(name_loose, names)) else ()
+    args = (*loose, at, *(f"^{commit}" for commit in below), "--", *(() if loose else names))
+    yield from read_texts(repo.git, order, *args)
 
 
 def add_spent(commits: Iterable[RelayCommit]) -> Spent:
@@ -270,6 +307,7 @@ def find_beginning(repo: Repo, plan_path: str) -> str:
     return next(iter(commits[-1].parents), "") if commits else repo.head() or ""
 
 
+_ID = re.compile(r"[0-9a-f]{40,64}")
 _REVERTS = re.compile(r"^This reverts commit ([0-9a-f]{40,64})", re.MULTILINE)
 
 

@@ -14,7 +14,7 @@ from relay.base.hints import Command, Hint, TypedPath
 from relay.base.values import dataclass
 from relay.git.names import SWITCH, name_jobs, parse_ref_part, render_ref_part
 from relay.git.repository import Repo
-from relay.plan.model import Phase, Plan, Violation
+from relay.plan.model import Phase, Plan
 from relay.prompts.package_data import EXAMPLE, INSTEAD, is_example
 from relay.session.usage import Spent
 from relay.store.history import (
@@ -215,7 +215,7 @@ def find_obstacle(plan_state: PlanState, plan_name: str) -> RelayError | None:
         stands = point.phase_id or plan_state.plan.done
         return None if stands else find_disorder(plan_state.plan, plan_name)
     if plan_state.edit.violations:
-        return make_refusal(plan_name, plan_state.edit.violations)
+        return make_refusal(plan_name, plan_state.edit)
     if (attempt := plan_state.kept.foreign) is None:
         return None
     return RepoError(
@@ -236,13 +236,16 @@ def find_disorder(plan: Plan, plan_name: str, phase: Phase | None = None) -> Pla
     return PlanError(found.message, path=plan_name, line=found.line) if found else None
 
 
-def make_refusal(plan_name: str, violations: tuple[Violation, ...]) -> PlanError:
+def make_refusal(plan_name: str, edit: PlanEdit) -> PlanError:
     """Return the error for a plan that was edited in a way that relay does not commit."""
+    violations = edit.violations
     places = (f"{plan_name}:{violation.line}" if violation.line else plan_name for violation in violations)
     words = "\n  ".join(f"{place}: {violation.message}" for place, violation in zip(places, violations, strict=True))
     return PlanError(
         f"{plan_name} was edited in a way that relay does not commit by itself:\n  {words}",
-        hint=("undo that part, or, if you mean it, commit it yourself: git commit ", TypedPath(path=plan_name)),
+        hint="undo that part; `git revert` of a phase's commit opens that phase again"
+        if edit.is_loose
+        else ("undo that part, or, if you mean it, commit it yourself: git commit ", TypedPath(path=plan_name)),
     )
 
 

@@ -9,7 +9,6 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from relay.base.errors import within
-from relay.base.tree import read_file
 from relay.base.values import dataclass
 from relay.git.message import read_text
 from relay.plan.edit import list_questions
@@ -20,6 +19,7 @@ from relay.plan.parse import find_plan_in, parse_plan
 from relay.plan.text import decode_text, encode_text
 from relay.store import trailers
 from relay.store.history import find_text, walk_changes
+from relay.store.loose import find_meant, is_loose, read_own, require_versions, take_back_reverted
 
 if TYPE_CHECKING:
     from relay.git.repository import Repo
@@ -149,6 +149,8 @@ class PlanEdit:
     """HEAD's plan, if the file differs from it."""
     violations: tuple[Violation, ...] = ()
     """Why an edit is refused."""
+    is_loose: bool = False
+    """Whether no commit holds the plan; said of a refused edit."""
 
     @property
     def is_committed(self) -> bool:
@@ -160,7 +162,7 @@ def find_edit(repo: "Repo", plan_path: str, shown: Plan, *, unfinished: str = ""
     """Compare the plan's file with HEAD's; nothing is changed.
 
     Args:
-        plan_path: Relative to the root; no commit has an absolute one.
+        plan_path: Relative to the root, or outside (`relay.base.places`).
         shown: The file as it is.
         unfinished: HEAD, if relay was killed before it did in the file what this commit did to the plan; else empty.
 
@@ -169,17 +171,27 @@ def find_edit(repo: "Repo", plan_path: str, shown: Plan, *, unfinished: str = ""
     """
     committed = find_text(repo, "HEAD", plan_path)
     if committed is None:
+        require_versions(repo, plan_path)
         return PlanEdit(kind=EditKind.NEW, plan=shown)
-    if committed == shown.text or _is_unchanged(repo, plan_path):
+    loose = is_loose(repo, plan_path)
+    if not loose and (committed == shown.text or _is_unchanged(repo, plan_path)):
+        return PlanEdit(kind=EditKind.NONE, plan=shown)
+    before = parse_at(committed, plan_path)
+    before = take_back_reverted(repo, plan_path, before) if loose else before
+    if before.text == shown.text == committed:
         return PlanEdit(kind=EditKind.NONE, plan=shown)
     from relay.plan.lineage import check_ticks_kept
 
-    before = parse_at(committed, plan_path)
     shown = replay_commit(repo, plan_path, unfinished, shown).plan if unfinished else shown
-    if not (violations := check_ticks_kept(before, shown)):
+    violations = check_ticks_kept(before, shown)
+    if violations and _replaces(repo, plan_path, before, shown):
+        return PlanEdit(kind=EditKind.NEW, plan=shown, before=before)
+    if loose and (meant := find_meant(repo, plan_path, before, shown)):
+        kind = EditKind.NONE if meant.text == committed else EditKind.AMENDED
+        return PlanEdit(kind=kind, plan=meant, before=before)
+    if not violations:
         return PlanEdit(kind=EditKind.AMENDED, plan=shown, before=before)
-    kind = EditKind.NEW if _replaces(repo, plan_path, before, shown) else EditKind.REFUSED
-    return PlanEdit(kind=kind, plan=shown, before=before, violations=() if kind is EditKind.NEW else violations)
+    return PlanEdit(kind=EditKind.REFUSED, plan=shown, before=before, violations=violations, is_loose=loose)
 
 
 def replay_commit(repo: "Repo", plan_path: str, commit: str, shown: Plan) -> Replayed:
@@ -216,7 +228,7 @@ def _is_another(committed: Plan, shown: Plan) -> bool:
 
 def holds_another_plan(repo: "Repo", plan_path: str) -> bool:
     """Return whether the file holds another plan than HEAD's, which no commit has yet."""
-    before, content = find_text(repo, "HEAD", plan_path), read_file(repo.root, plan_path)
+    before, content = find_text(repo, "HEAD", plan_path), read_own(repo, plan_path)
     if before is None or content is None or content == encode_text(before):
         return False
     committed, shown = find_plan_in(before), find_plan_in(decode_text(content))

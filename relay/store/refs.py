@@ -3,7 +3,9 @@
 `relay status` asks here first: the modules that read the refs take far longer to load.
 """
 
-from urllib.parse import unquote
+import os
+import re
+from urllib.parse import quote, unquote, unquote_to_bytes
 
 from relay.base.errors import RepoError
 from relay.git.names import JOB_BRANCHES, find_plan_branch, name_jobs, render_ref_part
@@ -11,8 +13,10 @@ from relay.git.repository import Repo
 
 ATTEMPTS = "refs/relay/leg/"
 """The open attempt of each branch."""
-PLANS = "refs/relay/plan/"
+WRITTEN = "refs/relay/written/"
 """The written plan of each branch that no commit has yet."""
+LOOSE = "refs/relay/plan/"
+"""The versions of each loose plan, by its name (`relay.store.loose`)."""
 SPENT = "refs/relay/spent/"
 """Cost of sessions that no commit records."""
 REWOUND = "refs/relay/rewound/"
@@ -25,7 +29,7 @@ def has_kept_refs(repo: Repo) -> bool:
     if (repo.relay_dir / "pending").exists():
         return True
     # Look at those of every branch: their cost may belong to this plan.
-    kept = (ATTEMPTS, PLANS, REWOUND, SPENT, _JOBS)
+    kept = (ATTEMPTS, WRITTEN, REWOUND, SPENT, _JOBS)
     return bool(repo.list_refs(*kept))
 
 
@@ -57,6 +61,17 @@ def get_branch(repo: Repo) -> str:
 def find_attempt_ref(branch: str) -> str:
     """Return the full name of the ref that holds a branch's open attempt."""
     return f"{ATTEMPTS}{render_ref_part(branch)}"
+
+
+def name_loose(plan_path: str) -> str:
+    """Return the ref of a loose plan: its name is percent-encoded where a ref's name may not have it as it is."""
+    part = quote(os.fsencode(plan_path), safe="").replace("~", "%7E").replace("..", "%2E%2E")
+    return LOOSE + re.sub(r"^\.|\.(?=(lock)?$)", "%2E", part)
+
+
+def parse_loose(ref: str) -> str:
+    """Undo it."""
+    return os.fsdecode(unquote_to_bytes(ref.removeprefix(LOOSE)))
 
 
 def next_ref(repo: Repo, kind: str, branch: str) -> str:

@@ -5,7 +5,7 @@ commits' trailers                     cost of the sessions behind a commit: on t
                                       have not landed, and in commits that `relay rewind` left
                                       (``refs/relay/rewound/``)
 ``refs/relay/leg/``, ``…/wip/``       an open attempt and its checkpoints (`relay.store.attempts`)
-``refs/relay/plan/<branch>``          a written plan that no commit has yet; the ``planned`` commit takes it over
+``refs/relay/written/<branch>``       a written plan that no commit has yet; the ``planned`` commit takes it over
 ``refs/relay/spent/<branch>/<n>``     an attempt closed without a commit: its phase was finished by hand, or is gone
 ``.git/relay/spent/<session>``        an open session, request by request (`relay.store.attempts`)
 ===================================== ============================================================================
@@ -38,7 +38,7 @@ from relay.store.history import (
     find_origin,
     find_text,
 )
-from relay.store.refs import ATTEMPTS, PLANS, SPENT, get_branch, next_ref
+from relay.store.refs import ATTEMPTS, SPENT, WRITTEN, get_branch, next_ref
 from relay.store.trailers import BASE
 
 
@@ -91,7 +91,7 @@ def find_plan_record(repo: Repo) -> tuple[str, str] | None:
     branch = repo.branch
     if branch is None:
         return None
-    plans, ref = repo.list_refs(PLANS), f"{PLANS}{render_ref_part(branch)}"
+    plans, ref = repo.list_refs(WRITTEN), f"{WRITTEN}{render_ref_part(branch)}"
     if ref in plans:
         return ref, plans[ref]
     head = repo.head() or UNBORN
@@ -195,7 +195,7 @@ def save_plan_usage(repo: Repo, record: PlanningRecord, plan: bytes) -> None:
 
     The caller adds up the cost of sessions before this one. The replaced record stays in the new commit's history.
     """
-    ref = f"{PLANS}{render_ref_part(get_branch(repo))}"
+    ref = f"{WRITTEN}{render_ref_part(get_branch(repo))}"
     for _ in range(3):
         old = refs.find_ref(repo, ref)
         if refs.move_ref(repo, ref, _write(repo, record, plan, (old,) if old else ()), old):
@@ -211,7 +211,7 @@ def read_written_plan(repo: Repo, plan_path: str) -> bytes | None:
 
 def drop_plan_usage(repo: Repo, kept: PlanningRecord) -> None:
     """Remove a record, whichever branch it was kept for: the ``planned`` commit carries it now."""
-    for ref, commit in repo.list_refs(PLANS).items():
+    for ref, commit in repo.list_refs(WRITTEN).items():
         if parse_planning(read_text(repo, commit)).session_id == kept.session_id:
             refs.drop_ref(repo, ref, commit)
 

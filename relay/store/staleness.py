@@ -21,6 +21,7 @@ from relay.plan.model import Phase
 from relay.plan.text import decode_text, find_ledger_path
 from relay.store import trailers
 from relay.store.history import walk_changes
+from relay.store.loose import read_own
 from relay.store.trailers import AMENDED
 
 MAX_COMMITS = 500
@@ -133,7 +134,7 @@ def read_judged_ledger(repo: Repo, plan_path: str) -> tuple[Ledger, dict[Source,
     """
     path = find_ledger_path(plan_path)
     with within(path):
-        ledger = parse_ledger(decode_text(read_file(repo.root, path) or b""))
+        ledger = parse_ledger(decode_text(read_own(repo, plan_path, path) or b""))
     changed = find_stale_claims(repo, ledger)
     return ledger, changed, judge(ledger, changed)
 

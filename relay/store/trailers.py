@@ -12,6 +12,8 @@ PREFIX = "Relay-"
 
 # Keys of commits on the branch, and where they apply of attempts and snapshots.
 PLAN = "Relay-Plan"
+PLAN_TREE = "Relay-Plan-Tree"
+"""The tree that has a loose plan and its ledger as the commit leaves them (`relay.store.loose`)."""
 PHASE = "Relay-Phase"
 STATUS = "Relay-Status"
 ATTEMPT_STATUSES = frozenset({"done", "handoff"})

@@ -211,7 +211,7 @@ def test_what_was_built_works(played: Played, clone: Callable[[], Path]) -> None
 
 def test_nothing_is_left_behind(played: Played) -> None:
     """No open attempt, no lock, no damage, nothing uncommitted, no process that still works there."""
-    assert played.git("for-each-ref", "refs/relay/leg", "refs/relay/plan") == ""
+    assert played.git("for-each-ref", "refs/relay/leg", "refs/relay/written") == ""
     assert played.git("fsck", "--strict", "--no-dangling") == ""
     assert played.git("status", "--porcelain") == ""
     assert list((played.root / ".git").rglob("*.lock")) == []

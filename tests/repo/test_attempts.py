@@ -275,8 +275,8 @@ def test_what_planning_cost_waits_for_its_commit(box):
     again = PlanningRecord(plan_path="docs/PLAN.md", session_id="p-2", spend=spend(30, 0.75))
     save_plan_usage(repo, again, b"# two")
     assert read_plan_usage(repo) == again
-    assert box.tree("refs/relay/plan/main") == {"docs/PLAN.md": b"# two"}
-    assert box.tree("refs/relay/plan/main^") == {"docs/PLAN.md": b"# one"}
+    assert box.tree("refs/relay/written/main") == {"docs/PLAN.md": b"# two"}
+    assert box.tree("refs/relay/written/main^") == {"docs/PLAN.md": b"# one"}
     drop_plan_usage(repo, again)
     assert read_plan_usage(repo) is None
 
@@ -292,7 +292,7 @@ def test_a_written_plan_goes_along_to_a_new_branch(box):
     box.git("commit", "-q", "--allow-empty", "-m", "the plan")
     assert read_plan_usage(repo) is None
     drop_plan_usage(repo, record)
-    assert box.git("for-each-ref", "refs/relay/plan") in ("", b"", None)
+    assert box.git("for-each-ref", "refs/relay/written") in ("", b"", None)
 
 
 def test_rejected_plans_are_kept(box):

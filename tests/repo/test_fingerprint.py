@@ -73,7 +73,7 @@ def test_a_file_that_git_was_told_to_ignore_changes_of_is_looked_at(box):
 def test_relay_s_own_traces_do_not_count(box):
     before = take_fingerprint(box.open())
     box.write(".relay/sessions/1.jsonl")
-    box.git("update-ref", "refs/relay/plan/main", "HEAD")
+    box.git("update-ref", "refs/relay/written/main", "HEAD")
     assert list_differences(before, take_fingerprint(box.open())) == ()
 
 

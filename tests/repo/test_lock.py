@@ -84,7 +84,7 @@ def test_relay_s_own_left_locks_are_removed(box):
         repo.relay_dir / "index.lock",
         box.root / ".git/refs/relay/leg/a%2Fb.lock",
         box.root / ".git/refs/relay/wip/a%2Fb/000001.lock",
-        box.root / ".git/refs/relay/plan/a%2Fb.lock",
+        box.root / ".git/refs/relay/written/a%2Fb.lock",
         box.root / ".git/refs/relay/rewound/a%2Fb/000001.lock",
     ]
     other = box.root / ".git/refs/relay/leg/other.lock"

@@ -16,29 +16,6 @@ def read_committed(stage, path="PLAN.md"):
     return done.stdout
 
 
-def ignore_plan(stage):
-    stage.git("rm", "-q", "--cached", "PLAN.md")
-    stage.write(".gitignore", "PLAN.md\n")
-    stage.git("add", ".gitignore")
-    stage.git("commit", "-q", "-m", "ignore")
-
-
-def test_an_ignored_plan_is_not_committed_behind_the_users_back(stage, finish):
-    """It is refused before a request is sent; the hint's command says that it belongs into the repository after all."""
-    ignore_plan(stage)
-
-    with pytest.raises(PlanError, match="is ignored by git") as caught:
-        finish()
-
-    assert stage.server is not None
-    assert stage.server.requests == []
-    assert stage.git("ls-files", "PLAN.md") == ""
-    command, _, _ = AT_ROOT.write(caught.value.hint).partition(", or")
-    stage.git(*command.split()[1:])
-    assert finish() == ["PLAN.md", "hello.txt"]
-    assert stage.git("status", "--porcelain") == ""
-
-
 @pytest.mark.nightly
 def test_an_ignored_plan_that_is_tracked_is_a_plan(stage, finish):
     """Git itself does not ignore what it tracks."""

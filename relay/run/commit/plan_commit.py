@@ -9,7 +9,7 @@ from typing import Protocol
 
 from relay.base.errors import LedgerError, PlanError, RepoError, within
 from relay.base.hints import TypedPath
-from relay.base.tree import read_file, replace_file
+from relay.base.tree import replace_file
 from relay.base.values import dataclass
 from relay.base.words import list_some, shorten
 from relay.config import Settings
@@ -18,6 +18,7 @@ from relay.gate.model import GateMemory
 from relay.git.identity import render_signoff
 from relay.git.message import Message
 from relay.git.names import list_paths, render_path
+from relay.git.objects import read_blob
 from relay.git.repository import Repo
 from relay.git.status import read_status
 from relay.git.trees import FILE
@@ -37,6 +38,7 @@ from relay.store import trailers
 from relay.store.attempts import keep_snapshot
 from relay.store.commit import CommitRequest, commit_paths
 from relay.store.history import find_removed, find_text
+from relay.store.loose import is_loose, read_own, write_own
 from relay.store.plan_state import PlanSource, make_refusal
 from relay.store.plan_versions import EditKind, find_edit, replay_commit
 from relay.store.refs import get_branch
@@ -121,6 +123,7 @@ def commit_file(ctx: Committer, file: FileCommit, *, on_commit: Callable[[], Non
         other_subjects=list_other_subjects(file.words, ctx.settings),
         replace={file.path: file.data},
         based_on={file.path: file.disk},
+        loose=ctx.plan_path if is_loose(ctx.repo, ctx.plan_path) else "",
         adopt=lambda _, data: file.is_same(data),
         take_in=False,
     )
@@ -177,7 +180,9 @@ def ensure_plan_committed(ctx: RunContext) -> Plan:
     edit = find_edit(ctx.repo, ctx.plan_path, shown)
     match edit.kind:
         case EditKind.NONE:
-            pass
+            data = encode_text(edit.plan.text)  # a loose plan's file follows a landing, or another branch, here
+            if is_loose(ctx.repo, ctx.plan_path) and read_own(ctx.repo, ctx.plan_path) != data:
+                write_own(ctx.repo, ctx.plan_path, data)
         case EditKind.NEW:
             words = f"plan — {shown.title}" if shown.title else "plan"
             return _commit(ctx, shown, disk=disk, status="planned", words=words)
@@ -187,7 +192,7 @@ def ensure_plan_committed(ctx: RunContext) -> Plan:
                 ctx.observe(Noticed(text=words, warning=True))
             return _commit(ctx, edit.plan, disk=disk, status="amended", words="plan amended", doubts=said)
         case EditKind.REFUSED:
-            raise make_refusal(ctx.plan_path, edit.violations)
+            raise make_refusal(ctx.plan_path, edit)
     return edit.plan
 
 
@@ -206,10 +211,10 @@ def put_back(files: PlanFiles) -> tuple[str, ...]:
         return ()
     ref, _ = keep_snapshot(repo, write_snapshot_tree(repo), "relay: the plan as it was found")
     for path in found:
-        if (committed := find_text(repo, "HEAD", path)) is None:
+        if (committed := read_blob(repo, "HEAD", path)) is None:
             (repo.root / path).unlink()
         else:
-            replace_file(repo.root, path, encode_text(committed), FILE)
+            replace_file(repo.root, path, committed, FILE)
     return tuple(f"{path} in {repo.root} was put back; as it was found: git show {ref}:{path}" for path in found)
 
 
@@ -228,7 +233,7 @@ def change_edited_plan(files: PlanFiles, commit: str) -> tuple[str, ...]:
         return ()
     replayed = replay_commit(files.repo, files.plan_path, commit, found[1])
     if replayed.plan.text != found[1].text:
-        replace_file(files.repo.root, files.plan_path, encode_text(replayed.plan.text), FILE)
+        write_own(files.repo, files.plan_path, encode_text(replayed.plan.text))
     return replayed.left
 
 
@@ -258,11 +263,12 @@ def take_edit(ctx: RunContext, begun: str | None) -> None:
     if check_ticks_kept(rest, kept):
         return
     if by_hand:
-        ref, _ = keep_snapshot(ctx.repo, write_snapshot_tree(ctx.repo), "relay: the plan as a person left it")
+        as_left = write_snapshot_tree(ctx.repo, replace={ctx.plan_path: encode_text(shown.text)})
+        ref, _ = keep_snapshot(ctx.repo, as_left, "relay: the plan as a person left it")
         words = f"{list_some(sorted(by_hand))} was ticked by hand while a session worked; only relay ticks"
         text = f"{words}, so it is open again. The file as it was: git show {ref}:{ctx.plan_path}"
         ctx.observe(Noticed(text=text, warning=True))
-        replace_file(ctx.repo.root, ctx.plan_path, encode_text(kept.text), FILE)
+        write_own(ctx.repo, ctx.plan_path, encode_text(kept.text))
     if gone:
         told = [f"item {one.item_id} is done, and is in the plan no more as `{one.text}`" for one in gone]
         told += describe_reworded(before, kept, kept.done_ids)
@@ -274,7 +280,7 @@ def _find_edited(files: PlanFiles, commit: str | None) -> tuple[Plan, Plan] | No
 
     The next look at the file reports the error.
     """
-    disk = read_file(files.repo.root, files.plan_path)
+    disk = read_own(files.repo, files.plan_path)
     committed = find_text(files.repo, commit, files.plan_path)
     if disk is None or committed is None or decode_text(disk) == committed:
         return None
@@ -304,7 +310,10 @@ def _parse(plan_path: str, disk: bytes) -> Plan:
 
 
 def _read_file(files: PlanFiles) -> bytes:
-    disk = read_file(files.repo.root, files.plan_path)
+    disk = read_own(files.repo, files.plan_path)
+    if disk is None and is_loose(files.repo, files.plan_path):
+        text = find_text(files.repo, "HEAD", files.plan_path)  # a clone that has its ref, and not its file
+        disk = None if text is None else encode_text(text)
     if disk is None:
         gone = find_text(files.repo, files.repo.head(), files.plan_path) is None
         took = find_removed(files.repo, files.plan_path)[:12] if gone else ""
@@ -358,13 +367,17 @@ def commit_ledger_edit(ctx: RunContext) -> bool:
         RepoError: The commit could not be made.
     """
     repo, path = ctx.repo, ctx.ledger_path
-    disk, committed = read_file(repo.root, path), find_text(repo, "HEAD", path)
-    if disk is None or decode_text(disk) == (committed or ""):
+    disk, committed = read_own(repo, ctx.plan_path, path), find_text(repo, "HEAD", path)
+    loose = is_loose(repo, ctx.plan_path)
+    if (disk is None and not loose) or decode_text(disk or b"") == (committed or ""):
         return False
-    if committed is not None and path not in read_status(repo, (path,)).changed:
+    if not loose and committed is not None and path not in read_status(repo, (path,)).changed:
         return False  # only line endings differ from the blob
     with within(render_path(path)):
-        ledger = merge_entries(parse_ledger(decode_text(disk)), read_ledger(ctx.files, "HEAD").entries)
+        ledger = merge_entries(parse_ledger(decode_text(disk or b"")), read_ledger(ctx.files, "HEAD").entries)
+    if disk is None or (loose and {*ledger.entries} == {*read_ledger(ctx.files, "HEAD").entries}):
+        write_own(repo, ctx.plan_path, encode_text(ledger.text), path)
+        return False
     file = FileCommit(
         title="ledger",
         path=path,

@@ -80,6 +80,7 @@ from relay.store.environment import (
     select_owned,
 )
 from relay.store.history import HANDOFF_NOTE_TITLE
+from relay.store.loose import is_loose
 from relay.store.outdated import find_outdated, is_amended
 from relay.store.snapshot import TreeSnapshot, write_snapshot_tree
 from relay.store.staleness import describe_left, find_newly_changed, has_moved
@@ -398,6 +399,7 @@ def _commit(ctx: RunContext, candidate: Candidate, work: _Work, message: Message
         plain_body="" if candidate.attempt.merges else _render_body(ctx, candidate, with_evidence=False),
         paths=work.owned,
         replace=candidate.pending.render_files(ctx.plan_path, ctx.ledger_path),
+        loose=ctx.plan_path if is_loose(ctx.repo, ctx.plan_path) else "",
         tree=work.after.tree,
         keep_out=work.user,
     )

@@ -4,22 +4,21 @@ The session returns the plan as the input of a tool. relay checks the plan, send
 times, and writes the file itself. A fingerprint of the repository before and after rejects the plan on a difference.
 """
 
+import os
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from relay.base.errors import ExitCode, PlanError, within
 from relay.base.hints import DOCTOR, RUN, STATUS, Command
+from relay.base.places import find_place
 from relay.base.redaction import redact
-from relay.base.tree import find_stat, read_file, replace_file
 from relay.base.values import dataclass
 from relay.base.words import count, count_questions, list_some
 from relay.git.notes import lock_worktree
 from relay.git.repository import Repo
-from relay.git.trees import FILE
 from relay.insight.transcripts.library import Transcript
 from relay.ledger.model import Ledger, Stamp, parse_ledger
 from relay.plan.check import check_plan
@@ -63,6 +62,7 @@ from relay.setup.session import SessionTask
 from relay.store.attempts import drop_spent
 from relay.store.fingerprint import list_differences, take_fingerprint
 from relay.store.history import find_text
+from relay.store.loose import read_own, write_own
 from relay.store.spend import PlanningRecord, begin_planning, save_plan_usage, save_rejected_plan
 from relay.store.steering_files import note_own
 from relay.store.worktree_notes import drop_words, read_words
@@ -115,7 +115,7 @@ def plan_feature(ctx: RunContext, task: PlanTask) -> RunEnd:
     Raises:
         PlanError: There is an unfinished plan already, or none to revise or split.
     """
-    before = read_existing(ctx.repo.root, ctx.plan_path, task)
+    before = read_existing(ctx.repo, ctx.plan_path, task)
     marathon = read_marathon(ctx, task.session) if task.session else None
     message, judge = _prepare(ctx, task, before)
     message = marathon.render_message(task.feature) if marathon else message
@@ -147,10 +147,10 @@ def plan_feature(ctx: RunContext, task: PlanTask) -> RunEnd:
         words = f"no plan was accepted: {_describe_refusal(submissions, ended)}"
         return _name_next(reject(words, code), ended.end)
     _keep_overwritten(ctx, session_id)
-    replace_file(ctx.repo.root, ctx.plan_path, encode_text(submissions.accepted.text), FILE)
+    write_own(ctx.repo, ctx.plan_path, encode_text(submissions.accepted.text))
     if findings.records:
         note_own(ctx.repo, ctx.ledger_path)
-        replace_file(ctx.repo.root, ctx.ledger_path, encode_text(findings.ledger.text), FILE)
+        write_own(ctx.repo, ctx.plan_path, encode_text(findings.ledger.text), ctx.ledger_path)
     _keep_cost(ctx.repo, begun, ctx.meter.session, submissions.accepted.text)
     drop_words(ctx.repo, tuple(interview.left))
     if marathon:
@@ -211,11 +211,11 @@ def split_at_file(repo: Repo, plan_path: str, task: PlanTask) -> RunEnd | None:
         LockedError: Another relay is at work there.
     """
     with lock_worktree(repo):
-        before = read_existing(repo.root, plan_path, task) if task.split else None
+        before = read_existing(repo, plan_path, task) if task.split else None
         split = split_at_headings(before, task.split) if before else None
         if before is None or split is None:
             return None
-        replace_file(repo.root, plan_path, encode_text(split.text), FILE)
+        write_own(repo, plan_path, encode_text(split.text))
     made = len(split.phases) - len(before.phases) + 1
     words = f"phase {task.split} of {plan_path} is {made} phases now, at the headings that it has; no model was asked"
     return RunEnd(exit_code=ExitCode.DONE, reason=words, next_command=RUN, spent=Spent())
@@ -246,7 +246,7 @@ def _describe_refusal(submissions: Submissions, ended: PlanningEnd) -> str:
     return f"{ended.detail}; of the last one: {faults}" if faults else ended.detail
 
 
-def read_existing(root: Path, plan_path: str, task: PlanTask) -> Plan | None:
+def read_existing(repo: Repo, plan_path: str, task: PlanTask) -> Plan | None:
     """Return the plan in the work tree; None if there is none or it does not matter.
 
     Commands call this before they open anything: an unfinished plan is an error without any request.
@@ -254,10 +254,10 @@ def read_existing(root: Path, plan_path: str, task: PlanTask) -> Plan | None:
     Raises:
         PlanError: The plan is unfinished and would be overwritten, or it is needed and missing or unfit.
     """
-    data = read_file(root, plan_path)
+    data = read_own(repo, plan_path)
     needed = bool(task.revise or task.split or task.converge)
     if data is None:
-        if find_stat(root, plan_path) is not None:
+        if os.path.lexists(find_place(repo.root, plan_path)):
             raise PlanError("this is not a regular file", path=plan_path)
         if needed:
             hint = ("`", Command(words=("plan",)), ' "what you want"` writes one')
@@ -329,7 +329,7 @@ def _measure(ctx: RunContext, plan: Plan) -> tuple[PhaseSize, ...]:
 
 def _read_ledger(ctx: RunContext) -> Ledger:
     with within(ctx.ledger_path):
-        return parse_ledger(decode_text(read_file(ctx.repo.root, ctx.ledger_path) or b""))
+        return parse_ledger(decode_text(read_own(ctx.repo, ctx.plan_path, ctx.ledger_path) or b""))
 
 
 def run_planning_session(
@@ -438,7 +438,7 @@ def _reject(  # one private caller
 
 def _keep_overwritten(ctx: RunContext, session_id: str) -> None:
     """Keep an uncommitted plan under a ref before it is overwritten."""
-    disk = read_file(ctx.repo.root, ctx.plan_path)
+    disk = read_own(ctx.repo, ctx.plan_path)
     if disk is None or decode_text(disk) == find_text(ctx.repo, ctx.repo.head(), ctx.plan_path):
         return
     record = PlanningRecord(plan_path=ctx.plan_path, session_id=session_id, spend=Spent())
