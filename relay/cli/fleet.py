@@ -3,6 +3,7 @@
 import os
 import sys
 import time
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,6 +17,17 @@ from relay.cli.boundary import note_place
 from relay.cli.options import AMOUNT, plan_option
 from relay.cli.screen import complain, say, say_now
 from relay.cli.views.shapes import make_view
+from relay.fleet.exchange import keep_booked, name_booked, push_booked
+from relay.fleet.overview import (
+    LIVE,
+    describe_fleet,
+    fetch_plan,
+    find_fleet_lines,
+    find_tickets,
+    read_plan,
+    require_pushed,
+)
+from relay.fleet.takes import Placed, Standing, Ticket
 from relay.git.refs import find_ref
 from relay.git.remote import Remote
 from relay.git.repository import Repo
@@ -29,10 +41,7 @@ from relay.store.spend import Whose
 from relay.store.worktree_notes import FleetSight, save_fleet_sight
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from relay.fleet.queue import Queue
-    from relay.fleet.takes import Placed, Standing, Ticket
 
 
 _TEMPLATES = {"systemd": "relay-worker.service", "compose": "compose.yaml", "k8s": "k8s.yaml"}
@@ -82,8 +91,6 @@ def up(data: Path | None) -> None:
 @click.argument("plans", nargs=-1, metavar="[PLAN]...", help="Plan files; default: that of the settings (PLAN.md).")
 def submit(database: str | None, remote: str, phase: str, plans: tuple[str, ...]) -> None:
     """Queue the phases that can begin now. Workers queue the phases that waited for these."""
-    from relay.fleet.overview import fetch_plan, find_tickets, require_pushed
-
     queue = open_queue(database)
     for path in plans or (None,):
         there, own = get_plan(path, remote, phase)
@@ -134,10 +141,8 @@ def worker(database: str | None, place: Path | None, *, once: bool) -> None:
 @click.option("--why", is_flag=True, help="Explain for each open phase why nobody works on it.")
 def status(database: str | None, remote: str, plan: str | None, *, why: bool) -> None:
     """Show the plan's state on the remote and in the queue: phases that are done, at work, queued or waiting."""
-    from relay.fleet.overview import describe_fleet, read_plan
-
     there, own = get_plan(plan, remote)
-    standing, placed = None, tuple["Placed", ...]()
+    standing, placed = None, tuple[Placed, ...]()
     try:
         queue = open_queue(database)
         standing, placed = queue.read(own.plan), queue.list_placed()
@@ -180,11 +185,8 @@ def cancel(
         say(f"{number}  {end if number in gone else 'not queued'}")
 
 
-def _book_lost(queue: "Queue", remote: Remote, own: "Ticket", spent_usd: float) -> "Iterator[str]":
+def _book_lost(queue: "Queue", remote: Remote, own: Ticket, spent_usd: float) -> "Iterator[str]":
     """Book the spending of dead workers and free their reserved shares; yield a sentence for each."""
-    from relay.fleet.exchange import keep_booked, name_booked, push_booked
-    from relay.fleet.overview import fetch_plan
-
     lost = queue.read(own.plan).lost
     if not lost:
         yield "no dead worker has a reserved share"
@@ -240,7 +242,6 @@ def get_plan(plan: str | None, name: str, phase_id: str = "") -> "tuple[Remote, 
         RepoError: There is no repository here.
         PlanError: No commit holds the plan.
     """
-    from relay.fleet.takes import Ticket
     from relay.store.loose import require_in_commits
 
     place = note_place(plan)
@@ -250,10 +251,8 @@ def get_plan(plan: str | None, name: str, phase_id: str = "") -> "tuple[Remote, 
     return remote, Ticket(remote=remote.find_address(), branch=branch, plan_path=place.plan_name, phase_id=phase_id)
 
 
-def _note_sight(repo: Repo, plan: Plan, own: "Ticket", standing: "Standing", placed: "tuple[Placed, ...]") -> None:
+def _note_sight(repo: Repo, plan: Plan, own: Ticket, standing: Standing, placed: "tuple[Placed, ...]") -> None:
     """Note for `relay status` and `relay run` here what the fleet is at."""
-    from relay.fleet.overview import LIVE, find_fleet_lines
-
     queued = {one.ticket.phase_id for one in placed if one.status in LIVE and one.ticket.plan == own.plan}
     busy = {*queued, *standing.held}
     lines = find_fleet_lines(plan, own, standing, placed, why=False)

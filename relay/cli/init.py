@@ -77,7 +77,7 @@ def set_up(name: str, model: str | None, environ: Mapping[str, str]) -> None:
 def _begin_user_settings(text: str, environ: Mapping[str, str], *, is_complete: bool) -> None:
     """Write the user's own settings file if there is none; else print the settings for the user to add."""
     folder = find_user_dir(environ)
-    if is_complete and folder is not None and _write_new(folder / "config.toml", text):
+    if is_complete and folder is not None and write_file(folder.resolve(), "config.toml", text.encode(), 0o600):
         say(f"# written to {show_user_file(environ)}:", style="green")
     else:
         say(f"# for {show_user_file(environ)}; relay does not change that file, please add:")
@@ -105,20 +105,6 @@ def set_up_agent(name: str, environ: Mapping[str, str]) -> int:
     if uses_login:
         say("the agent uses your login; its usage is what the agent itself reports, marked ~")
     return ExitCode.DONE
-
-
-def _write_new(path: Path, text: str) -> bool:
-    """Create a file; return False if anything of that name exists."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-    except FileExistsError:
-        return False
-    except OSError as error:
-        raise RelayError(f"{path} cannot be written: {error.strerror}") from error
-    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-        file.write(text)
-    return True
 
 
 TRIAL_S = 60.0
@@ -348,7 +334,7 @@ def _read_template(name: str) -> bytes:
     return (get_shipped("templates") / name).read_bytes()
 
 
-def write_file(root: Path, name: str, content: bytes) -> bool:
+def write_file(root: Path, name: str, content: bytes, mode: int = 0o666) -> bool:
     """Create a file; return False if anything of that name exists, even a dangling link.
 
     Raises:
@@ -356,13 +342,14 @@ def write_file(root: Path, name: str, content: bytes) -> bool:
     """
     *folders, last = name.split("/")
     try:
+        root.mkdir(parents=True, exist_ok=True)
         with open_folder(root, tuple(folders), create=True) as folder:
             flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-            descriptor = os.open(last, flags, 0o666, dir_fd=folder)
+            descriptor = os.open(last, flags, mode, dir_fd=folder)
     except FileExistsError:
         return False
     except OSError as error:
-        raise RelayError(f"{name} cannot be written here: {error.strerror}") from error
+        raise RelayError(f"{name} cannot be written in {root}: {error.strerror}") from error
     with os.fdopen(descriptor, "wb") as file:
         file.write(content)
     return True

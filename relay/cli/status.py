@@ -36,6 +36,7 @@ from relay.setup.place import find_source
 from relay.store.plan_state import PhaseSummary, PlanSummary, summarize_plan
 from relay.store.refs import has_jobs
 from relay.store.resume import ResumeCase
+from relay.store.worktree_notes import FleetSight, LastRun, read_fleet_sight, read_last_run, read_words
 
 if TYPE_CHECKING:
     from relay.cli.documents import CurrentWork, StatusDocument, StatusFleet, StatusJob
@@ -43,7 +44,6 @@ if TYPE_CHECKING:
     from relay.cli.views.last_run import AtWork
     from relay.git.repository import Repo
     from relay.setup.context import PlanFiles
-    from relay.store.worktree_notes import FleetSight, LastRun
 
 _TITLE_CHARS = 56
 _LEAST_TITLE_CHARS = 10
@@ -75,8 +75,6 @@ def command(plan: str | None, *, why: bool, as_json: bool) -> None:
     repo, summary = place.repo, summarize_plan(find_source(place), place.repo)
     near = Near()
     if not summary.plan.done:
-        from relay.store.worktree_notes import read_fleet_sight
-
         last = _find_last_run(repo, summary)
         near = Near(
             fleet=read_fleet_sight(repo, summary.plan_name), last=last, is_answered=_is_answered(repo, summary, last)
@@ -124,16 +122,12 @@ def _look_into_jobs(summary: PlanSummary, files: "PlanFiles") -> PlanSummary:
 
 
 def _is_answered(repo: "Repo", summary: PlanSummary, last: "LastRun | None") -> bool:
-    from relay.store.worktree_notes import read_words
-
     asked = last is not None and last.next_command.startswith("relay say ")
     return asked and bool(read_words(repo, _find_next(summary) or ""))
 
 
 def _find_last_run(repo: "Repo", summary: PlanSummary) -> "LastRun | None":
     """Return how the last run of this plan on this branch ended; None if a run is at work."""
-    from relay.store.worktree_notes import read_last_run
-
     last = read_last_run(repo)
     if last is None or (last.plan_path, last.branch) != (summary.plan_name, summary.branch):
         return None
@@ -364,7 +358,7 @@ def _render_jobs(jobs: "tuple[JobStanding, ...]", root: Path) -> "tuple[StatusJo
     )
 
 
-def render_fleet(sight: "FleetSight") -> "StatusFleet":
+def render_fleet(sight: FleetSight) -> "StatusFleet":
     """Return what a fleet is at as JSON; ``at`` is in seconds since the epoch."""
     from relay.cli.documents import FleetPhase, StatusFleet
 
