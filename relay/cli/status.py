@@ -75,10 +75,7 @@ def command(plan: str | None, *, why: bool, as_json: bool) -> None:
     repo, summary = place.repo, summarize_plan(find_source(place), place.repo)
     near = Near()
     if not summary.plan.done:
-        last = _find_last_run(repo, summary)
-        near = Near(
-            fleet=read_fleet_sight(repo, summary.plan_name), last=last, is_answered=_is_answered(repo, summary, last)
-        )
+        near = Near(fleet=read_fleet_sight(repo, summary.plan_name), last=_find_last_run(repo, summary))
     if has_jobs(repo):
         from relay.cli.sessions import find_left_questions
         from relay.cli.views.job_lines import find_job_standings
@@ -94,6 +91,8 @@ def command(plan: str | None, *, why: bool, as_json: bool) -> None:
         near = replace(near, work=find_work(place.root))
         running = summary.plan_state.running or "a relay is at work here"
         summary = replace(summary, plan_state=replace(summary.plan_state, running=running))
+    if near.last is not None and near.last.next_command.startswith("relay say "):
+        near = replace(near, is_answered=bool(read_words(repo, _find_next(summary) or "")))
     if as_json:
         say_document(render_json(summary, place.caller, near, place.root))
         return
@@ -119,11 +118,6 @@ def _look_into_jobs(summary: PlanSummary, files: "PlanFiles") -> PlanSummary:
     own = ask(make_source(replace(files, repo=job.repo)), job.repo)
     point = own.point or replace(summary.plan_state.point, phase_id=job.phase_id)
     return replace(summary, plan_state=replace(summary.plan_state, point=point, kept=own.kept))
-
-
-def _is_answered(repo: "Repo", summary: PlanSummary, last: "LastRun | None") -> bool:
-    asked = last is not None and last.next_command.startswith("relay say ")
-    return asked and bool(read_words(repo, _find_next(summary) or ""))
 
 
 def _find_last_run(repo: "Repo", summary: PlanSummary) -> "LastRun | None":

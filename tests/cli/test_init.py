@@ -299,6 +299,11 @@ def test_the_users_settings_are_begun_and_never_changed(relay, environ):
     assert own.read_text() == begun
     assert "known: ollama" in relay("init", "--provider", "x").err
     assert relay("init", "--model", "x").code == 2
+    own.unlink()
+    own.parent.rename(elsewhere := own.parents[1] / "dotfiles")
+    own.parent.symlink_to(elsewhere)
+    assert "written to" in relay("init", "--provider", "ollama", "--model", "a").out
+    assert (elsewhere / "config.toml").stat().st_mode & 0o777 == 0o600
 
 
 def test_the_schema_of_the_settings_is_printed(relay, project):

@@ -33,7 +33,7 @@ from relay.base.words import (
 from relay.cli.screen import clean_line
 from relay.cli.views.board import Board
 from relay.cli.views.narrate import LOST, STOPPING
-from relay.session.events import ShownItem, ShownPhase
+from relay.session.events import RunStarted, ShownItem, ShownPhase
 from relay.session.gauge import Band, find_band, render_band
 
 BAND_STYLES = {
@@ -46,9 +46,6 @@ BAND_STYLES = {
 _BOX_STYLES = {"open": "", "optional": "", "yours": "yellow", "claimed": "yellow", "done": "green"}
 _LABEL_CELLS = 9
 _BAR_CELLS = 32
-_NARROW_CELLS = 44
-"""Narrower screens get no bars, no right column and no labels."""
-_WIDE_CELLS = 64
 _FAR_CELLS = 100
 """Further to the right nobody sees which line a count belongs to."""
 _LONGEST_CHARS = 600
@@ -108,7 +105,11 @@ def draw(board: Board, *, now: float, width: int, height: int) -> list[Text]:
         return _choose(lines, width, height)
     is_beside = not is_over and bool(board.jobs or board.job_states)
     rule = _put(Text("─" * min(width, _FAR_CELLS), "dim"), _Worth.RULE)
-    lines = [rule, _put(_draw_run(board, board.heard_at if is_over else now, width), _Worth.HEAD), *lines]
+    lines = [
+        rule,
+        _put(_draw_run(board.run, (board.heard_at if is_over else now) - board.started_at, width), _Worth.HEAD),
+        *lines,
+    ]
     if board.run.rehearsed:
         lines.append(_put(Text("rehearsed: a script plays the model", "yellow"), _Worth.HEAD))
     spend, gap = _put(_draw_spend(board, width), _Worth.KEY), _put(Text(""), _Worth.GAP)
@@ -153,21 +154,17 @@ def _safe(text: str) -> str:
 
 
 def _spread(left: Text, right: str, width: int) -> Text:
-    """Put a short text at the right edge, except on narrow screens; on wide ones nearer to the left text."""
-    if not right or width < _NARROW_CELLS:
-        return left
+    """Put a short text at the right edge; on wide screens nearer to the left text."""
     room = min(width, max(_FAR_CELLS, left.cell_len + cell_len(right) + 2)) - cell_len(right) - 2
-    left.truncate(room, overflow="ellipsis", pad=True)
+    left.truncate(max(1, room), overflow="ellipsis", pad=True)
     return left.append(f"  {right}", "dim")
 
 
-def _draw_run(board: Board, until: float, width: int) -> Text:
-    run = board.run
-    assert run is not None  # noqa: S101
+def _draw_run(run: RunStarted, took_s: float, width: int) -> Text:
     where = f"{_safe(run.plan_path)} on {_safe(run.branch)}" if run.branch else _safe(run.plan_path)
     line = Text(f"relay {_safe(run.command)}", "bold")
     line.append(f"  {where} · {_safe(run.model)} · sandbox {_safe(run.sandbox)}", "not bold")
-    return _spread(line, render_clock(until - board.started_at), width)
+    return _spread(line, render_clock(took_s), width)
 
 
 def _list_phases(board: Board, now: float, width: int, *, is_beside: bool) -> Iterator[_Line]:
@@ -185,7 +182,7 @@ def _list_phases(board: Board, now: float, width: int, *, is_beside: bool) -> It
         if job := works.get(n):
             own = next((one for one in job.phases if str(one["id"]) == str(phase["id"])), phase)
             yield _Line(partial(_draw_phase, own, width, digits, is_current=True), _Worth.KEY, noun="phase")
-            yield from _list_items(own["items"], width)
+            yield from _list_items(own["items"])
             if is_beside:
                 for line in _list_session(job, now, width - _INDENT, None):
                     worth = _Worth.GAUGE if line.worth is _Worth.KEY else line.worth
@@ -223,17 +220,16 @@ def _draw_phase(
     return _fit(_spread(line, count_boxes([item["state"] for item in phase["items"]]), room), room).append_text(last)
 
 
-def _list_items(items: Sequence[ShownItem], width: int) -> Iterator[_Line]:
+def _list_items(items: Sequence[ShownItem]) -> Iterator[_Line]:
     present = next((n for n, item in enumerate(items) if item["state"] == "open"), len(items) - 1)
     for n, item in enumerate(items):
         far = abs(n - present)
-        line = partial(_draw_item, item, 2 if width < _NARROW_CELLS else 8)
-        yield _Line(line, _Worth.NEAR if far <= _NEAR else _Worth.FAR, far, "item")
+        yield _Line(partial(_draw_item, item), _Worth.NEAR if far <= _NEAR else _Worth.FAR, far, "item")
 
 
-def _draw_item(item: ShownItem, indent: int) -> Text:
+def _draw_item(item: ShownItem) -> Text:
     state = item["state"]
-    line = Text(" " * indent).append(f"{BOXES[state]} ", _BOX_STYLES[state])
+    line = Text(" " * 8).append(f"{BOXES[state]} ", _BOX_STYLES[state])
     return line.append(_safe(name_item(item["id"], item["text"])), "dim" if state == "done" else "")
 
 
@@ -242,7 +238,7 @@ def _list_session(board: Board, now: float, width: int, spend: _Line | None) -> 
     yield _put(_draw_gauge(board, width), _Worth.KEY)
     left = board.response.turns_left if board.response else None
     if left is not None and board.ended is None:
-        yield _put(_label("ahead", width).append(f"~{count(left, 'turn')} to the line"), _Worth.EXTRA)
+        yield _put(_label("ahead").append(f"~{count(left, 'turn')} to the line"), _Worth.EXTRA)
     if board.used.prompt_tokens:
         yield _put(_draw_cache(board, width), _Worth.EXTRA)
     if spend:
@@ -260,7 +256,7 @@ def _list_session(board: Board, now: float, width: int, spend: _Line | None) -> 
         return
     yield _put(_draw_activity(board, now, width), _Worth.NOW)
     if board.activity is not None and board.activity.output:
-        yield _put(_label("", width).append(f"│ {_safe(board.activity.output)}", "dim"), _Worth.EXTRA)
+        yield _put(_label("").append(f"│ {_safe(board.activity.output)}", "dim"), _Worth.EXTRA)
     said = [(style, part) for thinking, raw in board.said for style, part in _wrap(thinking, _safe(raw), width)]
     for n, (style, part) in enumerate(said[-_SAID_LINES:]):
         yield _put(Text("┆ ", "dim").append(part, style), _Worth.SAID, -n)
@@ -277,14 +273,14 @@ def _draw_cache(board: Board, width: int) -> Text:
     read, prompt = board.used.cache_read_tokens, board.used.prompt_tokens
     share = read / prompt
     style = "green" if share > _HEALTHY else "yellow" if share >= _POOR else "red"
-    line = _draw_bar(_label("cache", width), share, None, style, width)
+    line = _draw_bar(_label("cache"), share, None, style, width)
     line.append(f"{read * 100 // prompt}% ", f"bold {style}").append("of the input", "not bold")
-    return line.append(f" ({render_tokens(read)} of {render_tokens(prompt)})", "dim") if width >= _WIDE_CELLS else line
+    return line.append(f" ({render_tokens(read)} of {render_tokens(prompt)})", "dim")
 
 
 def _draw_gauge(board: Board, width: int) -> Text:
     """Draw the context's fill against the soft line and the hard line."""
-    response, line = board.response, _label("context", width)
+    response, line = board.response, _label("context")
     if response is None:
         return line.append("unknown until the first answer", "dim")
     fill, soft, hard = response.fill_tokens, response.soft_tokens, max(1, response.hard_tokens)  # a log may have any
@@ -294,15 +290,11 @@ def _draw_gauge(board: Board, width: int) -> Text:
     style = BAND_STYLES[band] if band else "dim"
     line = _draw_bar(line, fill / hard, soft / hard, style, width)
     line.append(f"{render_band(band)} ", f"bold {style}").append(f"{render_tokens(fill)}/{render_tokens(soft)}")
-    if width >= _NARROW_CELLS:
-        line.append(f"  {fill * 100 // max(1, soft)}%, stops at {render_tokens(hard)}", "dim")
-    return line
+    return line.append(f"  {fill * 100 // max(1, soft)}%, stops at {render_tokens(hard)}", "dim")
 
 
 def _draw_bar(line: Text, fill: float, soft: float | None, style: str, width: int) -> Text:
-    """Append a bar whose right edge is the hard line, if the screen is wide enough; the soft line is a mark in it."""
-    if width < _NARROW_CELLS:
-        return line
+    """Append a bar whose right edge is the hard line; the soft line is a mark in it."""
     cells = max(8, min(_BAR_CELLS, width - _LABEL_CELLS - 42))
     full = max(1, min(cells, round(fill * cells))) if fill > 0 else 0
     mark = None if soft is None else min(cells - 1, int(soft * cells))
@@ -318,7 +310,7 @@ def _draw_spend(board: Board, width: int) -> Text:
     """Draw the plan's cost, with earlier runs, against the cap."""
     cap = board.run.cap_usd if board.run else None
     spent, complete = board.spent_usd
-    line = _label("spend", width)
+    line = _label("spend")
     if cap and spent is not None:
         line = _draw_bar(line, spent / cap, None, "red" if spent > 0.8 * cap else "green", width)
     shown = render_usd(spent, estimated=board.estimated)
@@ -335,17 +327,14 @@ def _draw_activity(board: Board, now: float, width: int) -> Text:
     """Draw the present activity and its duration."""
     activity = board.activity
     if activity is None:
-        return _label("now", width).append("relay is at work", "dim")
+        return _label("now").append("relay is at work", "dim")
     if activity.until is not None:
         left = render_clock(activity.until - now)
-        line = _label(activity.name, width).append(f"{'in ' * (activity.name == 'retry')}{left}, ", "yellow")
+        line = _label(activity.name).append(f"{'in ' * (activity.name == 'retry')}{left}, ", "yellow")
         return line.append(_safe(activity.summary), "yellow")
-    name = _safe(activity.name)
-    line = _label(name, width) if width >= _NARROW_CELLS else Text(f"{name} ", "dim")
-    return _spread(line.append(_safe(activity.summary), "not dim"), render_clock(now - activity.since), width)
+    line = _label(_safe(activity.name)).append(_safe(activity.summary), "not dim")
+    return _spread(line, render_clock(now - activity.since), width)
 
 
-def _label(word: str, width: int) -> Text:
-    if width < _NARROW_CELLS:
-        return Text()
+def _label(word: str) -> Text:
     return Text(f"{word[: _LABEL_CELLS - 1]:<{_LABEL_CELLS}}", "dim").append("", "not dim")
