@@ -23,7 +23,7 @@ from rich.text import Text
 from relay.cli.screen import clean_line
 from relay.cli.views.board import Board
 from relay.cli.views.draw import draw
-from relay.cli.views.narrate import STYLES, Narrator
+from relay.cli.views.narrate import Narrator
 from relay.session.records import LoggedEvent
 from tests.logs import read_events
 from tests.report.browser import find_chromium
@@ -60,7 +60,7 @@ def draw_live(records: Iterable[LoggedEvent]) -> str:
         at = record.at
         board.apply(record.event, at)
         lines = narrator.tell(record.event)
-        above += [Text(clean_line(line.text), STYLES[line.tone]) for line in lines if not line.detail]
+        above += [Text(clean_line(line.text), line.tone) for line in lines if not line.detail]
         used = board.response.usage if board.response else None
         if used and used.prompt_tokens >= MOMENT_TOKENS and board.activity and board.activity.name in TOOLS:
             break

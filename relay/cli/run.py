@@ -48,10 +48,7 @@ if TYPE_CHECKING:
 
 _SHOWN_CHARS = 260
 _SHOWN_LINES = 8
-_PASSED_ON = {
-    "runner": "--runner", "model": "--model", "reset_at": "--reset-at", "max_sessions": "--max-sessions",
-    "sandbox": "--sandbox",
-}  # fmt: skip
+_PASSED_ON = ("runner", "model", "reset_at", "max_sessions", "sandbox")
 """Typed settings that relay passes on to each child; a child's cap is a share of the whole."""
 
 
@@ -91,8 +88,8 @@ def make_job_words(request: RunRequest, options: Mapping[str, Any]) -> tuple[str
     """Return the typed options for the run of one phase."""
     words = ["--plan", request.plan_path]
     flags = find_flags(options)
-    for key, flag in _PASSED_ON.items():
-        words += [flag, str(flags[key])] if flags[key] is not None else []
+    for key in _PASSED_ON:
+        words += [f"--{key.replace('_', '-')}", str(flags[key])] if flags[key] is not None else []
     if flags["network"] is not None:
         words.append("--network" if flags["network"] else "--no-network")
     words += chain.from_iterable(("--verify", command) for command in options.get("verify") or ())

@@ -8,7 +8,7 @@ from relay.base.values import dataclass
 from relay.base.words import render_clock, render_moment, render_tokens, shorten
 from relay.cli.screen import say
 from relay.cli.views.board import MOMENT_KINDS, Board
-from relay.cli.views.narrate import STYLES, Line, Tone, tell_output
+from relay.cli.views.narrate import Line, Tone, tell_output
 from relay.insight.telemetry.log import LogTail, list_runs
 from relay.session.gauge import find_band, render_band
 from relay.store.worktree_notes import LastGate, LastRun
@@ -71,7 +71,7 @@ def _name(check: Mapping[str, Any]) -> str:
 def say_lines(lines: Iterable[Line]) -> None:
     """Print lines, each in its tone."""
     for line in lines:
-        say(line.text, style=STYLES[line.tone])
+        say(line.text, style=line.tone)
 
 
 _ACTIVITY_CHARS = 90

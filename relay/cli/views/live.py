@@ -25,7 +25,7 @@ from relay.base.words import count
 from relay.cli.views.base import View
 from relay.cli.views.board import Board
 from relay.cli.views.draw import draw
-from relay.cli.views.narrate import STYLES, Line, Narrator, Tone, render_line, tell_job
+from relay.cli.views.narrate import Line, Narrator, Tone, render_line, tell_job
 from relay.session import events
 from relay.session.records import LoggedEvent
 
@@ -146,7 +146,7 @@ class LiveView(View):
             self._console.control(Control(ControlType.CARRIAGE_RETURN, codes[1], *codes * rows))
         self._frame_cells = []
         if lines:
-            texts = (Text(render_line(one, _LONGEST_LINE_CHARS), STYLES[one.tone], overflow="fold") for one in lines)
+            texts = (Text(render_line(one, _LONGEST_LINE_CHARS), one.tone, overflow="fold") for one in lines)
             self._console.print(Group(*texts))
 
     def _draw(self) -> list[Text]:

@@ -31,25 +31,14 @@ _SHOWN_LINES = 12
 
 
 class Tone(StrEnum):
-    """The meaning of a line, for its style."""
+    """The meaning of a line; the value is its style on a terminal."""
 
-    PLAIN = "plain"
-    STRONG = "strong"
-    GOOD = "good"
-    WARNING = "warning"
-    BAD = "bad"
-    QUIET = "quiet"
-
-
-STYLES: Mapping[Tone, str] = {
-    Tone.PLAIN: "",
-    Tone.STRONG: "bold",
-    Tone.GOOD: "green",
-    Tone.WARNING: "yellow",
-    Tone.BAD: "red",
-    Tone.QUIET: "dim",
-}
-"""Terminal style of each tone."""
+    PLAIN = ""
+    STRONG = "bold"
+    GOOD = "green"
+    WARNING = "yellow"
+    BAD = "red"
+    QUIET = "dim"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
