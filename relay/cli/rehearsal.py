@@ -1,8 +1,9 @@
 """`relay demo`: the product on a scripted model; with --serve, that model for any client of the Messages API."""
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -10,7 +11,6 @@ from relay.base.errors import ExitCode
 from relay.base.words import count
 from relay.cli.screen import complain, say, say_now
 from relay.rehearsal.script import FORMAT, load_script
-from relay.session.values import ToolSpec
 from relay.tools import toolbox
 from relay.tools.toolbox import find_faults, list_allowed
 
@@ -86,7 +86,7 @@ def _serve(path: Path, port: int) -> int:
 def _list_format() -> int:
     """Print what a script may hold."""
     tools = "the input of relay's tools (anywhere in it `!file PATH`, the text of a file beside the script)"
-    inputs = {spec.name: list_allowed(spec.input_schema) for spec in _list_tools()}
+    inputs = {name: list_allowed(schema) for name, schema in _list_inputs().items()}
     for title, keys in {**FORMAT, tools: inputs}.items():
         say(f"{title}:", exact=True)
         for name, words in keys.items():
@@ -94,17 +94,16 @@ def _list_format() -> int:
     return ExitCode.DONE
 
 
-def _list_tools() -> "tuple[ToolSpec, ...]":
-    """List the tools of all kinds of sessions, by name once each."""
+def _list_inputs() -> dict[str, Mapping[str, Any]]:
+    """Return the schema of the input of each tool of any kind of session, by its name."""
     handing_in = (toolbox.EXPLORE, toolbox.ANSWER, toolbox.REPORT_FINDINGS, toolbox.JUDGE_FINDINGS)
-    return tuple({spec.name: spec for spec in (*toolbox.PLANNER_SPECS, *toolbox.RUNNER_SPECS, *handing_in)}.values())
+    return {spec.name: spec.input_schema for spec in (*toolbox.PLANNER_SPECS, *toolbox.RUNNER_SPECS, *handing_in)}
 
 
 def _check(path: Path) -> int:
     """Say how long a script is, and which calls of relay's tools are wrong."""
     script = load_script(path)
-    turns = [turn for session in script.sessions for turn in session.turns]
-    known = {spec.name: spec.input_schema for spec in _list_tools()}
+    turns, known = [turn for session in script.sessions for turn in session.turns], _list_inputs()
     wrong = 0
     for call in (call for turn in turns for call in turn.tools):
         faults = find_faults(known[call.name], call.input) if call.name in known else []

@@ -87,7 +87,7 @@ def _describe(key: Key, default: str, flag: str, name: str) -> str:
 def _name_owner(name: str, key: Key) -> str:
     """Say whose a setting is; where only some values are the user's, its words say so."""
     partly = {"plan", "models", "paths", "sandbox", "rules_fallback_names"}
-    return "" if key.widens.__name__ == "_never" or name in partly else "yours alone"
+    return "" if key.widens is Key().widens or name in partly else "yours alone"
 
 
 def _name_allowed(kind: Any) -> str:
