@@ -41,6 +41,8 @@ MAX_BODY_CHARS = 60_000
 
 _PRINTED = "relay pr --text prints the text"
 _PUSHED = "relay pr --push pushes it, forward only"
+_EVIDENCE = re.compile(r"^- \[x\] (\S+).*\n(?:  (?!evidence: ).*\n)*  evidence: (.*(?:\n  .*)*)", re.MULTILINE)
+"""Id and evidence of an item in a commit's body; either may be wrapped."""
 _MENTION = re.compile(r"(?<!\w)@(?=\w)")
 _MARKUP = re.compile(r"[\\`*_\[\]<>|]")
 
@@ -274,7 +276,7 @@ def _render_body(summary: PlanSummary, commits: tuple[RelayCommit, ...]) -> str:
 
 def _render_phase(phase: "Phase", known: PhaseSummary, commits: list[RelayCommit]) -> str:
     lines = [f"### Phase {phase.id} — {_clean(phase.title)}"]
-    evidence = {item: words for commit in commits for item, words in find_evidence(commit.body).items()}
+    evidence = dict(found for commit in commits for found in _EVIDENCE.findall(commit.body))
     for item in phase.items:
         lines.append(f"- [{'x' if item.done else ' '}] {_clean(item.text)}")
         lines += [f"  evidence: {_clean(evidence[item.id])}"] if evidence.get(item.id) else []
@@ -314,22 +316,6 @@ def prepare_post(place: Place, environ: Mapping[str, str]) -> "Callable[[str, Se
         return forge.put_comment(number, f"{mark}\n{text}", mark=mark)
 
     return post
-
-
-def find_evidence(body: str) -> dict[str, str]:
-    """Return the evidence in a commit's body by item id."""
-    found: dict[str, str] = {}
-    item = ""
-    for line in body.splitlines():
-        if line.startswith("- [x] "):
-            item = line.removeprefix("- [x] ").split(" ")[0]
-        elif line.startswith("  evidence: "):
-            found[item] = line.removeprefix("  evidence: ")
-        elif line.startswith("  ") and item in found:
-            found[item] += f" {line.strip()}"  # a wrapped line
-        else:
-            item = item if line.startswith("  ") else ""
-    return found
 
 
 def _clean(text: str) -> str:
