@@ -18,7 +18,7 @@ from relay.base.words import count, list_some, render_tokens, render_usd, shorte
 from relay.cli.boundary import note_place
 from relay.cli.documents import CheckDocument, Parallel, PlanPhase, PlanViolation, SharedPath, fill
 from relay.cli.options import json_option
-from relay.cli.screen import say, say_document, say_hanging
+from relay.cli.screen import say, say_document
 from relay.config import Settings
 from relay.config.choices import check_models, require_models
 from relay.config.model import MOST_JOBS
@@ -311,9 +311,8 @@ def _show_places(plan: Plan, *, is_below: bool) -> None:
     placed = [(folder or ".", rest) for folder, rest in map(split_place, commands)]
     said = any(phase.folder or phase.find_wish("in")[0] for phase in plan.phases)
     for folder, rest in placed if is_below or said else ():
-        say_hanging(
-            f"runs in {'the root' if folder == '.' else folder}  ", shorten(" ".join(rest.split()), _SHOWN_CHARS)
-        )
+        where = "the root" if folder == "." else folder
+        say(f"runs in {where}  {shorten(' '.join(rest.split()), _SHOWN_CHARS)}")
 
 
 def _describe_note(checked: PlanCheck) -> str:
@@ -335,17 +334,17 @@ def _show_waves(waves: Waves, plan: Plan) -> None:
     if waves.widest < _SIDE_BY_SIDE and not waves.shared:
         return
     if waves.widest >= _SIDE_BY_SIDE:
-        say_hanging("side by side  ", shorten(" │ ".join(" ".join(wave) for wave in waves.waves), _SHOWN_CHARS))
+        say(f"side by side  {shorten(' │ '.join(' '.join(wave) for wave in waves.waves), _SHOWN_CHARS)}")
         share = round(100 * waves.parallel / waves.serial)
-        say_hanging(" " * 14, f"relay run --jobs {waves.jobs} takes about {share} % of the time")
+        say(f"{'':14}relay run --jobs {waves.jobs} takes about {share} % of the time")
     for shared in waves.shared[:_SHOWN_SHARED]:
         ids = list_some(shared.phase_ids, _SHOWN_SHARED)
-        say_hanging("one by one    ", f"{ids}: they name {shorten(shared.path, _PATH_CHARS)}")
+        say(f"one by one    {ids}: they name {shorten(shared.path, _PATH_CHARS)}")
     if left := waves.shared[_SHOWN_SHARED:]:
         say(f"              and for {count(len(left), 'more path')}")
     there = {phase_id for wave in waves.waves for phase_id in wave}
     if missing := [phase.id for phase in plan.phases if not phase.done and phase.id not in there]:
-        say_hanging("in no wave    ", f"{list_some(missing)}: what they wait for is never done")
+        say(f"in no wave    {list_some(missing)}: what they wait for is never done")
     say()
 
 

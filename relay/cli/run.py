@@ -16,7 +16,7 @@ from relay.base.errors import ExitCode, RelayError, RepoError, within
 from relay.base.hints import Command
 from relay.base.words import list_some, name_item, shorten
 from relay.cli.options import SectionedCommand, find_flags, session_options, setup_option
-from relay.cli.screen import has_person, say, say_hanging
+from relay.cli.screen import has_person, say
 from relay.cli.sessions import ask_for_setup, make_request, obey_parent, parent_option, run_sessions, show_end
 from relay.cli.views.job_lines import warn_of_fleet
 from relay.cli.views.last_run import say_lines, tell_failures
@@ -358,7 +358,7 @@ def show_dry_run(request: RunRequest, place: Place, selection: Selection, *, job
     elif jobs > 1 and not plan_state.running:
         waves = find_waves(plan, {}, jobs=jobs).waves
         shown = shorten(" │ ".join(" ".join(wave) for wave in waves), _SHOWN_CHARS)
-        say_hanging("waves  ", f"{shown}, up to {jobs} at once")
+        say(f"waves  {shown}, up to {jobs} at once")
         phases = tuple(one for one in plan.phases if waves and one.id in waves[0][:jobs])
     show_next(phases, request.settings)
     return ExitCode.DONE

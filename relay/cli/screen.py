@@ -108,7 +108,7 @@ def _escape(char: str) -> str:
     return f"\\u{code:04x}" if code <= 0xFFFF else f"\\U{code:08x}"  # noqa: PLR2004  # the widest four-digit escape
 
 
-_MARK = re.compile(r"\s*(?:[-*] |\d+\. |#+ |(?:[A-Za-z-]+ {2,}){1,2})?(?:\[.\] )?")
+_MARK = re.compile(r"\s*(?:[-*] |\d+\. |#+ |(?:[A-Za-z-]+(?: [a-z]+){0,2} {2,}){1,2})?(?:\[.\] )?")
 """The beginning of a line, below whose text the line goes on: a list's mark, or one or two labels."""
 JSON_VERSION = 1
 """Increased when a field of a document is removed or changes its meaning, not when one is added."""
@@ -196,16 +196,6 @@ def _break(line: str, width: int, hang: str = "") -> str:
     return textwrap.fill(
         line, width, subsequent_indent=hang, break_long_words=False, break_on_hyphens=False, replace_whitespace=False
     )
-
-
-def say_hanging(label: str, text: str) -> None:
-    """Print a label and a text, whose further lines stand below it, in 60 to 80 columns."""
-    import shutil
-    import textwrap
-
-    hang = " " * len(label)
-    width = min(80, max(60, shutil.get_terminal_size().columns))
-    say(textwrap.fill(text, width, initial_indent=label, subsequent_indent=hang, break_on_hyphens=False))
 
 
 def say_document(body: "Mapping[str, object] | Document") -> None:
