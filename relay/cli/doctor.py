@@ -1,7 +1,6 @@
 """`relay doctor`: check this machine, or one thing on it: a model, the agents, notifications, the sandbox."""
 
 import os
-import textwrap
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -36,7 +35,6 @@ from relay.store.checkpoints import drop_snapshots, sort_snapshots
 DAYS = 30
 """git keeps unreachable commits as long (gc.reflogExpireUnreachable)."""
 _DAY_S = 86_400
-_WIDTH = 80
 _MARKS = {State.OK: "ok", State.MISSING: "PROBLEM", State.WARNING: "warning", State.INFO: "-"}
 _STYLES = {State.OK: "green", State.MISSING: "bold red", State.WARNING: "yellow", State.INFO: ""}
 
@@ -291,8 +289,7 @@ def _show_inventory(*, as_json: bool) -> int:
             say()
             say(head, style="cyan")
         for entry in filter(None, entries):
-            text = textwrap.wrap(entry, _WIDTH - 2, break_long_words=False, break_on_hyphens=False)
-            say("\n".join(f"  {line}" for line in text))
+            say(f"  {entry}")
     return 0
 
 

@@ -1,6 +1,5 @@
 """Show a page of `relay.insight.report`: as lines in the terminal, or as a file of HTML whose path is printed."""
 
-import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 from importlib.util import find_spec
 from pathlib import Path
@@ -49,7 +48,6 @@ def show_page(page: Page, root: Path, name: str, output: str | None, *, as_text:
 
 _CELL_CHARS = 60
 _SHORT_ROWS = 12
-_LEAD_CHARS = 96
 _INK_STYLES = {Ink.GOOD: "green", Ink.SOFT: "yellow", Ink.BAD: "red"}
 
 Styled = tuple[str, str]
@@ -73,8 +71,7 @@ def _write_page(page: Page) -> Iterator[Styled]:
     for chapter in page.sections:
         yield "", ""
         yield chapter.title, "bold"
-        for line in textwrap.wrap(clean_line(chapter.lead), _LEAD_CHARS):
-            yield f"  {line}", "dim"
+        yield from [(f"  {clean_line(chapter.lead)}", "dim")] if chapter.lead else ()
         yield from _write_tables(chapter.tables, most_rows=_SHORT_ROWS if page.more else MOST_ROWS)
         for fold in () if page.more else chapter.folds:
             yield f"  {fold.title}", "bold"
