@@ -19,7 +19,9 @@ from relay.cli.options import find_flags
 from relay.cli.screen import has_person, say
 from relay.cli.views.base import View, find_asker
 from relay.cli.views.shapes import make_view
+from relay.fleet.landing import Job
 from relay.fleet.worktrees import find_jobs
+from relay.git.repository import Repo
 from relay.run.commit.plan_commit import make_source
 from relay.session.events import RunEnded
 from relay.session.values import SessionKind
@@ -72,18 +74,20 @@ def make_request(kind: SessionKind, options: Mapping[str, Any], *, needs_plan: b
     return request, place
 
 
+def find_open_jobs(repo: Repo, plan_path: str, phase_id: str = "") -> tuple[Job, ...]:
+    """Return the jobs whose phase is open, in their work trees; with a phase, only that."""
+    jobs = find_jobs(repo, plan_path) if has_jobs(repo) else ()
+    return tuple(job for job in jobs if phase_id in {"", job.phase_id} and read_attempt(job.repo) is not None)
+
+
 def take_open_tree(request: RunRequest, phase_id: str = "") -> RunRequest:
     """Return the request for the work tree of relay's own in which a phase is open; the same where it is not clear.
 
     Args:
         phase_id: That phase only; empty for any.
     """
-    if not has_jobs(request.repo):
-        return request
-
-    jobs = (job for job in find_jobs(request.repo, request.plan_path) if phase_id in {"", job.phase_id})
-    trees = [job.repo for job in jobs if read_attempt(job.repo) is not None]
-    return replace(request, repo=trees[0]) if len(trees) == 1 else request
+    jobs = find_open_jobs(request.repo, request.plan_path, phase_id)
+    return replace(request, repo=jobs[0].repo) if len(jobs) == 1 else request
 
 
 def make_end_event(end: RunEnd, caller: Caller, questions: tuple[str, ...] = ()) -> RunEnded:

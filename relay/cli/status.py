@@ -33,7 +33,7 @@ from relay.plan.model import Phase
 from relay.plan.text import find_ledger_path
 from relay.session.usage import Spent
 from relay.setup.place import find_source
-from relay.store.plan_state import PhaseSummary, PlanSummary, summarize_plan
+from relay.store.plan_state import PhaseSummary, PlanSummary, ask, summarize_plan
 from relay.store.refs import has_jobs
 from relay.store.resume import ResumeCase
 from relay.store.worktree_notes import FleetSight, LastRun, read_fleet_sight, read_last_run, read_words
@@ -106,17 +106,14 @@ def command(plan: str | None, *, why: bool, as_json: bool) -> None:
 
 def _look_into_jobs(summary: PlanSummary, files: "PlanFiles") -> PlanSummary:
     """Return the state with where a run goes on in the work tree of the one phase that is open; else the same."""
-    from relay.fleet.worktrees import find_jobs
+    from relay.cli.sessions import find_open_jobs
     from relay.run.commit.plan_commit import make_source
-    from relay.store.attempts import read_attempt
-    from relay.store.plan_state import ask
 
-    begun = [job for job in find_jobs(files.repo, files.plan_path) if read_attempt(job.repo) is not None]
+    begun = find_open_jobs(files.repo, files.plan_path)
     if len(begun) != 1 or summary.plan_state.point is None:
         return summary
-    (job,) = begun
-    own = ask(make_source(replace(files, repo=job.repo)), job.repo)
-    point = own.point or replace(summary.plan_state.point, phase_id=job.phase_id)
+    own = ask(make_source(replace(files, repo=begun[0].repo)), begun[0].repo)
+    point = own.point or replace(summary.plan_state.point, phase_id=begun[0].phase_id)
     return replace(summary, plan_state=replace(summary.plan_state, point=point, kept=own.kept))
 
 
