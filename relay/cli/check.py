@@ -4,7 +4,7 @@ import os
 import shutil
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
-from functools import cache, partial
+from functools import cache
 from operator import attrgetter
 from pathlib import Path
 
@@ -216,7 +216,14 @@ def _note(place: Place, found: RelayError | Violation) -> PlanViolation:
 
 def measure_plan(root: Path, plan: Plan, settings: Settings) -> tuple[PhaseSize, ...]:
     """Estimate each phase, without asking an endpoint. Rules of folders are left out of the guess."""
-    find_line = cache(partial(find_line_tokens, settings))
+
+    @cache
+    def find_line(model: str) -> int:
+        limits = find_limits(model)
+        known = limits.window_tokens if limits else ASSUMED_WINDOW_TOKENS
+        window = settings.find_model(model).window_tokens or known
+        return open_gauge(window_tokens=window, reset_at=settings.reset_at_for(model)).soft_tokens
+
     rules = (size for name in ("AGENTS.md", *settings.rules_fallback_names) for size in iter_sizes(root, (name,)))
     return measure_phases(
         root,
@@ -224,14 +231,6 @@ def measure_plan(root: Path, plan: Plan, settings: Settings) -> tuple[PhaseSize,
         find_line=lambda phase: find_line(settings.model_for(phase.model)),
         rules_bytes=min(MAX_BYTES, next(rules, 0)),
     )
-
-
-def find_line_tokens(settings: Settings, model: str) -> int:
-    """Return the reset line of a model, without asking an endpoint."""
-    limits = find_limits(model)
-    known = limits.window_tokens if limits else ASSUMED_WINDOW_TOKENS
-    window = settings.find_model(model).window_tokens or known
-    return open_gauge(window_tokens=window, reset_at=settings.reset_at_for(model)).soft_tokens
 
 
 def render_json(checked: PlanCheck) -> CheckDocument:

@@ -360,17 +360,12 @@ def show_dry_run(request: RunRequest, place: Place, selection: Selection, *, job
         shown = shorten(" │ ".join(" ".join(wave) for wave in waves), _SHOWN_CHARS)
         say(f"waves  {shown}, up to {jobs} at once")
         phases = tuple(one for one in plan.phases if waves and one.id in waves[0][:jobs])
-    show_next(phases, request.settings)
-    return ExitCode.DONE
-
-
-def show_next(begins: Sequence[Phase], settings: Settings) -> None:
-    """Print the next sessions; there are none if no phase is open or another relay is at work."""
-    for phase in begins:
-        say(f"phase  {phase.id}  {phase.title}")
-        say(f"gate   {'; '.join(get_commands(settings, phase)) or 'none: this phase has no Verify: line'}")
-        say(f"runner {settings.runner_for(phase.runner)}")
-        model, effort = settings.model_for(phase.model), settings.effort_for(phase.effort)
-        effort_words = f", effort {effort}" if effort else ""
-        say(f"model  {model}{effort_words}, hands over at {settings.reset_at_for(model)}")
+    settings = request.settings
+    for one in phases:
+        model, effort = settings.model_for(one.model), settings.effort_for(one.effort)
+        say(f"phase  {one.id}  {one.title}")
+        say(f"gate   {'; '.join(get_commands(settings, one)) or 'none: this phase has no Verify: line'}")
+        say(f"runner {settings.runner_for(one.runner)}")
+        say(f"model  {model}{f', effort {effort}' if effort else ''}, hands over at {settings.reset_at_for(model)}")
     say("dry run: relay sent nothing and changed nothing")
+    return ExitCode.DONE

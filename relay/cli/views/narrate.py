@@ -83,7 +83,7 @@ class Narrator:
         self._phases = event.complete(self._phases)
         items = [item for phase in self._phases for item in phase["items"]]
         before, self._states = self._states, {item["id"]: item["state"] for item in items}
-        self._summary = summarize_plan(self._phases)
+        self._summary = f"plan: {count_plan([[item['state'] for item in phase['items']] for phase in self._phases])}"
         if before is None:
             yield Line(text=self._summary)
             return
@@ -102,11 +102,6 @@ def tell_job(narrator: Narrator, phase_id: str, event: events.Event) -> tuple[Li
     if isinstance(event, events.PlanShown):
         lines = tuple(line for line in lines if line.text.startswith("claimed"))
     return tuple(replace(line, text=f"[{phase_id}] {line.text}") for line in lines)
-
-
-def summarize_plan(phases: tuple[ShownPhase, ...]) -> str:
-    """Write ``plan: 1 of 3 phases done, 4 of 9 boxes ticked``."""
-    return f"plan: {count_plan([[item['state'] for item in phase['items']] for phase in phases])}"
 
 
 def _tell_run(event: events.RunStarted) -> Iterable[Line]:
