@@ -1,1 +1,1 @@
-"""Views of a run: live on a terminal, as lines, as JSON, in a browser; and the lines of `relay status`."""
+"""Views of a run: live on a terminal, as lines, as JSON; and the lines of `relay status`."""

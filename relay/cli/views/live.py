@@ -25,7 +25,7 @@ from relay.base.words import count
 from relay.cli.views.base import View
 from relay.cli.views.board import Board
 from relay.cli.views.draw import draw
-from relay.cli.views.narrate import Line, Narrator, Tone, render_line, tell_job
+from relay.cli.views.narrate import Line, Narrator, Tone, render_line
 from relay.session import events
 from relay.session.records import LoggedEvent
 
@@ -136,7 +136,7 @@ class LiveView(View):
                 self._board.apply_job(phase_id, event, at)
             else:
                 self._board.apply(event, at)
-            lines.extend(line for line in tell_job(self._narrators[phase_id], phase_id, event) if not line.detail)
+            lines.extend(line for line in self._narrators[phase_id].tell(event, phase_id) if not line.detail)
         width, height = self._console.size
         if self._keeps_board and len(lines) >= height:  # a run may have a long past when somebody begins to watch
             gone = len(lines) - max(1, height - 1)

@@ -70,14 +70,16 @@ class Narrator:
         self._states: dict[str, str] | None = None
         self._summary = ""
 
-    def tell(self, event: events.Event) -> tuple[Line, ...]:
-        """Return the lines of an event, often none or one."""
-        if isinstance(event, events.PlanShown):
-            return tuple(self._tell_plan(event))
-        lines = tuple(_TELL[type(event)](event))
+    def tell(self, event: events.Event, phase_id: str = "") -> tuple[Line, ...]:
+        """Return the lines of an event, often none or one; those of a job's begin with the id of its phase."""
+        if phase_id and isinstance(event, events.RunStarted | events.RunEnded):
+            return ()  # the parent reports the start and the end of its jobs
+        lines = tuple(self._tell_plan(event) if isinstance(event, events.PlanShown) else _TELL[type(event)](event))
+        if phase_id and isinstance(event, events.PlanShown):
+            lines = tuple(line for line in lines if line.text.startswith("claimed"))
         if isinstance(event, events.RunEnded) and self._summary:
-            return (Line(text=self._summary), *lines)
-        return lines
+            lines = (Line(text=self._summary), *lines)
+        return tuple(replace(line, text=f"[{phase_id}] {line.text}") for line in lines) if phase_id else lines
 
     def _tell_plan(self, event: events.PlanShown) -> Iterable[Line]:
         self._phases = event.complete(self._phases)
@@ -90,18 +92,6 @@ class Narrator:
         for item in items:
             if item["state"] == "claimed" and before.get(item["id"]) not in {"claimed", "done"}:
                 yield Line(text=f"claimed {name_item(item['id'], item['text'])}", tone=Tone.QUIET)
-
-
-def tell_job(narrator: Narrator, phase_id: str, event: events.Event) -> tuple[Line, ...]:
-    """Return the lines of an event of a job, each with the job's phase; an empty phase stands for the run itself."""
-    if not phase_id:
-        return narrator.tell(event)
-    if isinstance(event, events.RunStarted | events.RunEnded):
-        return ()  # the parent reports the start and the end of its jobs
-    lines = narrator.tell(event)
-    if isinstance(event, events.PlanShown):
-        lines = tuple(line for line in lines if line.text.startswith("claimed"))
-    return tuple(replace(line, text=f"[{phase_id}] {line.text}") for line in lines)
 
 
 def _tell_run(event: events.RunStarted) -> Iterable[Line]:

@@ -9,7 +9,7 @@ from typing import TextIO
 from relay.base.interrupts import Urgency
 from relay.cli.screen import escape_json, has_style, is_utf8
 from relay.cli.views.base import View
-from relay.cli.views.narrate import LOST, STOPPING, Narrator, render_line, tell_job
+from relay.cli.views.narrate import LOST, STOPPING, Narrator, render_line
 from relay.session import events
 from relay.session.records import LoggedEvent, Recorder, render_record
 
@@ -107,7 +107,7 @@ class PlainView(_LineView):
 
     def _tell(self, phase_id: str, at: float, event: events.Event) -> None:
         time_of = "" if isinstance(event, events.RunEnded) else time.strftime("%H:%M:%S ", time.localtime(at))
-        for line in tell_job(self._narrators[phase_id], phase_id, event):
+        for line in self._narrators[phase_id].tell(event, phase_id):
             self._write(f"{time_of}{render_line(line)}")
 
     def note_stop(self, urgency: Urgency) -> None:
