@@ -322,10 +322,12 @@ def test_any_size_holds_the_frame_and_the_current_phase(recorded, width, height)
     session = events.SessionStarted(session_id="s", phase_id="20", title="t", number=1, reason="")
     board.apply(session, 0)
     board.apply(TextShown(text=HOSTILE + "日本語" * 200), 0)
-    frame = [line.plain for line in draw(board, now=65, width=width, height=height)]
-    assert len(frame) <= height
-    assert all(cell_len(line) <= width for line in frame)
-    assert all(line.isprintable() for line in frame)
+    beside = draw(make_jobs(recorded), now=65, width=width, height=height)
+    alone = draw(board, now=65, width=width, height=height)
+    for frame in ([line.plain for line in beside], [line.plain for line in alone]):
+        assert len(frame) <= height
+        assert all(cell_len(line) <= width for line in frame)
+        assert all(line.isprintable() for line in frame)
     if width >= 20 and height >= 5:
         assert any(line.startswith("▸ [ ] 20") for line in frame)
     if width >= 20 and height >= 9:
@@ -559,13 +561,3 @@ def test_what_does_not_fit_beside_is_left_out_in_the_order_of_its_worth(recorded
         assert shown + sum(said) == 8 or height < 9, (height, frame)
     assert kept["reason"] > kept["gauge"] > kept["stopped"] > kept["now"]
     assert kept["reason"] >= kept["rule"] > kept["gauge"]
-
-
-@pytest.mark.parametrize(("width", "height"), take_turns([1, 20, 43, 60, 80, 300], [1, 37, 5, 15, 9]))
-def test_any_size_holds_the_frame_of_phases_side_by_side(recorded, width, height):
-    from rich.cells import cell_len
-
-    frame = [line.plain for line in draw(make_jobs(recorded), now=65, width=width, height=height)]
-    assert len(frame) <= height
-    assert all(cell_len(line) <= width for line in frame)
-    assert all(line.isprintable() for line in frame)
