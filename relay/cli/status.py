@@ -333,7 +333,7 @@ def _render_jobs(jobs: "tuple[JobStanding, ...]", root: Path) -> "tuple[StatusJo
     from relay.cli.documents import StatusJob, fill
     from relay.cli.views.last_run import find_job_works
 
-    works = {work.phase_id: work for work in find_job_works(root, [job.phase_id for job in jobs if job.at_work])}
+    works = find_job_works(root, [job.phase_id for job in jobs if job.at_work])
     return tuple(
         fill(
             StatusJob,

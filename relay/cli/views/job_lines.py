@@ -106,8 +106,7 @@ def _find_told(repo: Repo) -> dict[str, tuple[str, str]]:
 
 def tell_jobs(root: Path, jobs: tuple[JobStanding, ...]) -> Iterator[str]:
     """Yield a line for each job, and lines about the activity of working jobs."""
-    at_work = [job.phase_id for job in jobs if job.at_work and job.is_told]
-    works = {work.phase_id: work for work in find_job_works(root, at_work)}
+    works = find_job_works(root, [job.phase_id for job in jobs if job.at_work and job.is_told])
     waiting = 0
     for job in jobs:
         claims = f", {job.claims} claimed" if job.claims else ""

@@ -95,14 +95,14 @@ def find_work(root: Path) -> AtWork | None:
     return next((_read_work(root, run_id) for run_id in list_runs(root)[-1:]), None)
 
 
-def find_job_works(root: Path, phase_ids: Collection[str]) -> tuple[AtWork, ...]:
-    """Return the runs at work of the given phases, one per phase."""
+def find_job_works(root: Path, phase_ids: Collection[str]) -> Mapping[str, AtWork]:
+    """Return the runs at work of the given phases, by phase."""
     found: dict[str, AtWork] = {}
     for run_id in reversed(list_runs(root)[-_LOGS_OF_A_JOB * (len(phase_ids) + 1) :]):
         work = _read_work(root, run_id)
         if work is not None and work.phase_id in phase_ids:
             found.setdefault(work.phase_id, work)
-    return tuple(found[phase_id] for phase_id in phase_ids if phase_id in found)
+    return found
 
 
 def _read_work(root: Path, run_id: str) -> AtWork | None:
