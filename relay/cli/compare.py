@@ -25,7 +25,7 @@ from relay.cli.options import (
     offer_models,
     sandbox_option,
 )
-from relay.cli.pages import find_missing, render_text
+from relay.cli.pages import find_missing, show_page
 from relay.cli.screen import clean_line, complain, has_person, say, say_document
 from relay.cli.views.shapes import PlainView
 from relay.config import Settings
@@ -285,8 +285,7 @@ def _show(repo: Repo, experiment: Experiment, *, as_json: bool) -> None:
     if as_json:
         say_document(document)
         return
-    for line, style in render_text(page):
-        say(line, style=style)
+    show_page(page, repo.root, "", None, as_text=True)
     say(f"\nwrote {place / ('index.html' if html else 'result.csv')}")
     if missing:
         complain(f"{missing}: {advise_extra('report')}")

@@ -12,7 +12,7 @@ import click
 from relay.base.words import render_size, shorten
 from relay.cli.boundary import note_place
 from relay.cli.options import json_option
-from relay.cli.pages import render_text, require_libraries
+from relay.cli.pages import require_libraries, show_page
 from relay.cli.screen import clean_line, say, say_document
 from relay.insight.database import Database, find_table_rates
 from relay.insight.figures import collect, render_document
@@ -25,20 +25,19 @@ from relay.session.records import LoggedEvent
 @click.command("inspect")
 @click.argument("file", required=False, type=click.Path(path_type=Path), help="Transcript to read.")
 @click.option("--session", default="", metavar="ID", help="Session in OpenCode's database; default: the last one.")
-@click.option("--text", "as_text", is_flag=True, help="Print words and bars; this is the default.")
 @json_option
 @click.option(
     "--html", "page", type=click.Path(path_type=Path), metavar="OUT", help="Write an HTML page, which loads nothing."
 )
-def command(file: Path | None, session: str, *, as_text: bool, as_json: bool, page: Path | None) -> None:
+def command(file: Path | None, session: str, *, as_json: bool, page: Path | None) -> None:
     """Show how a session filled its context, what compactions removed and what was paid for twice.
 
     The analysis also estimates what fresh sessions, as in a relay, would have cost. It changes nothing and sends
     nothing. FILE is a transcript: *.jsonl of Claude Code or Codex, or OpenCode's opencode.db. Without FILE it lists the
     transcripts about this directory, newest first.
     """
-    if as_text + as_json + (page is not None) > 1:
-        raise click.UsageError("--text, --json and --html exclude each other")
+    if as_json and page is not None:
+        raise click.UsageError("--json and --html exclude each other")
     if file is None:
         if page is not None:
             raise click.UsageError("--html needs a FILE")
@@ -65,13 +64,7 @@ def command(file: Path | None, session: str, *, as_text: bool, as_json: bool, pa
         say_document({**found, "read": read})
         return
     made = make_transcript_page(opened.transcript, figures, relayed.figures, opened.reading)
-    if page is not None:
-        from relay.insight.report.page import render_page, save_page_as
-
-        say(str(save_page_as(page, render_page(made, clean=clean_line))))
-        return
-    for line, style in render_text(made):
-        say(line, style=style)
+    show_page(made, Path(), "", None if page is None else str(page), as_text=page is None)
 
 
 def _list(*, as_json: bool) -> None:

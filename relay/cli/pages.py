@@ -36,8 +36,8 @@ def show_page(page: Page, root: Path, name: str, output: str | None, *, as_text:
         RelayError: A library is missing, or the page cannot be written.
     """
     if as_text:
-        for line, style in render_text(page):
-            say(line, style=style)
+        for text, style in _write_page(page):
+            say(clean(text).replace("\n", " ").rstrip(), style=style)  # a line break in a text starts no line
         return
     require_libraries()
     from relay.insight.report.page import render_page, save_page, save_page_as
@@ -52,12 +52,6 @@ _INK_STYLES = {Ink.GOOD: "green", Ink.SOFT: "yellow", Ink.BAD: "red"}
 
 Styled = tuple[str, str]
 """A line and its style."""
-
-
-def render_text(page: Page) -> Iterator[Styled]:
-    """Yield the lines of a page. A line break inside a text never starts a new line."""
-    for text, style in _write_page(page):
-        yield clean(text).replace("\n", " ").rstrip(), style
 
 
 def _write_page(page: Page) -> Iterator[Styled]:

@@ -161,4 +161,4 @@ def test_what_is_not_known_is_said(relay, tmp_path):
     assert failed.code == ExitCode.USER
     assert "x.txt is of no format that relay knows" in failed.err
     assert "known are Claude Code (~/.claude/projects/" in failed.err
-    assert relay("lab", "inspect", "--text", "--json", str(tmp_path / "x.txt")).code == ExitCode.USAGE
+    assert relay("lab", "inspect", "--html", "x", "--json", str(tmp_path / "x.txt")).code == ExitCode.USAGE
