@@ -335,7 +335,7 @@ def _show_waves(waves: Waves, plan: Plan) -> None:
     if waves.widest >= _SIDE_BY_SIDE:
         say(f"side by side  {shorten(' │ '.join(' '.join(wave) for wave in waves.waves), _SHOWN_CHARS)}")
         share = round(100 * waves.parallel / waves.serial)
-        say(f"{'':14}relay run --jobs {waves.jobs} takes about {share} % of the time")
+        say(f"  relay run --jobs {waves.jobs} takes about {share} % of the time")
     for shared in waves.shared[:_SHOWN_SHARED]:
         ids = list_some(shared.phase_ids, _SHOWN_SHARED)
         say(f"one by one    {ids}: they name {shorten(shared.path, _PATH_CHARS)}")

@@ -336,7 +336,7 @@ def test_what_can_run_side_by_side(relay, project):
     write(project, f"# P\n\n{text}")
     lines = relay("check").out.splitlines()
     assert "side by side  1 5 │ 2 3 4" in lines
-    assert "              relay run --jobs 3 takes about 40 % of the time" in lines
+    assert "  relay run --jobs 3 takes about 40 % of the time" in lines
     assert "one by one    4, 5: they name docs" in lines
     parallel = json.loads(relay("check", "--json").out)["parallel"]
     assert parallel["waves"] == [["1", "5"], ["2", "3", "4"]]
