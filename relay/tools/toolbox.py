@@ -16,6 +16,7 @@ ledger or the next session's first message. A call with a secret in such a text 
 it differently.
 """
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -208,6 +209,7 @@ def _iter_texts(value: Any) -> Iterator[str]:
                 continue
 
 
+_SURROGATE = re.compile("[\ud800-\udfff]")
 _ENTRIES = {"string": str, "object": dict}
 
 
@@ -242,7 +244,7 @@ def _check_value(schema: Mapping[str, Any], value: Any) -> str | None:
         case "string" if isinstance(value, str):
             if value not in schema.get("enum", (value,)):
                 return f"must be one of {', '.join(schema['enum'])}"
-            return None if _is_text(value) else "holds half of a surrogate pair"
+            return "holds half of a surrogate pair" if _SURROGATE.search(value) else None
         case "integer" if isinstance(value, int) and not isinstance(value, bool):
             return "must not be negative" if value < 0 else None
         case "boolean" if isinstance(value, bool):
@@ -255,14 +257,6 @@ def _check_value(schema: Mapping[str, Any], value: Any) -> str | None:
             return "; ".join(find_faults(schema, value)) or None
         case _:
             return f"must be {_words(schema)}"
-
-
-def _is_text(value: str) -> bool:
-    try:
-        value.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def _words(schema: Mapping[str, Any]) -> str:
