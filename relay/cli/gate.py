@@ -18,13 +18,14 @@ from relay.gate.needs import find_test_command
 from relay.git.names import list_paths
 from relay.git.notes import lock_worktree
 from relay.plan.model import Phase
-from relay.run.commit.hooks import find_uncommitted, find_unshown, try_gate, try_hooks
+from relay.run.commit.hooks import find_uncommitted, try_gate, try_hooks
 from relay.run.commit.readiness import get_commands, require_gates, settle_in
 from relay.run.commit.step import make_sample
 from relay.run.selection import get_phase
 from relay.sandbox.process import prepare_process
 from relay.session.values import SessionKind
 from relay.setup.context import RunRequest
+from relay.setup.ignored import find_unseen
 from relay.setup.observers import make_last_gate
 from relay.setup.place import Place, load_plan
 from relay.setup.workspace import find_all_secrets, open_own_workspace
@@ -79,7 +80,8 @@ def _run(request: RunRequest, place: Place, phase_id: str | None, *, hooks: bool
     typed_in, request = request, take_open_tree(request, phase.id)
     prepare_process()
     with lock_worktree(request.repo), open_own_workspace(request) as workspace:
-        seen, (unshown, changed) = find_uncommitted(request), find_unshown(request)
+        seen = find_uncommitted(request)
+        unseen = find_unseen(request.repo, typed_in.repo) if request is not typed_in else ()
         observe = make_view(json=True, stream=sys.stdout).observe if as_json else lambda _: None
         if not as_json:
             if request is not typed_in:
@@ -95,12 +97,10 @@ def _run(request: RunRequest, place: Place, phase_id: str | None, *, hooks: bool
             if not as_json:
                 say_lines(tell_gate(gate))
                 say(event.summary.splitlines()[0], style="green" if event.passed else "red")
-    ignored = "the gate of a run would not see files that git ignores and that changed since the session began"
-    for words, paths in () if as_json else (("the gate saw uncommitted files", seen), (ignored, unshown)):
+    ignored = "the gate of a run would not see files that git ignores and that sessions made or changed"
+    for words, paths in () if as_json else (("the gate saw uncommitted files", seen), (ignored, unseen)):
         if paths:
             say(f"{words}: {list_paths(paths)}")
-    if changed and not as_json:
-        say(changed)
     return all(gate.passed for gate in ended)
 
 

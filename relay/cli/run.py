@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
+from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
@@ -24,6 +25,7 @@ from relay.cli.views.shapes import make_view
 from relay.config import Settings
 from relay.fleet.beginning import find_begun, require_phases, tidy_jobs
 from relay.fleet.parent import Order, run_plan
+from relay.fleet.worktrees import move_jobs
 from relay.gate.needs import check_folder, find_test_command
 from relay.git.names import list_paths
 from relay.git.status import check_state, read_status
@@ -282,7 +284,7 @@ def _begin_branch(request: RunRequest, name: str) -> None:
     require_all(chain(check_apart(request), (plan_file,), check_taken(request)))
     if state := check_state(request.repo):
         raise RepoError(state)
-    begin_branch(request.repo, name)
+    begin_branch(request.repo, name, partial(move_jobs, request.repo, request.repo.branch))
 
 
 def _ask_for_gate(request: RunRequest, place: Place, phases: Sequence[Phase], options: Mapping[str, Any]) -> str:

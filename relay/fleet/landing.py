@@ -35,7 +35,6 @@ from relay.store import trailers
 from relay.store.attempts import AttemptStart, OpenAttempt, open_attempt, read_attempt, render_end, render_proposal
 from relay.store.branches import move_branch
 from relay.store.checkpoints import WipRecord, save_snapshots
-from relay.store.environment import read_environment, save_environment
 from relay.store.history import find_text
 from relay.store.obstacles import find_in_the_way
 from relay.store.plan_versions import parse_at
@@ -356,7 +355,6 @@ def _ensure_attempt(job: Job, landing: Landing, merged: Merged) -> OpenAttempt:
         session_id=new_id(),
         phase_id=merged.phase.id,
         plan_path=job.plan_path,
-        environment=save_environment(repo, read_environment(repo)),
         trailers=marks,
         onto=landing.tip,
         merges=landing.own,

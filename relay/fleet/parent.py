@@ -45,7 +45,7 @@ from relay.fleet.landing import (
     prepare,
     require_unmoved,
 )
-from relay.fleet.worktrees import ensure_job, find_jobs, find_lost, remove_free
+from relay.fleet.worktrees import adopt_jobs, ensure_job, find_jobs, find_lost, remove_free
 from relay.git.command import GitError
 from relay.git.names import list_paths
 from relay.git.notes import is_locked
@@ -105,6 +105,8 @@ def run_plan(ctx: RunContext, order: Order, tell: Tell) -> RunEnd:
     Raises:
         RelayError: Something that the user has to change first.
     """
+    for words in adopt_jobs(ctx.repo):
+        ctx.observe(Noticed(text=words))
     plan_state, selection = settle(ctx), order.selection
     if not (selection.all or selection.phase_id):
         phase_id = next(iter(find_begun(ctx.repo, ctx.plan_path, plan_state.plan)), "")

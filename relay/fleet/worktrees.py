@@ -17,11 +17,10 @@ from relay.base.tree import find_boot_id, find_stat, replace_file
 from relay.base.values import dataclass
 from relay.base.walk import open_folder, open_ignored
 from relay.config import Settings
-from relay.fleet.ignored import bring_ignored, drop_packages, find_brought_packages
 from relay.fleet.landing import Job, LandingCase, find_landing, get_tip
 from relay.git import objects, refs, worktrees
 from relay.git.config_guard import guard
-from relay.git.names import name_jobs
+from relay.git.names import JOB_BRANCHES, find_plan_branch, name_jobs
 from relay.git.notes import is_locked, lock_worktree
 from relay.git.objects import is_ancestor
 from relay.git.repository import Repo, open_repo
@@ -30,6 +29,7 @@ from relay.git.trees import SYMLINK
 from relay.plan.model import Plan
 from relay.plan.text import STATE_DIR, find_ledger_path
 from relay.sandbox.places import GENERATED
+from relay.setup.ignored import bring_ignored, drop_packages, find_brought_packages
 from relay.setup.open import hold_worktree
 from relay.setup.workspace import get_mechanism
 from relay.store.attempts import displace_attempt, find_place_id, read_attempt
@@ -38,7 +38,7 @@ from relay.store.completion import hash_cleaned
 from relay.store.history import read_relay_commits
 from relay.store.refs import ATTEMPTS, find_attempt_ref, get_branch
 from relay.store.snapshot import write_snapshot_tree
-from relay.store.worktree_notes import find_home, get_jobs_place, note_checked, note_home, read_brought
+from relay.store.worktree_notes import find_home, get_gate_place, get_jobs_place, note_checked, note_home, read_brought
 
 _KEPT = ("outputs", "outputs/evidence", "sessions", "history", "reports")
 """Folders below ``.relay`` whose files move to the main work tree before a work tree is removed."""
@@ -68,6 +68,57 @@ def find_jobs(main: Repo, plan_path: str) -> tuple[Job, ...]:
             phase_id = unquote(tree.branch.removeprefix(prefix))
             found.append(Job(phase_id=phase_id, plan_path=plan_path, repo=repo))
     return tuple(found)
+
+
+def move_jobs(main: Repo, old: str | None, new: str) -> None:
+    """Have a plan's open phases go on under another branch; may be repeated after a kill.
+
+    Args:
+        main: The caller holds its lock.
+        old: The branch that was the plan's; None for a detached HEAD.
+        new: The branch that will be.
+
+    Raises:
+        RepoError: Another relay is at work on one of them.
+    """
+    if old is None:
+        return
+    trees = {tree.branch: tree for tree in worktrees.list_worktrees(main)}
+    for ref, commit in main.list_refs(f"refs/heads/{name_jobs(old)}").items():
+        own = ref.removeprefix("refs/heads/")
+        other = f"{name_jobs(new)}{own.removeprefix(name_jobs(old))}"
+        with contextlib.ExitStack() as stack:
+            tree = trees.get(own)
+            repo = open_repo(tree.root) if tree is not None and not tree.unusable else None
+            if repo is not None:
+                stack.enter_context(lock_worktree(repo))
+            refs.move_ref(main, f"refs/heads/{other}", commit, None)
+            if attempt := refs.find_ref(main, find_attempt_ref(own)):
+                refs.move_ref(main, find_attempt_ref(other), attempt, None)
+            if repo is not None:
+                worktrees.put_on_branch(repo, other)
+            if attempt:
+                refs.drop_ref(main, find_attempt_ref(own), attempt)
+            refs.drop_ref(main, ref, commit)
+
+
+def adopt_jobs(main: Repo) -> tuple[str, ...]:
+    """Have the open phases of a branch that was renamed to HEAD's go on here; return a sentence for each branch."""
+    here, refs_of_jobs = get_branch(main), main.list_refs(f"refs/heads/{JOB_BRANCHES}")
+    olds = dict.fromkeys(find_plan_branch(ref.removeprefix("refs/heads/")) for ref in refs_of_jobs)
+    said = []
+    for old in olds:
+        if refs.find_ref(main, f"refs/heads/{old}") is None and _stands_here(main, old):
+            move_jobs(main, old, here)
+            said.append(f"open phases of {old}, which is no branch any more, go on here, on {here}")
+    return tuple(said)
+
+
+def _stands_here(main: Repo, branch: str) -> bool:
+    tip = get_tip(main)
+    jobs = main.list_refs(f"refs/heads/{name_jobs(branch)}")
+    attempts = (read_attempt(main, ref.removeprefix("refs/heads/")) for ref in jobs)
+    return all(attempt is not None and is_ancestor(main, attempt.base_head or tip, tip) for attempt in attempts)
 
 
 def find_lost(main: Repo, plan: Plan) -> tuple[str, ...]:
@@ -235,6 +286,7 @@ def remove_free(main: Repo, plan_path: str) -> Iterator[KeptTree]:
             loose = (plan_path, find_ledger_path(plan_path))
             found = (path for path in worktrees.list_ignored(job.repo) if path not in loose)
             ignored = tuple(path for path in found if _is_only_there(main, job, path))
+            worktrees.drop_worktree(main, get_gate_place(job.repo))
             if not ignored:
                 drop_packages(job.repo)
             if ignored or not _take_away(main, job.repo.root):
@@ -242,6 +294,9 @@ def remove_free(main: Repo, plan_path: str) -> Iterator[KeptTree]:
                 continue
         refs.drop_ref(main, f"refs/heads/{branch}", own)
     _drop_landed(main)
+    for place in get_jobs_place(main.root).glob("*.gate"):
+        if not os.path.lexists(place.with_suffix("")):
+            worktrees.drop_worktree(main, place)
     with contextlib.suppress(OSError):  # something is left in it, or it never was
         get_jobs_place(main.root).rmdir()
 

@@ -161,37 +161,26 @@ def parse_baseline(text: str) -> GateResult | None:
 
 @dataclass(slots=True)
 class GateMemory:
-    """The commands that passed last. Mutable: one for a run; each commit or proposal replaces its content."""
+    """The commands that passed. Mutable: one for a run."""
 
-    commit: str = ""
-    """The commit that they passed for; empty before the first, and for a proposal."""
-    proposal: tuple[str, tuple[str, ...]] | None = None
-    """Work tree and files of a commit that waits for its review; None for a commit."""
-    ignored: frozenset[str] = frozenset()
-    """The ignored files that they could see beside it."""
-    checks: dict[str, CommandCheck] = field(default_factory=dict)
-    """By command; each is green."""
+    passed: dict[str, dict[str, CommandCheck]] = field(default_factory=dict)
+    """By what stands for the files that they saw, and by command."""
     knows_hooks: bool = False
     """Whether the commit hooks ran in this run, and none refused."""
-    left: set[str] = field(default_factory=set)
-    """Tracked files that a gate of this run changed and no commit of it has."""
     red_on: dict[str, object] = field(default_factory=dict)
     """What stands for the files for which a command was red last, by command."""
     flaky: dict[str, list[CommandCheck]] = field(default_factory=dict)
     """By phase: the red results of commands that were green on the same files at another time."""
 
-    def remember(self, commit: str, ignored: frozenset[str], result: GateResult) -> None:
-        """Store a gate whose commit was made of exactly the files that it saw."""
-        self.commit, self.ignored, self.proposal = commit, ignored, None
-        self._take(result)
+    def remember(self, content: str, result: GateResult) -> None:
+        """Store the commands of a gate that passed on these files."""
+        green = {check.command: check for check in result.commands if check.status is Outcome.PASSED}
+        self.passed.setdefault(content, {}).update(green)
 
-    def propose(self, tree: str, paths: tuple[str, ...], ignored: frozenset[str], result: GateResult) -> None:
-        """Store a gate whose commit will be made of exactly the files that it saw, after a review."""
-        self.commit, self.ignored, self.proposal = "", ignored, (tree, paths)
-        self._take(result)
-
-    def _take(self, result: GateResult) -> None:
-        self.checks = {check.command: check for check in result.commands if check.status is Outcome.PASSED}
+    def recall(self, content: str, commands: Collection[str]) -> dict[str, CommandCheck]:
+        """Return the results of the commands that have passed on these files."""
+        found = self.passed.get(content, {})
+        return {command: found[command] for command in commands if command in found}
 
 
 MOST_FLAKY = 3

@@ -62,7 +62,7 @@ def run_gate(
         sandbox: At the level the commands need; tests usually write. Its scratch directory should be new: no commit has
             the files that a session left there.
         should_stop: Polled; true ends the running command and skips the rest.
-        outputs_dir: The directory for the full output of commands that print much.
+        outputs_dir: The directory for the full output of commands that print much, ``.relay/outputs`` of a work tree.
         handed: Values that are removed from the commands' output, see `relay.base.redaction.find_handed_values`.
 
     Raises:
@@ -78,7 +78,7 @@ def run_gate(
         env={VARIABLE: str(sandbox.tmp / left.name)} if isinstance(left, Path) else {},
     )
     ran = tuple(_run_command(gate, command) for command in commands)
-    kept = keep_evidence(sandbox.policy.root, outputs_dir, left, gate.handed) if left else ()
+    kept = keep_evidence(outputs_dir.parents[1], outputs_dir, left, gate.handed) if left else ()
     return GateResult(commands=ran, evidence=kept)
 
 
@@ -117,7 +117,7 @@ def _run_command(gate: _Gate, command: str) -> CommandCheck:
         output_tail=_cut_tail("\n".join((output, *(f"[{note}]" for note in result.notes)))),
         output_sha256=hashlib.sha256(output.encode("utf-8", "replace")).hexdigest(),
         failures=() if result.exit_code == 0 else find_failures(output),
-        handle="" if spool is None or whole else spool.relative_to(gate.sandbox.policy.root).as_posix(),
+        handle="" if spool is None or whole else spool.relative_to(gate.outputs_dir.parents[1]).as_posix(),
         ran_tests=ran_tests(output) or names_tests(command),
     )
     return check if check.status is Outcome.PASSED else _add_causes(gate, check, output)
@@ -152,7 +152,7 @@ def _add_causes(gate: _Gate, check: CommandCheck, output: str) -> CommandCheck:
 def _reserve(gate: _Gate) -> Path | None:
     """Return a file for a command's output; None if there is no place. The user may delete the directory."""
     folder = gate.outputs_dir
-    return folder / f"gate-{token_hex(4)}.txt" if _ensure_folder(gate.sandbox.policy.root, folder) else None
+    return folder / f"gate-{token_hex(4)}.txt" if _ensure_folder(folder.parents[1], folder) else None
 
 
 def _judge(command: str, result: CommandResult, output: str) -> Outcome:

@@ -219,15 +219,6 @@ class Git:
         """
         return self._start(args, env, pass_fds, stderr=subprocess.DEVNULL)
 
-    def begin(self, *args: str, env: Mapping[str, str] = NULL_ENVIRONMENT) -> Callable[[], bytes]:
-        """Start git and return a function to call once, which waits and returns the output as `run` does.
-
-        Raises:
-            GitError: Git could not be started.
-        """
-        child = self._start(args, env)
-        return lambda: _require(self._collect(child, args), args)
-
     def _start(
         self,
         args: Sequence[str],

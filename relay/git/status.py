@@ -9,7 +9,7 @@ stays as the index has it.
 import os
 import re
 import stat
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path, PurePosixPath
@@ -129,19 +129,12 @@ def read_status(repo: Repo, paths: Sequence[str] = ()) -> Status:
 
 def read_guarded_status(guarded: Guarded, paths: Sequence[str] = (), *, index: str | None = None) -> Status:
     """Return the same for an `index` file, or for the user's index without its hidden files."""
-    return begin_guarded_status(guarded, paths, index=index)()
-
-
-def begin_guarded_status(
-    guarded: Guarded, paths: Sequence[str] = (), *, index: str | None = None
-) -> Callable[[], Status]:
-    """Start ``git status`` and return a function to call once, which waits for its result."""
-    finish = guarded.git.begin(
+    out = guarded.git.run(
         "status", "--porcelain=v2", "--branch", "--no-ahead-behind", "-z", "--untracked-files=all", "--no-renames",
         "--ignore-submodules=dirty", "--", *paths,
         env={"GIT_INDEX_FILE": index} if index else NULL_ENVIRONMENT,
     )  # fmt: skip
-    return lambda: _parse_status(finish())
+    return _parse_status(out)
 
 
 def _parse_status(out: bytes) -> Status:

@@ -7,24 +7,30 @@ writes missing files again and completes truncated ones.
 
 import contextlib
 import os
+import re
 import shutil
+from collections.abc import Collection, Iterable
 from dataclasses import replace
 from pathlib import Path
 
 from relay.base.errors import RepoError
-from relay.base.tree import read_file, remove_file
+from relay.base.tree import find_stat, read_file, remove_file
 from relay.base.values import dataclass
+from relay.git import objects
 from relay.git.command import GitError
 from relay.git.config_guard import guard
 from relay.git.lock_journal import declare_locks, is_git_at_work
 from relay.git.notes import drop_note, is_locked, read_note, write_note
 from relay.git.objects import check_out
 from relay.git.repository import Repo, list_linked, open_repo
+from relay.git.trees import find_mode
 
 KEYS = "git-crypt"
 """Git-crypt's directory in a git directory: it holds its keys."""
 _NOTE = "worktree"
 _REMOVALS = 3
+_MEANING, _ESCAPED = re.compile(r"[\\*?\[ #!]"), r"\\\g<0>"
+"""Characters with a meaning in an ignore file, and what stands for one."""
 _MADE = b"initializing"
 """Git's text in the lock of a new work tree. Source: builtin/worktree.c, 2.39 to 2.52."""
 
@@ -85,7 +91,11 @@ def forget_gone(repo: Repo, folder: Path) -> tuple[Path, ...]:
 
 
 def _is_in(folder: Path, place: Path) -> bool:
-    return place.parent == folder and place.name.isdecimal() and os.path.realpath(place) == str(place)
+    return (
+        place.parent == folder
+        and place.name.removesuffix(".gate").isdecimal()
+        and os.path.realpath(place) == str(place)
+    )
 
 
 def _find_own(repo: Repo, place: Path) -> tuple[Path, ...]:
@@ -225,6 +235,65 @@ def remove_worktree(repo: Repo, place: Path) -> bool:
     if is_gone:
         drop_note(repo, _NOTE)
     return is_gone
+
+
+def drop_worktree(repo: Repo, place: Path) -> None:
+    """Remove a work tree with all that is in it, whatever is left of it: the caller knows that nothing is a user's.
+
+    Raises:
+        RepoError: Something of it cannot be removed.
+    """
+
+    def open_up(_: object, path: str, __: object) -> None:
+        with contextlib.suppress(OSError):
+            Path(path).parent.chmod(0o700)
+            Path(path).chmod(0o700)
+            shutil.rmtree(path) if Path(path).is_dir() else Path(path).unlink()
+
+    owns = _find_own(repo, place)
+    for folder in filter(os.path.lexists, (*owns, place)):
+        shutil.rmtree(folder, onerror=open_up)
+        if os.path.lexists(folder):
+            raise RepoError(f"{folder} cannot be removed", hint="remove it, and run this again")
+
+
+def put_tree(repo: Repo, tree: str, *, head: str | None, kept: Iterable[str]) -> None:
+    """Make a work tree's files those of a tree, whatever was done to them, and HEAD a commit; all else is removed.
+
+    Args:
+        repo: A work tree with a detached HEAD, of which nothing is a user's.
+        kept: Untracked files and directories that stay.
+
+    Raises:
+        GitError: The disk is full, for example.
+    """
+    git, patterns = guard(repo).git, repo.make_relay_dir() / "kept"
+    (repo.git_dir / "index.lock").unlink(missing_ok=True)  # git was killed here
+    lines = (f"/{_MEANING.sub(_ESCAPED, path)}\n" for path in kept if "\n" not in path)
+    patterns.write_bytes(b"".join(map(os.fsencode, lines)))
+    for path in git.list_files("--others", f"--exclude-from={patterns}"):
+        if path.endswith("/"):  # a repository that a command made
+            shutil.rmtree(repo.root / path, ignore_errors=True)
+        else:
+            with contextlib.suppress(OSError):
+                remove_file(repo.root, path)
+    git.run("read-tree", "--reset", "-u", "--no-recurse-submodules", tree)
+    if head and (read_file(repo.git_dir, "HEAD") or b"").strip() != head.encode():
+        git.run("update-ref", "--no-deref", "HEAD", head)
+
+
+def list_changed(repo: Repo, paths: Collection[str]) -> tuple[str, ...]:
+    """Return those of some paths whose files are not as in the work tree's index; those that are gone are missing."""
+    git = guard(repo).git
+    found = map(
+        os.fsdecode,
+        git.run("diff-files", "--name-only", "--diff-filter=MT", "--ignore-submodules=all", "-z").split(b"\0")[:-1],
+    )
+    maybe = sorted(frozenset(paths).intersection(found))
+    entries = objects.read_index(git, maybe) if maybe else {}
+    blobs = objects.hash_files(git, maybe, filtered=True) if maybe else ()
+    modes = (find_mode(find_stat(repo.root, path)) for path in maybe)
+    return tuple(path for path, *now in zip(maybe, modes, blobs, strict=True) if entries.get(path) != tuple(now))
 
 
 def list_ignored(repo: Repo, *paths: str) -> tuple[str, ...]:

@@ -18,7 +18,6 @@ from relay.base.errors import ExitCode, RelayError
 from relay.base.interrupts import Interrupts
 from relay.base.values import dataclass
 from relay.config import Settings
-from relay.fleet.ignored import copy_named
 from relay.fleet.jobs import JobEnd, JobRun
 from relay.git.clones import CloneSource, ensure_work_tree
 from relay.git.identity import get_identity
@@ -31,6 +30,7 @@ from relay.lab.experiment import Experiment, Trial, name_trial, note, read_note
 from relay.session.events import ReviewFinished, SessionEnded
 from relay.session.records import LoggedEvent
 from relay.session.values import SessionEnd
+from relay.setup.ignored import copy_named
 from relay.store.plan_state import read_plan_cost
 
 _LOOK_S = 0.5

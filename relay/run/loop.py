@@ -12,14 +12,13 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from relay.base.errors import ExitCode, PlanError, within
-from relay.base.hints import DOCTOR, REVISE, RUN, TELL, Command, Hint, TypedPath
+from relay.base.hints import DOCTOR, REVISE, RUN, TELL, Command, Hint
 from relay.base.words import count, list_some, name_item, render_moment, render_span
 from relay.config import Settings
 from relay.git.lock_journal import clear_stale_locks
-from relay.git.names import list_paths
 from relay.git.notes import lock_worktree
 from relay.git.repository import BranchError, Repo
-from relay.git.status import check_state, read_status
+from relay.git.status import check_state
 from relay.ledger.model import Claim, Record
 from relay.plan.check import list_conditions
 from relay.plan.model import Phase, Plan
@@ -42,7 +41,6 @@ from relay.setup.context import PlanFiles, RunContext, RunEnd, RunRequest
 from relay.setup.workspace import ensure_set_up
 from relay.store.attempts import OpenAttempt, find_repeated_error, find_reset, read_attempt
 from relay.store.completion import finish_pending
-from relay.store.environment import end_span, watch_sessions
 from relay.store.history import list_doubts, read_plan_commits, read_undone
 from relay.store.plan_state import PlanState, find_done, read_plan_cost
 from relay.store.plan_versions import EditKind
@@ -142,7 +140,6 @@ def run(ctx: RunContext, selection: Selection) -> RunEnd:
         RelayError: The user has to change something first.
     """
     ctx = replace(ctx, unchecked=selection.unchecked)
-    end_span(ctx.repo)
     branch = ctx.repo.branch
     while True:
         if ctx.interrupts.finish_turn:
@@ -151,20 +148,10 @@ def run(ctx: RunContext, selection: Selection) -> RunEnd:
         plan_state = settle(ctx)
         phase = choose_phase(plan_state, selection, ctx.plan_path)
         if phase is None:
-            return _add_left(ctx, finish_run(ctx.files, plan_state, ctx.meter.total, selection))
+            return finish_run(ctx.files, plan_state, ctx.meter.total, selection)
         own = choose_model(ctx, phase, plan_state.kept.attempt)
         if end := _wait_for_reset(own, plan_state.kept.attempt) or _work_on(own, selection, phase, plan_state):
-            return _add_left(ctx, end)
-
-
-def _add_left(ctx: RunContext, end: RunEnd) -> RunEnd:
-    """Name the tracked files that a gate changed, if no phase is open: the next run refuses to begin beside them."""
-    left = sorted(ctx.memory.left.intersection(read_status(ctx.repo).changed)) if ctx.memory.left else []
-    if not left or read_attempt(ctx.repo):
-        return end
-    typed = [(" ", TypedPath(path=path)) for path in left]
-    words = f"; the gate changed {list_paths(left)}, which no commit has: before the next run, git restore"
-    return replace(end, reason=(end.reason, words, *typed, ", or commit that"))
+            return end
 
 
 def require_branch(repo: Repo, branch: str | None) -> None:
@@ -206,8 +193,7 @@ def _work_on(ctx: RunContext, selection: Selection, phase: Phase, plan_state: Pl
         return None
     ctx = choose_model(ctx, phase, handover.attempt)
     ctx.meter.open_phase(read_phase_spent(ctx.files, plan, phase.id))
-    with watch_sessions(ctx.repo):
-        result = Attempt(handover, make_parts(ctx, handover, served), ctx.sessions, ctx.interrupts).run()
+    result = Attempt(handover, make_parts(ctx, handover, served), ctx.sessions, ctx.interrupts).run()
     take_edit(ctx, handover.attempt.base_head)
     return _decide(ctx, selection, result, handover)
 
@@ -368,18 +354,12 @@ def make_parts(ctx: RunContext, handover: Handover, served: "Served | None") -> 
         seen=dict(handover.seen),
     )
 
-    def keep(path: str) -> bool:
-        return keeper.keep_found(path)  # made below, since it needs the tools
-
-    def look() -> Callable[[], None]:
-        return keeper.begin_look()
-
     def keep_findings(records: Sequence[Record]) -> Sequence[Claim]:
-        return keeper.keep_findings(records)
+        return keeper.keep_findings(records)  # made below, since it needs the tools
 
     plan, phase = handover.briefing.plan, handover.briefing.phase
     explorer = find_explorer(ctx, keep_findings, phase=phase, task=plan.text[phase.start : phase.end].strip())
-    own = build_runner_tools(ctx.workspace, notes, keep, look, *([explorer.tool] if explorer else []))
+    own = build_runner_tools(ctx.workspace, notes, *([explorer.tool] if explorer else []))
     toolbox = served.add_to(own, ctx.workspace) if served else own
     keeper = Keeper(ctx, handover, notes, is_busy=toolbox.is_busy)
     return AttemptParts(

@@ -9,13 +9,12 @@ from shlex import quote
 
 from relay.base.errors import RepoError
 from relay.base.hints import RUN
-from relay.git.names import list_paths, render_path
+from relay.git.names import list_paths
 from relay.git.objects import diff_trees, read_blob, read_entries, write_paths_tree
 from relay.git.trees import ABSENT
 from relay.ledger.model import Ledger, merge_entries
 from relay.plan.model import Plan
-from relay.plan.operations import Tick
-from relay.plan.text import encode_text, find_ledger_path
+from relay.plan.text import find_ledger_path
 from relay.run.attempt.start import (
     MAX_LEFTOVERS,
     get_attempt_phase,
@@ -38,41 +37,27 @@ from relay.run.commit.review import find_author
 from relay.run.commit.step import commit_attempt
 from relay.session.events import Noticed, Observe
 from relay.setup.context import PlanFiles, RunContext
-from relay.store.attempts import OpenAttempt, close_attempt, find_proposal, has_ended_with
+from relay.store.attempts import OpenAttempt, close_attempt, find_owned_paths, find_proposal, has_ended_with
 from relay.store.branches import is_current
 from relay.store.checkpoints import Restoration, WipRecord, plan_restoration, run_restoration, save_snapshots, save_wip
 from relay.store.completion import finish_commit
-from relay.store.environment import find_owned_paths, watch_sessions
 from relay.store.history import RelayCommit
 from relay.store.plan_state import PlanState, ask, find_obstacle
-from relay.store.plan_versions import find_attempt_phase, read_done, replay_attempt
+from relay.store.plan_versions import find_attempt_phase, replay_attempt
 from relay.store.resume import AttemptFacts, ResumeCase, ResumePoint
 from relay.store.snapshot import TreeSnapshot, write_snapshot_tree
 from relay.store.spend import give_up_attempt
 from relay.store.steering_files import find_strange, require_known
-from relay.store.trailers import DISCARDED, ENDED, ERROR, LEFT, PROPOSED, WAIT_UNTIL
+from relay.store.trailers import ENDED, ERROR, LEFT, PROPOSED, WAIT_UNTIL
 from relay.store.worktree_notes import is_own_tree
 
 _MOST_TYPED = 10
 """Most files that a command in a hint names; beyond them it names all."""
 
 
-def save_found(files: PlanFiles, attempt: OpenAttempt, *, discarded: tuple[str, ...] = ()) -> OpenAttempt:
-    """Take a snapshot of the work tree on top of the attempt's snapshots; the record of the session's end is kept.
-
-    Args:
-        discarded: Files of the attempt that were removed from the work tree. All its claims are dropped then, since no
-            record says which item a file belonged to.
-    """
-    record = _make_record(files, attempt)
-    if discarded:
-        drafts = dict(record.replace or {})
-        if found := read_done(files.repo, attempt, files.plan_path):
-            ticked = [one.item_id for one in found[1] if isinstance(one, Tick)]
-            drafts[files.plan_path] = encode_text(found[0].untick(ticked).text)
-        marks = tuple((DISCARDED, render_path(path)) for path in discarded[:MAX_LEFTOVERS])
-        record = replace(record, items=(), replace=drafts, trailers=(*record.trailers, *marks))
-    return save_wip(files.repo, attempt, record)
+def save_found(files: PlanFiles, attempt: OpenAttempt) -> OpenAttempt:
+    """Take a snapshot of the work tree on top of the attempt's snapshots; the record of the session's end is kept."""
+    return save_wip(files.repo, attempt, _make_record(files, attempt))
 
 
 def _make_record(files: PlanFiles, attempt: OpenAttempt) -> WipRecord:
@@ -83,7 +68,7 @@ def _make_record(files: PlanFiles, attempt: OpenAttempt) -> WipRecord:
         draft = {
             path: blob for path in paths if (blob := read_blob(files.repo, attempt.last_wip.commit, path)) is not None
         }
-    kept = {ENDED, ERROR, WAIT_UNTIL, DISCARDED, LEFT, PROPOSED}
+    kept = {ENDED, ERROR, WAIT_UNTIL, LEFT, PROPOSED}
     ended = tuple(pair for pair in attempt.wip_trailers if pair[0] in kept)
     return WipRecord(
         spend=attempt.spend, items=attempt.items, replace=draft, handoff_note=attempt.handoff_note, trailers=ended
@@ -136,16 +121,14 @@ def _describe_restoration(restoration: Restoration, kept: OpenAttempt, *, was_lo
         yield f"{words}; as the checkpoint has it: git show {commit}~2:<file>"
 
 
-def carry_over(
-    files: PlanFiles, plan: Plan, attempt: OpenAttempt, observe: Observe, *, discarded: tuple[str, ...] = ()
-) -> OpenAttempt:
+def carry_over(files: PlanFiles, plan: Plan, attempt: OpenAttempt, observe: Observe) -> OpenAttempt:
     """Move an open attempt onto the current HEAD, with its work, claims, amendments and handoff note.
 
     Changes of the attempt's sessions that HEAD lacks stay the attempt's; everything else in the work tree becomes the
     new start. What they did to the plan is done again on HEAD's. An item that was reworded is not claimed any more: the
-    next session reads the new words. No claim is kept where work of the attempt was `discarded`, as in `save_found`.
+    next session reads the new words.
     """
-    attempt = save_found(files, attempt, discarded=discarded)
+    attempt = save_found(files, attempt)
     head, last = files.repo.head(), attempt.last_wip
     if head is None or last is None:
         return attempt
@@ -165,7 +148,7 @@ def carry_over(
     drafted = replayed.plan.untick(replayed.plan.done_ids - plan.done_ids - claimed)
     pending = PendingPlan(head=plan, plan=drafted, ledger=_take_along(files, attempt, head, last.commit))
     drafts = pending.render_files(files.plan_path, files.ledger_path)
-    marks = tuple(pair for pair in attempt.wip_trailers if pair[0] in {DISCARDED, PROPOSED})
+    marks = tuple(pair for pair in attempt.wip_trailers if pair[0] == PROPOSED)
     marks += tuple((LEFT, said) for said in left[:MAX_LEFTOVERS])
     if _meets(files, attempt, head, reset):
         marks = tuple(pair for pair in marks if pair[0] != PROPOSED)
@@ -250,12 +233,12 @@ def _take_up(ctx: RunContext, plan: Plan, attempt: OpenAttempt, facts: AttemptFa
     """Return the attempt for the next session, with the whole work tree in a snapshot."""
     if point.case is ResumeCase.MOVED_ON:
         ctx.observe(Noticed(text=f"{point.why} Its work is kept."))
-        return carry_over(ctx.files, plan, attempt, ctx.observe, discarded=facts.discarded)
+        return carry_over(ctx.files, plan, attempt, ctx.observe)
     if point.case is ResumeCase.POWER_LOSS:
         return restore_saved(ctx.files, attempt, ctx.observe)
     if facts.saved or point.case is ResumeCase.UNTOUCHED:
         return attempt
-    return save_found(ctx.files, attempt, discarded=facts.discarded)
+    return save_found(ctx.files, attempt)
 
 
 def _finish(ctx: RunContext, attempt: OpenAttempt, commit: RelayCommit) -> None:
@@ -339,8 +322,7 @@ def commit_proposed(ctx: RunContext, plan: Plan, attempt: OpenAttempt) -> PhaseC
         handoff_note="",
         in_session=False,
     )
-    with watch_sessions(ctx.repo):
-        made = _commit_twice(ctx, candidate)
+    made = _commit_twice(ctx, candidate)
     if isinstance(made, PhaseCommit):
         ctx.observe(render_plan(ctx.files, pending.plan, committed=pending.plan))
         return made

@@ -25,7 +25,7 @@ from relay.base.hints import Command
 from relay.base.values import dataclass
 from relay.sandbox.inside import LEAST_ABI, find_abi
 from relay.sandbox.places import Found, find_real, scan_repository
-from relay.sandbox.policy import Level, Opening, Policy, StagedTree, WritableCopy
+from relay.sandbox.policy import Level, Opening, Policy, WritableCopy
 from relay.sandbox.private_folder import PrivateDir
 from relay.sandbox.process import Launch
 from relay.sandbox.toolchains import build_env
@@ -328,8 +328,6 @@ class Bwrap:
     program: Path
     view: MountView
     found: Found
-    stage: StagedTree | None = None
-    """Directory that commands see in the place of the repository; None: they see the repository."""
     copies: tuple[WritableCopy, ...] = ()
 
     @property
@@ -373,7 +371,7 @@ class Bwrap:
         Raises:
             SandboxError: The git directory cannot be protected.
         """
-        mounts = render_view(self.view, self.policy, self.level, self.found, self.stage)
+        mounts = render_view(self.view, self.policy, self.level, self.found)
         return move_root(functools.reduce(lay_over, self.copies, mounts), self.view, self.policy)
 
     def show(self, text: str) -> str:

@@ -224,11 +224,10 @@ def run_started(
     should_stop: Callable[[], bool],
     spool: Path | None,
     hear: Callable[[bytes], None],
-    prepare: Callable[[], object],
 ) -> Ending:
     """Run a started program until its command and all descendants are gone; see `Sandbox` for the callbacks."""
     capture = Capture(keep_bytes=limits.keep_bytes, spool=spool, spool_bytes=limits.spool_bytes)
-    with _Tree(started, capture, prepare) as tree:
+    with _Tree(started, capture) as tree:
         stopped = tree.watch(limits=limits, should_stop=should_stop, hear=hear)
         tree.finish()
     exit_code = None if stopped.killed else _as_shell(started.process.returncode)
@@ -262,13 +261,12 @@ class _Stopped:
 class _Tree:
     """A started launch: reads its output, notices its end, and kills it."""
 
-    def __init__(self, started: Started, capture: Capture, prepare: Callable[[], object]) -> None:
+    def __init__(self, started: Started, capture: Capture) -> None:
         process, command = started.process, started.speak
         assert process.stdout is not None  # noqa: S101  # `spawn` asked for it
         self._process = process
         self._pipe = process.stdout
         self._capture = capture
-        self._prepare = prepare
         self._status_fd = started.launch.status_fd
         self._idle_tasks = _count_all_tasks()
         self._status = b""
@@ -391,7 +389,6 @@ class _Tree:
         self._read_status()
         if self._init_pid:
             wait_until_bound(self._init_pid)
-        self._prepare()
         self.begun_s = time.monotonic()
         with contextlib.suppress(OSError):  # it has ended
             self._command.sendall(LET_GO)

@@ -7,9 +7,9 @@ It shows virtual environments that are not on PATH.
 import os
 import re
 import stat
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
 from relay.base.errors import SandboxError
 from relay.base.secrecy import is_secret_name
@@ -27,7 +27,6 @@ MOST = 400
 
 CACHES = (".cache", ".tmp", ".vite", ".vite-temp", ".vitest")
 """Directories of node_modules that tests and builds write; they hold no package."""
-_IN_PACKAGES = tuple(f"/node_modules/{name}" for name in CACHES)
 
 
 def list_entries(folder: str) -> list[os.DirEntry[str]]:
@@ -37,11 +36,6 @@ def list_entries(folder: str) -> list[os.DirEntry[str]]:
             return list(entries)
     except OSError:
         return []  # commands cannot list it either
-
-
-def is_cache_of_packages(path: str) -> bool:
-    """Return whether a directory is a tool's cache in node_modules."""
-    return f"/{path}".endswith(_IN_PACKAGES)
 
 
 SHARED_HIDDEN = ("/run", "/tmp", "/var/tmp", "/home", "/root")  # noqa: S108  # hidden, not used
@@ -359,20 +353,3 @@ def _find_real(entry: os.DirEntry[str], root: Path) -> list[Path]:
     place = Path(entry.path)
     real = find_real(place) if entry.is_symlink() else place
     return [real] if real != root and real.is_relative_to(root) and real.exists() else []
-
-
-def make_hiding(policy: Policy) -> Callable[[str], bool]:
-    """Return a test for whether a path of the repository is hidden from commands."""
-    places = [
-        os.fspath(place)
-        for place in (*find_credentials(find_home_directory(policy.env)), *map(find_real, policy.unreadable))
-    ]
-    hidden = frozenset(
-        os.path.relpath(place, policy.root) for place in places if Path(place).is_relative_to(policy.root)
-    )
-
-    def is_hidden(path: str) -> bool:
-        above = (path, *map(str, PurePosixPath(path).parents))
-        return is_secret_name(above[0].rpartition("/")[2]) or not hidden.isdisjoint(above)
-
-    return is_hidden

@@ -119,18 +119,6 @@ class Policy:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StagedTree:
-    """A directory that commands see in the place of the repository."""
-
-    place: Path
-    """The directory; only relay and these commands write it."""
-    shown: tuple[str, ...]
-    """Paths of the repository that commands see in the stage; `place` has a mount point for each."""
-    covered: tuple[tuple[str, Path], ...] = ()
-    """Children of shown directories, each with an empty directory that commands see and write in its place."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class WritableCopy:
     """A copy that commands may write, in the place of a protected directory or file."""
 

@@ -27,7 +27,7 @@ from relay.sandbox import inside, supervisor
 from relay.sandbox.bwrap import Bwrap, find_bwrap, open_bwrap
 from relay.sandbox.command import CommandResult, make_not_started, run_started, wrap_limits
 from relay.sandbox.openings import Inquiries
-from relay.sandbox.policy import Level, Limits, Mechanism, Policy, StagedTree, WritableCopy
+from relay.sandbox.policy import Level, Limits, Mechanism, Policy, WritableCopy
 from relay.sandbox.private_folder import (
     NOBODY,
     PrivateDir,
@@ -67,8 +67,6 @@ class Sandbox:
     """The hosts that commands ask the policy's openings for."""
     hear: Callable[[bytes], None] = lambda _: None
     """Called ten times a second while a command runs, with the end of its output, on the caller's thread."""
-    prepare: Callable[[], object] = lambda: None
-    """Called when a command's namespaces are made; the command begins when this returns."""
 
     @property
     def tmp(self) -> Path:
@@ -148,9 +146,7 @@ class Sandbox:
                 started = self._spawn(argv, streams or (), limits=limits, cwd=cwd, extra_env=extra_env)
             except (OSError, ValueError) as error:  # too long, a NUL byte, not encodable: the command line's fault
                 return make_not_started(f"cannot run this: {error}")
-            ending = run_started(
-                started, limits=limits, should_stop=should_stop, spool=spool, hear=self.hear, prepare=self.prepare
-            )
+            ending = run_started(started, limits=limits, should_stop=should_stop, spool=spool, hear=self.hear)
             if started.process.returncode < 0:  # killed, maybe alone
                 end_orphans(self.private.tmp)
             if ending.started:
@@ -194,10 +190,6 @@ class Sandbox:
             SandboxError: More paths need protection than a sandbox can hold.
         """
         return replace(self, bwrap=self.bwrap and self.bwrap.look_again())
-
-    def put_stage(self, stage: StagedTree) -> Self:
-        """Return this sandbox with another directory in the place of the repository; the same without bubblewrap."""
-        return replace(self, bwrap=self.bwrap and replace(self.bwrap, stage=stage))
 
     def reveal(self, place: Path) -> Self:
         """Return this sandbox with a file of the repository shown that is hidden only for its name."""

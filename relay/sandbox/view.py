@@ -42,7 +42,7 @@ from relay.sandbox.places import (
     is_socket,
     is_there,
 )
-from relay.sandbox.policy import Level, Policy, StagedTree, WritableCopy
+from relay.sandbox.policy import Level, Policy, WritableCopy
 from relay.sandbox.private_folder import PrivateDir, ensure_device_nodes
 from relay.sandbox.toolchains import find_stores, list_usable
 
@@ -390,9 +390,7 @@ def _make_devices(private: PrivateDir) -> tuple[list[Mount], tuple[str, ...]]:
     return [Mount(op=Op.DEVICE, source=node, dest=Path("/dev", node.name)) for node in sorted(nodes.iterdir())], ()
 
 
-def render_view(
-    view: MountView, policy: Policy, level: Level, found: Found, stage: StagedTree | None = None
-) -> tuple[Mount, ...]:
+def render_view(view: MountView, policy: Policy, level: Level, found: Found) -> tuple[Mount, ...]:
     """Add the mounts that depend on the repository's content, each path checked now.
 
     Args:
@@ -400,7 +398,6 @@ def render_view(
         policy: The repository and its rules.
         level: What commands may write.
         found: Paths of the repository that need protection.
-        stage: Directory in the place of the repository; None for the repository itself.
 
     Raises:
         SandboxError: The git directory cannot be protected.
@@ -410,11 +407,8 @@ def render_view(
     how = Op.WRITE if write else Op.READ
     gone = {place for place in policy.apart if not is_dir(place)}  # somebody has removed a work tree
     mounts = [*(mount for mount in view.fixed if mount.dest not in gone), *_find_opened(view, policy)]
-    mounts.append(Mount(op=how, source=stage.place if stage else root, dest=root))
+    mounts.append(Mount(op=how, source=root, dest=root))
     _require_git_link(root)
-    shown = (root,) if stage is None else _find_staged(stage, root)
-    empty = [] if stage is None else [m for m in _cover(stage, root, how) if m.dest.parent in shown]
-    mounts += [Mount(op=how, source=place, dest=place) for place in shown if place != root]
     # Only paths in the repository: a link to ~/.ssh in the place of a protected file must not show the hidden ~/.ssh.
     inside = [place for place in map(find_real, policy.protected) if place != root and place.is_relative_to(root)]
     guarded = _real((root / ".git", *policy.git_dirs, *inside, *found.protected))
@@ -423,13 +417,10 @@ def render_view(
     closed = [place for place in closed if _is_shown(place, covers) or is_below(place, policy.git_dirs)]
     closed += _list_sockets(policy, covers)
     visible = _real(place for place in closed if place not in policy.sockets)
-    # A stage has no secrets, and writes to it vanish with it: only the paths that it shows need protection.
-    guarded, visible = (_leave_out_staged(p, root, shown, empty) for p in (guarded, visible))
     if write:
         tops = (root, *(place.resolve() for place in policy.writable if is_dir(place)))
-        pins = [mount.dest for top in tops for mount in _pin(top, (*guarded, *visible))]
-        mounts += [Mount(op=how, source=place, dest=place) for place in _leave_out_staged(pins, root, shown, empty)]
-    mounts += [*(Mount(op=Op.READ, source=place, dest=place) for place in guarded), *empty]
+        mounts += [mount for top in tops for mount in _pin(top, (*guarded, *visible))]
+    mounts += [Mount(op=Op.READ, source=place, dest=place) for place in guarded]
     for place in visible:
         if place.is_dir():
             mounts += [Mount(op=Op.EMPTY, dest=place), Mount(op=Op.FREEZE, dest=place)]
@@ -500,29 +491,6 @@ def lay_over(mounts: tuple[Mount, ...], copied: WritableCopy) -> tuple[Mount, ..
         return mounts
     copy = Mount(op=Op.WRITE, source=copied.place, dest=copied.dest)
     return (*kept[:at], copy, *(Mount(op=Op.READ, source=place, dest=place) for place in shown), *kept[at:])
-
-
-def _find_staged(stage: StagedTree, root: Path) -> tuple[Path, ...]:
-    """Return the paths of the repository that the stage shows, if their mount points are still those that relay made.
-
-    An earlier command may have renamed a directory above one and put a link in its place.
-    """
-    points = ((root / path, stage.place / path) for path in stage.shown)
-    return tuple(place for place, point in points if os.path.realpath(point) == str(point) and point.exists())
-
-
-def _cover(stage: StagedTree, root: Path, how: Op) -> Iterator[Mount]:
-    for path, empty in stage.covered:
-        if is_dir(root / path) and find_real(root / path) == root / path:
-            yield Mount(op=how, source=empty, dest=root / path)
-
-
-def _leave_out_staged(places: list[Path], root: Path, shown: tuple[Path, ...], empty: list[Mount]) -> list[Path]:
-    covered = [mount.dest for mount in empty]
-    places = [place for place in places if not is_below(place, covered)]
-    if root in shown:
-        return places
-    return [place for place in places if not place.is_relative_to(root) or place in shown or is_below(place, shown)]
 
 
 def _require_git_link(root: Path) -> None:

@@ -235,7 +235,7 @@ def find_restrictions(sandbox: Sandbox) -> Restrictions | None:
         return bool(covering) and (covering[-1].op is Op.EMPTY or covering[-1].source == DEV_NULL)
 
     return Restrictions(
-        root=policy.root,
+        root=policy.shown_root,
         home=find_home_directory(policy.env),
         network=policy.reaches_hosts,
         dropped=dropped,

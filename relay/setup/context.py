@@ -99,6 +99,33 @@ class RunEnd:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class GateFiles:
+    """The files that a gate judges: those of a commit that is to be made."""
+
+    head: str | None
+    """The commit's parent."""
+    tree: str
+    """The commit's files, with the plan and its ledger as in the parent."""
+    paths: tuple[str, ...] = ()
+    """What the phase changed."""
+    is_baseline: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GateTree:
+    """The tree of a gate, with these files checked out."""
+
+    repo: Repo
+    workspace: Workspace
+    is_new: bool
+    """Whether what git ignores is there otherwise than for the gate before."""
+    installed: tuple[str, ...]
+    """Directories of packages that sessions have installed or changed, and that the gate sees so."""
+    links: tuple[str, ...]
+    """Links of the commit that are not there, because they lead to what no commit has."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RunContext:
     """The collaborators that planning and running share."""
 
@@ -122,6 +149,8 @@ class RunContext:
     """Opens the same work tree for sessions of a kind that writes nothing."""
     open_tree: "Callable[[RunContext, Repo], AbstractContextManager[RunContext]]"
     """Opens a work tree of relay's own for the run's sessions; everything but the tree is shared."""
+    open_gate: Callable[[GateFiles], AbstractContextManager[GateTree]]
+    """Checks a commit's files out in the tree of the gates, and opens that."""
     home: Repo | None = None
     """The user's work tree, in a run that works in one of relay's own."""
     environ: Mapping[str, str] = field(default_factory=dict, repr=False)

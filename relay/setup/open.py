@@ -29,6 +29,7 @@ from relay.session.events import Noticed, Observe
 from relay.session.spend import Meter, Pace
 from relay.session.values import SessionKind
 from relay.setup.context import RunContext, RunRequest
+from relay.setup.gate_tree import GateOpener
 from relay.setup.observers import Observers, Progress, announce, describe_sandbox, describe_settings
 from relay.setup.preconditions import check_apart, check_enclosed, check_taken, check_untaken, require_all
 from relay.setup.rules import Rules
@@ -41,7 +42,6 @@ from relay.setup.workspace import (
     load_run_rules,
     open_workspace,
 )
-from relay.store.branches import take_along
 from relay.store.checkpoints import repair_refs
 from relay.store.completion import finish_pending
 from relay.store.plan_state import read_plan_cost
@@ -115,6 +115,9 @@ def open_run(
             environ=request.environ,
             open_reading=partial(_open_reading, request, rules, interrupts),
             open_tree=partial(_open_tree, request, open_heard, interrupts, set[str]()),
+            open_gate=GateOpener(
+                request=request, main=request.repo, rules=rules, observe=observe, open_heard=open_heard
+            ).open,
         )
         announce(ctx, request, run_id, (*left, *describe_settings(settings, request.environ)))
         for folder, age_s in ((OUTPUTS, OUTPUT_AGE_S), (FOLDER, TAPE_AGE_S)):
@@ -168,6 +171,9 @@ def _open_tree(
                 rules=rules,
                 secret_values=find_all_secrets(own),
                 open_reading=partial(_open_reading, own, rules, interrupts),
+                open_gate=GateOpener(
+                    request=own, main=ctx.repo, rules=rules, observe=ctx.observe, open_heard=open_heard
+                ).open,
                 after_phase=lambda: None,
             )
 
@@ -248,7 +254,7 @@ def hold_worktree(repo: Repo) -> Iterator[tuple[str, ...]]:
         remove_left_overs(find_folder(), now=time.time())
         if locks := clear_stale_locks(repo):
             raise RepoError("; ".join(locks))
-        yield (*repair_refs(repo), *take_along(repo), *finish_pending(repo))
+        yield (*repair_refs(repo), *finish_pending(repo))
 
 
 @contextmanager

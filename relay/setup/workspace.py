@@ -288,8 +288,11 @@ def _read_plan(path: Path) -> str:
 _TAIL_CHARS = 4_000
 
 
-def ensure_set_up(repo: Repo, settings: Settings, workspace: Workspace, observe: Observe) -> None:
+def ensure_set_up(repo: Repo, settings: Settings, workspace: Workspace, observe: Observe) -> bool:
     """Run the setup commands unless they have run for the current lock files; a requested stop ends it early.
+
+    Returns:
+        Whether they ran to their end.
 
     Raises:
         ConfigError: A command failed.
@@ -297,7 +300,7 @@ def ensure_set_up(repo: Repo, settings: Settings, workspace: Workspace, observe:
         SandboxError: The sandbox could not be set up.
     """
     if not settings.setup or is_set_up(repo, digest_setup(repo, settings.setup)):
-        return
+        return False
     before = _look(repo)
     mechanism = workspace.sandbox.mechanism
     whole = settings.network.whole or not mechanism.confines
@@ -307,7 +310,7 @@ def ensure_set_up(repo: Repo, settings: Settings, workspace: Workspace, observe:
         with open_sandbox(policy, Level.WORKSPACE_WRITE, mechanism=mechanism, inquiries=held.inquiries) as sandbox:
             for command in settings.setup:
                 if not _run(command, settings, workspace, sandbox, observe):
-                    return
+                    return False
     after = _look(repo)
     if changed := [path for path in sorted(before.keys() | after.keys()) if before.get(path) != after.get(path)]:
         raise RepoError(
@@ -316,6 +319,7 @@ def ensure_set_up(repo: Repo, settings: Settings, workspace: Workspace, observe:
             "uv sync --frozen), and let git ignore the files that it makes",
         )
     save_set_up(repo, digest_setup(repo, settings.setup))
+    return True
 
 
 def _run(command: str, settings: Settings, workspace: Workspace, sandbox: Sandbox, observe: Observe) -> bool:

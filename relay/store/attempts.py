@@ -22,6 +22,7 @@ import errno
 import hashlib
 import os
 import re
+from collections.abc import Iterable
 from dataclasses import field, replace
 from datetime import UTC, datetime
 
@@ -33,9 +34,10 @@ from relay.base.walk import open_parent, open_regular, sync_fd
 from relay.git import objects, refs
 from relay.git.command import GitError
 from relay.git.message import CommitText, Message, read_text, read_texts
-from relay.git.names import parse_path, render_path
+from relay.git.names import parse_path, render_path, with_parents
 from relay.git.repository import Repo
-from relay.git.status import PathChange
+from relay.git.status import ChangeKind, PathChange
+from relay.plan.text import find_ledger_path
 from relay.session.usage import Spent, rank_spent
 from relay.session.values import SessionEnd
 from relay.store import trailers
@@ -44,9 +46,7 @@ from relay.store.snapshot import Skipped, Snapshot, TreeSnapshot, find_unheld, w
 from relay.store.trailers import (
     BASE,
     BOOT,
-    DISCARDED,
     ENDED,
-    ENVIRONMENT,
     ERROR,
     PLACE,
     PROPOSED,
@@ -56,6 +56,7 @@ from relay.store.trailers import (
     WAIT_UNTIL,
     WIP,
 )
+from relay.store.worktree_notes import find_home, read_brought
 
 _UNBORN = "none"
 NOWHERE = "nowhere"
@@ -69,8 +70,6 @@ class AttemptStart:
     session_id: str
     phase_id: str
     plan_path: str
-    environment: str = ""
-    """The ignored files at the start, from `relay.store.environment.save_environment`; empty if unknown."""
     trailers: tuple[tuple[str, str], ...] = ()
     """Further trailers, kept and returned."""
     onto: str = ""
@@ -97,8 +96,6 @@ class OpenAttempt:
     place: str
     """The work tree in which it began, from `find_place_id`."""
     wip_ref: str
-    environment: str = ""
-    """The commit that lists the ignored files at its start (`relay.store.environment`); empty if unknown."""
     last_wip: Snapshot | None = None
     """The newest snapshot of this attempt."""
     spend: Spent = field(default_factory=Spent)
@@ -157,7 +154,7 @@ def open_attempt(repo: Repo, start: AttemptStart, *, base: TreeSnapshot | None =
     place = NOWHERE if start.onto else find_place_id(repo)
     kept = _render_start(start, head, place, wip_ref, skipped=base.skipped, spent=Spent())
     message = Message(subject=f"relay: phase {start.phase_id} begins on {branch}", trailers=kept)
-    commit = objects.write_commit(repo, base.tree, _list_parents(head, start.environment, start.merges), message)
+    commit = objects.write_commit(repo, base.tree, _list_parents(head, start.merges), message)
     if not refs.move_ref(repo, find_attempt_ref(branch), commit, None):
         raise RepoError(f"an attempt is open on {branch} already", hint=WHY)
     return _parse_attempt(branch, read_text(repo, commit))
@@ -180,7 +177,6 @@ def _render_start(
         (PLACE, place),
         (WIP, wip_ref),
         *trailers.render_spent(spent),
-        *(((ENVIRONMENT, start.environment),) if start.environment else ()),
         *(((trailers.MERGE, start.merges),) if start.merges else ()),
         *render_skipped(skipped),
         *start.trailers,
@@ -226,7 +222,6 @@ def _parse_attempt(branch: str, text: CommitText) -> OpenAttempt:
         boot_id=text.get(BOOT),
         place=text.get(PLACE),
         wip_ref=text.get(WIP),
-        environment=text.get(ENVIRONMENT),
         spend=_parse_spent(text) if text.get(trailers.COST) else Spent(),
         skipped=_parse_skipped(text),
         trailers=text.found,
@@ -270,7 +265,7 @@ def continue_attempt(repo: Repo, attempt: OpenAttempt, start: AttemptStart) -> O
     start = replace(start, trailers=start.trailers + attempt.carried)
     kept = _render_start(start, attempt.base_head, place, attempt.wip_ref, skipped=attempt.skipped, spent=attempt.spend)
     message = Message(subject=f"relay: phase {start.phase_id} goes on in {start.session_id}", trailers=kept)
-    parents = _list_parents(attempt.base_head, start.environment, attempt.merges)
+    parents = _list_parents(attempt.base_head, attempt.merges)
     commit = objects.write_commit(repo, attempt.base_tree, parents, message)
     if not refs.move_ref(repo, find_attempt_ref(attempt.branch), commit, attempt.commit):
         raise RepoError(f"the open attempt of {attempt.branch} was changed by somebody else", hint=WHY)
@@ -337,13 +332,39 @@ def render_skipped(skipped: tuple[Skipped, ...]) -> tuple[tuple[str, str], ...]:
 def find_attempt_changes(repo: Repo, attempt: OpenAttempt, now: TreeSnapshot) -> tuple[PathChange, ...]:
     """Return the attempt's changes: the difference to its start.
 
-    Paths that either snapshot left out are missing, and paths whose bytes in `now` are not the work tree's. A user's
-    change from before the attempt is on both sides, so it does not show. If the attempt changed the same file again,
-    its path is in the result, and the caller decides about it (`relay.store.environment`).
+    Paths that either snapshot left out are missing, and paths whose bytes in `now` are not the work tree's.
     """
     changes = objects.diff_trees(repo, attempt.base_tree, now.tree)
     unheld = find_unheld(repo, attempt.base_head, [c.path for c in changes], attempt.skipped, now.skipped)
     return tuple(c for c in changes if c.path not in now.replaced and c.path not in unheld)
+
+
+def find_owned_paths(repo: Repo, plan_path: str, attempt: OpenAttempt, now: TreeSnapshot) -> tuple[str, ...]:
+    """Return the paths that an attempt's sessions changed, without files that only relay writes."""
+    changes = find_attempt_changes(repo, attempt, now)
+    added = (change.path for change in changes if change.kind is ChangeKind.ADDED)
+    return select_owned(plan_path, attempt, changes, find_brought_paths(repo, added))
+
+
+def find_brought_paths(repo: Repo, paths: Iterable[str]) -> frozenset[str]:
+    """Return those of new paths that are in the user's work tree and ignored there.
+
+    A session may have changed ``.gitignore``.
+    """
+    brought, home = read_brought(repo), find_home(repo)
+    copies = brought.copies.keys() if brought else set[str]()
+    below = (path for path in paths if not copies.isdisjoint(with_parents([path])))
+    return frozenset(path for path in below if os.path.lexists(home / path))
+
+
+def select_owned(
+    plan_path: str, attempt: OpenAttempt, changes: Iterable[PathChange], without: frozenset[str]
+) -> tuple[str, ...]:
+    """Return the paths of those changes that a commit takes: no submodule, and no file that only relay writes."""
+    # A plan that was renamed meanwhile has two names.
+    plans = {plan_path, attempt.plan_path or plan_path}
+    others = {*without, *plans, *map(find_ledger_path, plans)}
+    return tuple(change.path for change in changes if change.path not in others and not change.is_submodule)
 
 
 _NOT_ITS_FAULT = frozenset({
@@ -385,7 +406,7 @@ def render_proposal(subject: str) -> tuple[tuple[str, str], ...]:
 def find_proposal(attempt: OpenAttempt) -> str | None:
     """Return the subject that the attempt's last session proposed, empty for none; None if it left work to do."""
     found = dict(attempt.wip_trailers)
-    if PROPOSED not in found or DISCARDED in found:
+    if PROPOSED not in found:
         return None
     return "" if found[PROPOSED] == _NO_SUBJECT else found[PROPOSED]
 

@@ -5,24 +5,22 @@ and puts HEAD on it; no file is touched by that.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from shlex import quote
 
 from relay.base.errors import RepoError
-from relay.base.hints import RUN
 from relay.base.tree import find_boot_id
 from relay.git import refs
 from relay.git.config_guard import guard
 from relay.git.message import CommitText
-from relay.git.names import SWITCH, parse_ref_part
+from relay.git.names import SWITCH
 from relay.git.notes import lock_worktree
 from relay.git.objects import RELAY_IDENTITY, diff_trees, read_entries
 from relay.git.repository import Repo
-from relay.git.status import ChangeKind
 from relay.plan.model import Plan
 from relay.plan.text import encode_text, find_ledger_path
-from relay.store.attempts import OpenAttempt, find_attempt_changes, find_place_id, find_proposal, read_attempt
+from relay.store.attempts import OpenAttempt, find_place_id, find_proposal, read_attempt
 from relay.store.completion import (
     find_pending_move,
     finish_pending,
@@ -33,9 +31,8 @@ from relay.store.completion import (
 from relay.store.history import RelayCommit, find_text, read_relay_commits
 from relay.store.loose import read_own
 from relay.store.plan_versions import PlanEdit, find_attempt_phase
-from relay.store.refs import ATTEMPTS, find_attempt_ref
 from relay.store.resume import AttemptFacts, Facts, Kept
-from relay.store.snapshot import TreeSnapshot, find_unheld, write_snapshot_tree
+from relay.store.snapshot import write_snapshot_tree
 from relay.store.trailers import ATTEMPT_STATUSES, REVIEWED, parse_count
 
 
@@ -83,77 +80,27 @@ def _slug(text: str) -> str:
     return re.sub(r"[^a-z0-9]+", "-", text.lower())[:_LONGEST_CHARS].strip("-")
 
 
-def begin_branch(repo: Repo, name: str) -> bool:
+def begin_branch(repo: Repo, name: str, move_jobs: Callable[[str], None]) -> bool:
     """Make the branch of that name at HEAD's commit and put HEAD on it, while no other relay is at work.
 
-    The next run moves an open phase to the new branch (`take_along`).
+    Args:
+        move_jobs: Called with the name before HEAD moves: open phases go along.
 
     Returns:
         False when HEAD is on one of relay's branches already; nothing has changed then.
 
     Raises:
-        RepoError: The branch exists at another commit, a phase is open here that cannot move, or another relay is at
-            work.
+        RepoError: The branch exists already, or another relay is at work.
     """
     with lock_worktree(repo):
-        return _begin(repo, name)
-
-
-def _begin(repo: Repo, name: str) -> bool:
-    here, head = repo.branch, repo.head()
-    if here is not None and here.startswith(PREFIX):
-        return False
-    attempt = read_attempt(repo)
-    if attempt is not None and not _is_at(repo, attempt):
-        raise RepoError(f"a phase is open on {here}: it goes on there", hint=RUN)
-    ref = f"refs/heads/{name}"
-    if refs.find_ref(repo, ref) is not None or (head is not None and not refs.move_ref(repo, ref, head, None)):
-        raise RepoError(f"there is a branch {name} already", hint=f"{SWITCH} {quote(name)}")
-    repo.git.run("symbolic-ref", "-m", "relay: a branch for the plan", "HEAD", ref)
-    return True
-
-
-def take_along(repo: Repo) -> tuple[str, ...]:
-    """Move an open phase from another branch to HEAD's branch, if its work is in the files here.
-
-    That happens when somebody made this branch where the phase was open, or renamed the other branch. The caller holds
-    the work tree's lock.
-
-    Returns:
-        A sentence if a phase was moved.
-    """
-    for attempt in find_along(repo):
-        if _is_here(repo, attempt) and refs.move_ref(repo, find_attempt_ref(repo.branch or ""), attempt.commit, None):
-            refs.drop_ref(repo, find_attempt_ref(attempt.branch), attempt.commit)
-            return (f"phase {attempt.phase_id}, open on {attempt.branch}, goes on here, on {repo.branch}",)
-    return ()
-
-
-def find_along(repo: Repo) -> tuple[OpenAttempt, ...]:
-    """Return the phases that are open on other branches, at this commit and in this work tree.
-
-    Empty if a phase is open on this branch.
-    """
-    refs_of_attempts = repo.list_refs(ATTEMPTS)
-    here = find_attempt_ref(repo.branch) if repo.branch else None
-    if here is None or here in refs_of_attempts:
-        return ()
-    others = (read_attempt(repo, parse_ref_part(ref.removeprefix(ATTEMPTS))) for ref in refs_of_attempts)
-    return tuple(attempt for attempt in others if attempt is not None and _is_at(repo, attempt))
-
-
-def _is_at(repo: Repo, attempt: OpenAttempt) -> bool:
-    return attempt.base_head == repo.head() and attempt.place == find_place_id(repo)
-
-
-def _is_here(repo: Repo, attempt: OpenAttempt) -> bool:
-    """Return whether a file of the attempt is as in its newest snapshot, or the attempt changed no file."""
-    if attempt.last_wip is None:
+        here, head, ref = repo.branch, repo.head(), f"refs/heads/{name}"
+        if here is not None and here.startswith(PREFIX):
+            return False
+        if refs.find_ref(repo, ref) is not None or (head is not None and not refs.move_ref(repo, ref, head, None)):
+            raise RepoError(f"there is a branch {name} already", hint=f"{SWITCH} {quote(name)}")
+        move_jobs(name)
+        repo.git.run("symbolic-ref", "-m", "relay: a branch for the plan", "HEAD", ref)
         return True
-    changed = {change.path for change in find_attempt_changes(repo, attempt, attempt.last_wip)}
-    since = {change.path for change in diff_trees(repo, attempt.last_wip.tree, write_snapshot_tree(repo).tree)}
-    own = {attempt.plan_path, find_ledger_path(attempt.plan_path)}
-    return not changed - own or bool(changed - own - since)
 
 
 def read_kept(repo: Repo, plan_path: str) -> Kept:
@@ -181,8 +128,7 @@ def read_facts(repo: Repo, edit: PlanEdit, kept: Kept, plan_path: str) -> Facts:
 
 def _read_attempt_facts(repo: Repo, attempt: OpenAttempt, own: tuple[str, ...]) -> AttemptFacts:
     """Compare the work tree with the attempt's start and its newest snapshot, without the files that relay drafts."""
-    snapshot = write_snapshot_tree(repo)
-    now = snapshot.tree
+    now = write_snapshot_tree(repo).tree
     saved = attempt.last_wip.tree if attempt.last_wip else attempt.base_tree
     since_start = _differs(repo, attempt.base_tree, now, own)
     return AttemptFacts(
@@ -199,7 +145,6 @@ def _read_attempt_facts(repo: Repo, attempt: OpenAttempt, own: tuple[str, ...]) 
         merges=attempt.merges,
         touched=since_start or bool(attempt.items) or _differs(repo, attempt.base_tree, saved, own),
         saved=not _differs(repo, saved, now, own),
-        discarded=_find_discarded(repo, attempt, snapshot, own),
     )
 
 
@@ -238,20 +183,6 @@ def find_projected(repo: Repo, plan_path: str, commit: CommitText | RelayCommit,
     if old is None or hash_cleaned(repo, guard(repo).git, plan_path, encode_text(shown.text), old[1]) != old[1]:
         return None
     return find_text(repo, commit.commit, plan_path)
-
-
-def _find_discarded(repo: Repo, attempt: OpenAttempt, now: TreeSnapshot, own: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the files of the attempt's newest snapshot that the user undid: they are as before it, or gone."""
-    if attempt.last_wip is None:
-        return ()
-    since = {change.path: change.kind for change in diff_trees(repo, attempt.last_wip.tree, now.tree)}
-    work = [
-        c.path for c in find_attempt_changes(repo, attempt, attempt.last_wip) if c.path in since and c.path not in own
-    ]
-    left_out = find_unheld(repo, attempt.base_head, work, now.skipped, attempt.last_wip.skipped) if work else ()
-    still = {change.path for change in diff_trees(repo, attempt.base_tree, now.tree)} if work else set()
-    gone = (path for path in work if path not in still or since[path] is ChangeKind.DELETED)
-    return tuple(path for path in gone if path not in left_out)
 
 
 def _differs(repo: Repo, a: str, b: str, own: tuple[str, ...]) -> bool:

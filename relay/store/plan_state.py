@@ -187,7 +187,7 @@ def _find_obstacle(repo: Repo) -> str:
 
 def _has_work(repo: Repo, attempt: "OpenAttempt", plan_name: str) -> bool:
     """Return whether anything was done in an attempt."""
-    from relay.store.environment import find_owned_paths
+    from relay.store.attempts import find_owned_paths
     from relay.store.snapshot import write_snapshot_tree
 
     return attempt.last_wip is not None or bool(find_owned_paths(repo, plan_name, attempt, write_snapshot_tree(repo)))
@@ -253,24 +253,15 @@ _BRANCHES = "refs/heads/"
 
 
 def describe_orphans(repo: Repo, here: str | None) -> tuple[str, ...]:
-    """Return a sentence for each open attempt that a run would take along, or whose branch is gone, and how to end it.
+    """Return a sentence for each open attempt whose branch is gone, and how to end it.
 
     Args:
         here: HEAD's branch; None when HEAD is detached.
     """
     attempts = {parse_ref_part(ref.removeprefix(ATTEMPTS)): ref for ref in repo.list_refs(ATTEMPTS)}
-    if not attempts:
-        return ()
-    from relay.store.branches import find_along
-
-    branches = {ref.removeprefix(_BRANCHES) for ref in repo.list_refs(_BRANCHES)}
-    along = {attempt.branch: attempt.phase_id for attempt in find_along(repo)}
-    gone = [(branch, ref) for branch, ref in attempts.items() if branch not in {*branches, *along, here}]
-    then = f"relay run goes on with it here, on {here}, if the files here have its work; else it stays open there"
-    return (
-        *(f"phase {phase_id} is open on {branch}: {then}" for branch, phase_id in along.items()),
-        *(_describe(branch, ref, here, is_free=here not in attempts) for branch, ref in gone),
-    )
+    branches = {ref.removeprefix(_BRANCHES) for ref in repo.list_refs(_BRANCHES)} if attempts else set[str]()
+    gone = [(branch, ref) for branch, ref in attempts.items() if branch not in {*branches, here}]
+    return tuple(_describe(branch, ref, here, is_free=here not in attempts) for branch, ref in gone)
 
 
 def _describe(branch: str, ref: str, here: str | None, *, is_free: bool) -> str:

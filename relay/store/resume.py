@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 from relay.base.values import dataclass
 from relay.base.words import count
-from relay.git.names import list_paths
 from relay.plan.model import Plan
 
 if TYPE_CHECKING:
@@ -83,8 +82,6 @@ class AttemptFacts:
     """Number of faults that the newest review of the phase confirmed."""
     merges: str = ""
     """The phase's own commit, if it is done and only merged onto what others landed; else empty."""
-    discarded: tuple[str, ...] = ()
-    """Files of its newest snapshot that the user undid: they are as before the attempt, or gone."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -177,13 +174,7 @@ def _resume_work(attempt: AttemptFacts) -> ResumePoint:
 
 
 def _describe_claims(attempt: AttemptFacts) -> str:
-    """Return a sentence on the claims; they do not count any more when work was removed from the work tree."""
-    if not attempt.claims:
-        return ""
-    if attempt.discarded:
-        words = f"Not claimed any more: {', '.join(attempt.claims)}, since work was taken out of the work tree"
-        return f" {words}: {list_paths(attempt.discarded)}."
-    return f" Claimed but not committed: {', '.join(attempt.claims)}."
+    return f" Claimed but not committed: {', '.join(attempt.claims)}." if attempt.claims else ""
 
 
 def _after_head_moved(facts: Facts, attempt: AttemptFacts) -> ResumePoint:
@@ -194,7 +185,7 @@ def _after_head_moved(facts: Facts, attempt: AttemptFacts) -> ResumePoint:
     if facts.head != attempt.base_head:
         ends = f"{(attempt.base_head or 'unborn')[:10]} → {(facts.head or 'unborn')[:10]}"
         moved = f"the branch has moved since it began ({ends})"
-    why = f"Phase {_name_phase(attempt)} is open, and {moved}.{_describe_claims(attempt) if attempt.discarded else ''}"
+    why = f"Phase {_name_phase(attempt)} is open, and {moved}."
     phase = facts.plan.find_phase(attempt.phase_id)
     waits = facts.plan.find_waits()[phase.id] if phase is not None and not phase.done else ()
     if phase is not None and not phase.done and not waits:

@@ -23,7 +23,7 @@ from itertools import count
 from pathlib import Path, PurePosixPath
 from typing import Self
 
-from relay.base.tree import FileState, find_stat, read_file, take_look
+from relay.base.tree import find_stat, read_file
 from relay.base.values import dataclass
 from relay.git import objects
 from relay.git.command import GitError
@@ -32,7 +32,6 @@ from relay.git.repository import Repo
 from relay.git.status import (
     Status,
     StatusEntry,
-    begin_guarded_status,
     find_hidden,
     read_flagged,
     read_guarded_status,
@@ -95,8 +94,6 @@ class TreeSnapshot:
     """Blob ids of those bytes; empty if the snapshot was read back."""
     number: int = field(default=0, compare=False)
     """Among this process's snapshots, from 1; 0 if it was read back."""
-    seen: Mapping[str, FileState] = field(default_factory=dict, compare=False)
-    """Size and times of each path that differed from HEAD; empty if it was read back."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -168,11 +165,10 @@ def _write_tree(
         start, index = known.previous.tree, ""
         changes = _find_known(repo, guarded, known, replace)
         skipped = _join(known.previous.skipped, changes.skipped)
-        seen = {path: look for path, look in known.previous.seen.items() if path not in known.paths} | changes.seen
     else:
-        start, index, status = read_whole_status(repo, guarded)
+        start, index, status = _read_whole_status(repo, guarded)
         changes = _find_all(repo, guarded, status)
-        skipped, seen = changes.skipped, changes.seen
+        skipped = changes.skipped
     given = _store_given(repo, replace, known.previous.given if known else {})
     entries = [*changes.entries, *_store(repo, changes, settled=settled)]
     entries += [(path, _find_file_mode(repo, path), blob) for path, blob in given.items()]
@@ -180,33 +176,22 @@ def _write_tree(
     entries.sort(key=lambda entry: entry[1] != ABSENT)
     tree = _make_tree(repo, guarded, entries, start=start, index=index)
     number = _newest[repo.git_dir] = next(_numbers)
-    return TreeSnapshot(tree=tree, skipped=skipped, replaced=tuple(replace), given=given, number=number, seen=seen)
+    return TreeSnapshot(tree=tree, skipped=skipped, replaced=tuple(replace), given=given, number=number)
 
 
-def read_whole_status(repo: Repo, guarded: Guarded) -> tuple[str, str, Status]:
+def _read_whole_status(repo: Repo, guarded: Guarded) -> tuple[str, str, Status]:
     """Return the tree that a snapshot starts from and git's status against it.
 
     The tree is HEAD's if the index says no more than HEAD; else it is empty, and the second value names a private index
     file.
     """
-    return begin_whole_status(repo, guarded)()
-
-
-def begin_whole_status(repo: Repo, guarded: Guarded) -> Callable[[], tuple[str, str, Status]]:
-    """Start git's status and return a function to call once, which waits for its result."""
-    hidden = find_hidden(repo, guarded)
-    begun = None if hidden else begin_guarded_status(guarded)
-
-    def finish() -> tuple[str, str, Status]:
-        if begun is not None:
-            status = begun()
-            if not (status.staged or status.unmerged):
-                return (find_tree(repo, status.head) if status.head else repo.empty_tree), "", status
-        index = objects.copy_index(repo, "index")
-        show_hidden(guarded.git, index, hidden)
-        return "", index, read_guarded_status(guarded, index=index)
-
-    return finish
+    if not (hidden := find_hidden(repo, guarded)):
+        status = read_guarded_status(guarded)
+        if not (status.staged or status.unmerged):
+            return (find_tree(repo, status.head) if status.head else repo.empty_tree), "", status
+    index = objects.copy_index(repo, "index")
+    show_hidden(guarded.git, index, hidden)
+    return "", index, read_guarded_status(guarded, index=index)
 
 
 def _make_tree(repo: Repo, guarded: Guarded, entries: Sequence[tuple[str, str, str]], *, start: str, index: str) -> str:
@@ -243,7 +228,6 @@ class _Changes:
     """``(path, mode)`` of regular files to hash."""
     links: list[str] = field(default_factory=list)
     dropped: list[Skipped] = field(default_factory=list)
-    seen: dict[str, FileState] = field(default_factory=dict)
 
     @property
     def skipped(self) -> tuple[Skipped, ...]:
@@ -268,8 +252,6 @@ def _find_all(repo: Repo, guarded: Guarded, status: Status) -> _Changes:
     crowded = find_crowded(status.untracked)
     changes.dropped += [Skipped(path=path, reason=f"{count:,} untracked files") for path, count in crowded.items()]
     trust_mode = guarded.flag("core.filemode", default=True)
-    # Take them before a file is read: files that are saved meanwhile look new afterwards.
-    changes.seen = take_looks(repo, status, crowded)
     hidden = [entry for entry in status.entries if repo.hidden.covers(entry.path)]
     _leave_out(repo, changes, hidden, status.head)
     for entry in status.entries:
@@ -280,12 +262,6 @@ def _find_all(repo: Repo, guarded: Guarded, status: Status) -> _Changes:
         elif not _is_below(entry.path, crowded):
             _add_untracked(repo, changes, entry.path, trust_mode=trust_mode)
     return changes
-
-
-def take_looks(repo: Repo, status: Status, crowded: Collection[str]) -> dict[str, FileState]:
-    """Return size and times of each path of a status, without submodules and directories with too many files."""
-    entries = (e for e in status.entries if e.mode != GITLINK and not (e.untracked and _is_below(e.path, crowded)))
-    return {entry.path: take_look(repo.root, entry.path) for entry in entries}
 
 
 def _leave_out(repo: Repo, changes: _Changes, hidden: Sequence[StatusEntry], head: str | None) -> None:
@@ -398,44 +374,3 @@ def _is_below(path: str, directories: Collection[str]) -> bool:
     """Return whether one of `directories` holds `path`; the root, as ``.``, holds its own files only."""
     parents = [str(parent) for parent in PurePosixPath(path).parents]
     return (parents == ["."] and "." in directories) or any(parent in directories for parent in parents[:-1])
-
-
-def begin_find_newer(repo: Repo, since: TreeSnapshot) -> Callable[[], tuple[str, ...]]:
-    """Start to look for paths that have changed since a snapshot of this process.
-
-    Returns:
-        A function to call once, which waits for git and returns the paths.
-
-    Raises:
-        RepoError: Git cannot tell.
-    """
-    begun = begin_whole_status(repo, guard(repo))
-
-    def finish() -> tuple[str, ...]:
-        _, _, status = begun()
-        now = take_looks(repo, status, find_crowded(status.untracked))
-        differ = {path for path, _ in now.items() ^ since.seen.items()}
-        return tuple(sorted(differ.difference(since.replaced)))
-
-    return finish
-
-
-def is_newer(repo: Repo, since: TreeSnapshot, path: str) -> bool:
-    """Return whether a path has changed since a snapshot; relay asks git status where size and times are not enough.
-
-    Also true for a path that no snapshot holds: git ignores it, or it is too large.
-
-    Raises:
-        RepoError: Git cannot tell.
-    """
-    if path in since.seen and not make_filter(since.skipped)(path):
-        return take_look(repo.root, path) != since.seen[path]
-    return bool(take_look(repo.root, path)) and not _is_as_in_head(repo, guard(repo), path)
-
-
-def _is_as_in_head(repo: Repo, guarded: Guarded, path: str) -> bool:
-    """Return whether a path is tracked and as committed, so that no snapshot had to store it."""
-    if any(entry.path == path for entry in read_flagged(repo)):
-        return False  # git's status does not see it
-    args = ("--porcelain", "-z", "--untracked-files=all", "--ignored=traditional", "--no-renames")
-    return not guarded.git.run("status", *args, "--", path)

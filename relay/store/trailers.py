@@ -55,8 +55,6 @@ COST = "Relay-Cost"
 BASE = "Relay-Base"
 BOOT = "Relay-Boot"
 PLACE = "Relay-Place"
-ENVIRONMENT = "Relay-Environment"
-"""The commit that lists the ignored files when its first session began."""
 WIP = "Relay-Wip"
 NO_PROGRESS = "Relay-Barren"  # the name that repositories have on disk
 """The phase's sessions in a row that crossed the reset line without ticking anything."""
@@ -64,8 +62,6 @@ BASELINE = "Relay-Baseline"
 """The gate's result before the phase."""
 CLAIMED = "Relay-Claimed"
 """The number of claimed items when a session began."""
-LEFTOVER = "Relay-Leftover"
-"""A path that the baseline gate changed; neither the user's nor the attempt's."""
 SAID = "Relay-Said"
 """A text from the user during the phase, as JSON; also in hand-off commits."""
 
@@ -80,7 +76,7 @@ EVIDENCE = "Relay-Evidence"
 EVIDENCE_CHARS = 300
 CARRIED = frozenset({SAID, REVIEWED, FINDING, MERGE, UNCHECKED, EVIDENCE, REPAIRS, RUNG})
 """Trailers that every further snapshot and session of an attempt keeps."""
-KEPT_MARKS = frozenset({LEG, NO_PROGRESS, CLAIMED, BASELINE, LEFTOVER, TRIES})
+KEPT_MARKS = frozenset({LEG, NO_PROGRESS, CLAIMED, BASELINE, TRIES})
 """Trailers of an attempt that stay as they were when another session takes it up."""
 
 # Keys of an attempt's snapshots.
@@ -92,8 +88,6 @@ ERROR = "Relay-Error"
 """The session's current item and its last error that it did not overcome."""
 PROPOSED = "Relay-Proposed"
 """The phase is finished but its commit was refused: the subject, or ``-`` for none."""
-DISCARDED = "Relay-Discarded"
-"""A file of the session's that was removed from the work tree before the next session."""
 LEFT = "Relay-Left"
 """What sessions did to the plan and could not be done again on the plan as a person edited it: a sentence."""
 WAIT_UNTIL = "Relay-Wait-Until"

@@ -56,6 +56,11 @@ def get_jobs_place(root: Path) -> Path:
     return data / "relay/trees" / f"{root.name}-{hashlib.sha256(os.fsencode(root)).hexdigest()[:12]}"
 
 
+def get_gate_place(repo: Repo) -> Path:
+    """Return the directory of the tree in which the gates of a work tree's phases run."""
+    return repo.root.with_name(f"{repo.root.name}.gate") if is_own_tree(repo) else get_jobs_place(repo.root) / "0.gate"
+
+
 def find_other_trees(repo: Repo) -> tuple[Path, ...]:
     """Return the roots of the repository's other work trees.
 

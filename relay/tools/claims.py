@@ -24,13 +24,6 @@ from relay.session.events import QuestionAsked
 from relay.session.values import CLAIM_LINKS, ToolResult
 from relay.tools.workspace import RefusedError, Workspace, locate, open_regular, require_readable
 
-KeepReplaced = Callable[[str], bool]
-"""Called before a tool replaces the file at a path; saves content that nothing else keeps. Returns whether the file
-differs from relay's last look at it."""
-LookFirst = Callable[[], Callable[[], object]]
-"""Called when a command is requested. The function that it returns is called before the command begins, and saves
-content that nothing else keeps."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HandOff:

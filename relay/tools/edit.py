@@ -15,10 +15,10 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
-from relay.base.tree import make_look, replace_with_file, take_look
+from relay.base.tree import replace_with_file, take_look
 from relay.base.walk import Location, enter_all
 from relay.session.values import ToolResult
-from relay.tools.claims import AttemptNotes, KeepReplaced
+from relay.tools.claims import AttemptNotes
 from relay.tools.workspace import RefusedError, Workspace, locate, open_outputs, open_regular, require_writable
 
 
@@ -96,7 +96,7 @@ _COMPARED_LINES = 2_000
 _COMPARED_CHARS = 120
 
 
-def run_edit(workspace: Workspace, notes: AttemptNotes, keep: KeepReplaced, given: Mapping[str, Any]) -> ToolResult:
+def run_edit(workspace: Workspace, notes: AttemptNotes, given: Mapping[str, Any]) -> ToolResult:
     """Replace the only occurrence of `old`."""
     old, new = _to_lf(given["old"]), _to_lf(given["new"])
     if not old or old == new:
@@ -114,18 +114,17 @@ def run_edit(workspace: Workspace, notes: AttemptNotes, keep: KeepReplaced, give
                 f"{place.path} is not UTF-8, and edit would write new's other letters than ASCII as UTF-8: "
                 "change it with a command in bash that writes the file's encoding."
             )
-        unseen = _is_unseen(notes, keep, place)
         ending = _pick_ending(data, data[start:end])
         with open_outputs(workspace) as scratch_fd:
             changed = data[:start] + new.encode().replace(b"\n", ending) + data[end:]
             replace_target(place, changed, scratch_fd=scratch_fd)
-    _note_change(workspace, notes, place.path, seen=not unseen)
+    _note_change(workspace, notes, place.path)
     line = data.count(b"\n", 0, start) + 1
     return ToolResult(text=f"Replaced in {place.path}, line {line}.", changed_paths=(place.path,))
 
 
-def run_write(workspace: Workspace, notes: AttemptNotes, keep: KeepReplaced, given: Mapping[str, Any]) -> ToolResult:
-    """Write `content` to a file, unless somebody else saved a version there that the model has not seen."""
+def run_write(workspace: Workspace, notes: AttemptNotes, given: Mapping[str, Any]) -> ToolResult:
+    """Write `content` to a file."""
     data = given["content"].encode()
     if len(data) > MAX_WRITE_BYTES:
         raise RefusedError(f"{len(data):,} bytes are more than the {MAX_WRITE_BYTES:,} that one call can write.")
@@ -138,8 +137,6 @@ def run_write(workspace: Workspace, notes: AttemptNotes, keep: KeepReplaced, giv
         data = _keep_form(before or b"", data)
         if before == data:
             return ToolResult(text=f"{place.path} already has this content.")
-        if _is_unseen(notes, keep, place):
-            raise RefusedError(f"{place.path} was changed by somebody else and not written: read it first.")
         with open_outputs(workspace) as scratch_fd:
             replace_target(place, data, scratch_fd=scratch_fd)
     unread = place.path not in notes.seen
@@ -180,14 +177,8 @@ def _count_lines(data: bytes) -> int:
     return data.count(b"\n") + (not data.endswith(b"\n") and data != b"")
 
 
-def _is_unseen(notes: AttemptNotes, keep: KeepReplaced, place: Location) -> bool:
-    """Keep the present content; return whether somebody else saved it and the model has not seen it since."""
-    return place.status is not None and keep(place.path) and notes.seen.get(place.path) != make_look(place.status)
-
-
-def _note_change(workspace: Workspace, notes: AttemptNotes, path: str, *, seen: bool = True) -> None:
-    if seen:
-        notes.seen[path] = take_look(workspace.root, path)
+def _note_change(workspace: Workspace, notes: AttemptNotes, path: str) -> None:
+    notes.seen[path] = take_look(workspace.root, path)
     notes.touched_paths.setdefault(path)
 
 

@@ -4,7 +4,6 @@ import os
 import re
 from collections.abc import Mapping
 from dataclasses import replace
-from functools import cache
 from typing import Any
 
 from relay.base.secrecy import is_covered
@@ -12,7 +11,6 @@ from relay.base.words import list_some, render_output
 from relay.sandbox.command import CommandResult
 from relay.sandbox.policy import Level
 from relay.session.values import ToolResult
-from relay.tools.claims import LookFirst
 from relay.tools.workspace import ALWAYS_PROTECTED, RefusedError, Workspace, fit_output, reserve_output
 
 DEFAULT_TIMEOUT_S = 120
@@ -30,22 +28,17 @@ MAX_COMMAND_BYTES = 100_000
 """Linux takes 128 KiB in one argument."""
 
 
-def run_bash(workspace: Workspace, given: Mapping[str, Any], look: LookFirst = lambda: lambda: None) -> ToolResult:
-    """Run a command to its end or its time limit; its changes are not known here.
-
-    The function that `look` returns is called before the command begins.
-    """
+def run_bash(workspace: Workspace, given: Mapping[str, Any]) -> ToolResult:
+    """Run a command to its end or its time limit; its changes are not known here."""
     command: str = given["command"]
     if "\0" in command or not command.strip() or len(command.encode()) > MAX_COMMAND_BYTES:
         raise RefusedError(f"command must be text of 1 to {MAX_COMMAND_BYTES:,} bytes; write longer scripts to a file.")
     timeout_s = min(float(max(given.get("timeout_s", DEFAULT_TIMEOUT_S), 1)), workspace.limits.timeout_s)
-    keep = cache(look())  # git looks while the sandbox is set up; only once, though that may be tried again
     spool = reserve_output(workspace)
     limits = replace(workspace.limits, timeout_s=timeout_s)
-    result = replace(workspace.sandbox, prepare=keep).run(
+    result = workspace.sandbox.run(
         ["bash", "-c", command], limits=limits, cwd=workspace.root, should_stop=workspace.should_stop, spool=spool
     )
-    keep()  # for a command that was not started
     output = render_output(result.output).strip("\n")
     notes = _name_kept(workspace, command, output, failed=result.exit_code != 0)
     notes += [f"[{note}]" for note in result.notes]

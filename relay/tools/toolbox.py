@@ -29,7 +29,7 @@ from relay.sandbox.policy import Level
 from relay.session.usage import MAX_READ_BYTES
 from relay.session.values import ToolCall, ToolResult, ToolSpec
 from relay.tools import claims
-from relay.tools.claims import AttemptNotes, KeepReplaced, LookFirst
+from relay.tools.claims import AttemptNotes
 from relay.tools.edit import run_edit, run_write
 from relay.tools.read import MAX_READ_LINES, run_read
 from relay.tools.shell import DEFAULT_TIMEOUT_S, run_bash
@@ -293,19 +293,13 @@ OwnTool = tuple[ToolSpec, _Handler]
 """A tool that only some sessions have, and a function that takes a checked input and answers or ends the session."""
 
 
-def build_runner_tools(
-    workspace: Workspace,
-    notes: AttemptNotes,
-    keep: KeepReplaced = lambda _: False,
-    look: LookFirst = lambda: lambda: None,
-    *own: OwnTool,
-) -> Toolbox:
+def build_runner_tools(workspace: Workspace, notes: AttemptNotes, *own: OwnTool) -> Toolbox:
     """Return the tools of a session that works on a phase; they fill `notes`."""
     handlers: dict[str, _Handler] = {
         "read": partial(run_read, workspace, notes),
-        "bash": partial(run_bash, workspace, look=look),
-        "edit": partial(run_edit, workspace, notes, keep),
-        "write": partial(run_write, workspace, notes, keep),
+        "bash": partial(run_bash, workspace),
+        "edit": partial(run_edit, workspace, notes),
+        "write": partial(run_write, workspace, notes),
         "tick": partial(claims.run_tick, notes),
         "record": partial(claims.run_record, workspace, notes),
         "amend": partial(claims.run_amend, notes),

@@ -133,8 +133,9 @@ class LandingRig:
         """Give a fresh copy, gone afterwards."""
         top = self.place / f"trial-{next(self._numbers):05d}"
         shutil.copytree(self.place / "origin", top, symlinks=True)
-        for phase_id in PHASES:  # git would find the original, and take it for right
-            own, place = top / f"main/.git/worktrees/{phase_id}", find_place(top, phase_id)
+        for name in (*PHASES, *(f"{phase_id}.gate" for phase_id in PHASES)):
+            # git would find the original, and take it for right
+            own, place = top / f"main/.git/worktrees/{name}", find_place(top, name)
             (own / "gitdir").write_text(f"{place}/.git\n")
             (place / ".git").write_text(f"gitdir: {own}\n")
             note_home(open_repo(place), top / "main")

@@ -26,7 +26,7 @@ IGNORED = (
     "app.egg-info/check.sh",
     "new/check.sh",
 )
-INSTALLED = (".venv/bin/check", "web/node_modules/dep/check.sh", ".tox/py/check.sh", "tools/env/check.sh")
+INSTALLED = (".venv/bin/new", "node_modules/new/check.sh", ".tox/py/new.sh")
 IGNORE = ".env\nvendor/\n.relay/\n/[bnwt.]*/\n/local.sh\n*.egg-info\n__pycache__\n"
 RED = "exit 1 # as it was\n"
 FORGE = """\
@@ -55,7 +55,7 @@ def forge(arena):
         arena.write("src/app.py", "VALUE = 2\n")
         arena.commit("prepared")
         for path in paths:
-            if not path.startswith("new"):
+            if "new" not in path:
                 arena.write(path, RED)
         for place in ("node_modules/dep/index.js", "tools/env/pyvenv.cfg", "build/kept.o"):
             arena.write(place, "x")
@@ -87,17 +87,8 @@ def test_what_is_installed_makes_one_green_and_the_commit_says_so(arena, forge):
 
     assert played.code == 0, played.tail
     doubt = arena.git("log", "-1", "--format=%(trailers:key=Relay-Doubt,valueonly,unfold)").strip()
-    assert doubt.startswith("the gate saw what sessions changed and no commit has: ")
+    assert doubt == "the gate used packages that sessions installed, and no setup command: .tox, .venv, node_modules"
     assert arena.git("log", "-1", "--format=%(trailers:key=Relay-Gate,valueonly,unfold)").startswith("none ")
-    assert [path for path in INSTALLED if path not in doubt] == []
-
-
-@pytest.mark.nightly
-def test_control_without_protection_they_make_it_green_and_that_is_counted(arena, forge):
-    _, played = forge(IGNORED, "--sandbox", "off")
-
-    assert played.code == 0, played.tail
-    assert f"seen={len(IGNORED)}" in arena.git("log", "-1", "--format=%(trailers:key=Relay-Gate,valueonly)")
 
 
 OLD = 1_000_000_000
@@ -143,19 +134,16 @@ WAYS = {
         f"echo 'exit 1' > stale/app.sh; touch -d @{OLD} stale/app.sh",
         "make -s -C stale out/app && sh stale/out/app",
     ),
+    "an old build of a large file": (
+        f"sed -i s/0$/1/ stale/big.sh; touch -d @{OLD} stale/big.sh",
+        "make -s -C stale out/big && sh stale/out/big",
+    ),
     "an old build of a file that was moved": (
         "mv -f stale/other.sh stale/tool.sh",
         "make -s -C stale out/tool && sh stale/out/tool",
     ),
 }
 """What a session does, and a command that is red in a clean clone of what it leaves."""
-LATER = {
-    "an old build of a large file": (
-        f"sed -i s/0$/1/ stale/big.sh; touch -d @{OLD} stale/big.sh",
-        "make -s -C stale out/big && sh stale/out/big",
-    ),
-}
-"""The same, and not mended."""
 TRIED = 'green=; try() { if bash -c "$2" > /dev/null 2>&1; then echo "$1" >> "$RELAY_EVIDENCE/green"; green=1; fi; }\n'
 RULES = """\
 all: out/app out/tool out/big
@@ -224,21 +212,11 @@ def test_no_gate_is_green_by_bytes_that_the_commit_lacks(arena, cheat):
 
 
 @pytest.mark.nightly
-@pytest.mark.xfail(strict=True, reason="one tree for you: a file over 1 MB is not copied, and keeps its date")
-def test_nor_by_a_large_file_with_an_old_date(arena, cheat):
-    head, played, _, green = cheat(ways=LATER)
+def test_nor_without_a_sandbox(cheat):
+    """Its tree has the commit's files alone, whoever confines the commands."""
+    _, played, _, green = cheat("--sandbox", "off")
 
-    assert green == set(), played.tail
-    assert (played.code, arena.git("rev-parse", "HEAD")) == (4, head), played.tail
-
-
-@pytest.mark.nightly
-def test_control_without_protection_each_way_makes_the_gate_green_and_it_is_no_pass(arena, cheat):
-    _, played, ways, green = cheat("--sandbox", "off")
-
-    assert green == ways, played.tail
-    assert played.code == 0, played.tail
-    assert arena.git("log", "-1", "--format=%(trailers:key=Relay-Gate,valueonly,unfold)").startswith("none ")
+    assert green <= {"an output of relay's"}, played.tail
 
 
 @pytest.mark.nightly

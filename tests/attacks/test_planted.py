@@ -2,7 +2,6 @@
 
 import shlex
 import subprocess
-from itertools import product
 
 import pytest
 
@@ -63,10 +62,9 @@ ATTACKS = {
     "a bare repository": repository("fixtures/r.git"),
     "a bare repository that looks like an agent's": repository(".claude"),
 }
-WAYS = ("session", "gate")
-SHOWN = ("a git directory in an empty submodule", "rules that git ignores")
-"""What git would execute, and what it does not show: a whole run each, in one of the ways; where all is tried, all."""
-RUNS = product(WAYS, ATTACKS) if NIGHTLY else zip(WAYS, SHOWN, strict=True)
+SHOWN = "a git directory in an empty submodule"
+"""What git would execute: a whole run each; where all is tried, all."""
+RUNS = list(ATTACKS) if NIGHTLY else [SHOWN]
 NONE = [{"turns": [{"text": "Done."}], "repeat": True}]
 
 
@@ -108,13 +106,13 @@ def test_what_steers_others_later_is_found(stage, name):
     assert not (outside / "executed").exists()
 
 
-@pytest.mark.parametrize(("way", "name"), list(RUNS))
-def test_what_steers_others_later_is_not_committed_and_not_obeyed(arena, way, name):
+@pytest.mark.parametrize("name", RUNS)
+def test_what_steers_others_later_is_not_committed_and_not_obeyed(arena, name):
     """Nothing is committed beside it, the next run stops before it asks anybody, and both say what to do."""
     prepare(arena)
     head = arena.git("rev-parse", "HEAD")
 
-    played = work(arena, way, ATTACKS[name])
+    played = work(arena, "session", ATTACKS[name])
     after = arena.play(NONE, "run", warm=True)
 
     assert (played.code, arena.git("rev-parse", "HEAD")) == (4, head), played.tail
@@ -122,6 +120,30 @@ def test_what_steers_others_later_is_not_committed_and_not_obeyed(arena, way, na
     assert (after.code, after.systems) == (1, ()), after.tail
     assert b"only you write such a file" in after.err
     assert not (arena.outside / "executed").exists()
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_what_a_gate_plants_goes_with_its_tree(arena, name):
+    """Two gates run in that tree; git there executes nothing of what the first has left."""
+    prepare(arena)
+    arena.write("PLAN.md", f"{PLAN.rstrip()}\n- [ ] Say more — more.txt\n")
+    arena.git("commit", "-qam", "more")
+    command = put("src/check.sh", f"grep -q world world.txt || exit 1\n{ATTACKS[name]}\ntest -s more.txt\n")
+    command = command.replace("@OUT@", str(arena.outside))
+    ticks = [{"tools": [{"name": "tick", "input": {"item": f"1.{n}", "evidence": "grep"}}]} for n in (1, 2)]
+    turns = [
+        {"tools": [{"name": "bash", "input": {"command": f"echo world > world.txt; {command}"}}]},
+        *ticks,
+        {"tools": [{"name": "bash", "input": {"command": "echo more > more.txt"}}]},
+        {"text": "Commit: Say world"},
+    ]
+    played = arena.play([{"turns": turns, "then": "next"}, *NONE], "run", "--phase", "1", warm=True)
+
+    assert played.code == 0, played.tail
+    changed = arena.git("show", "--format=", "--name-only", "HEAD").split()
+    assert changed == ["PLAN.md", "more.txt", "src/check.sh", "world.txt"]
+    assert not (arena.outside / "executed").exists()
+    assert not own_tree(arena).with_name("1.gate").exists()
 
 
 @pytest.mark.nightly

@@ -9,7 +9,6 @@ from relay.run.attempt.start import begin_phase
 from relay.run.commit.candidate import Candidate, PendingPlan, PhaseCommit, Refused
 from relay.run.commit.step import commit_phase
 from relay.setup.context import RunContext
-from relay.store.environment import watch_sessions
 
 WHOLE = """
 sessions:
@@ -42,7 +41,6 @@ def commit_claims(
         status="done",
         handoff_note="",
     )
-    with watch_sessions(ctx.repo):
-        stage.write("hello.txt", "hello\n")
-        do()
-        return commit_phase(ctx, candidate)
+    stage.write("hello.txt", "hello\n")
+    do()
+    return commit_phase(ctx, candidate)

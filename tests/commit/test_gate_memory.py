@@ -12,7 +12,6 @@ from relay.run.loop import run as run_plan
 from relay.run.selection import Selection
 from relay.session.events import GateFinished, GateStarted, Noticed
 from relay.session.values import SessionKind
-from tests.effort import take_each
 from tests.scripted import ScriptedRunner
 
 PLAN = """\
@@ -101,16 +100,15 @@ def make_session(item, name):
     return [[write, ("tick", {"item": item, "evidence": "grep"})]]
 
 
-@pytest.mark.parametrize("path", take_each(2, ["notes.txt", "local.db", "AGENTS.md"]))
-def test_other_files_make_it_run_again(stage, path):
-    """One that no commit has, one that git ignores, one that the user edits: saved behind the first phase's commit."""
+def test_another_ignored_file_makes_it_run_again(stage):
+    """Saved behind the first phase's commit."""
     stage.write("PLAN.md", PLAN)
     stage.write(".gitignore", "local.db\n")
     stage.commit("plan")
     runner = ScriptedRunner(sessions=[make_session("1.1", "hello"), make_session("2.1", "world")])
     with stage.enter(SessionKind.RUN, flags={"sandbox": "off"}, runner=runner) as ctx:
         assert run_plan(ctx, Selection(all=False)).exit_code == ExitCode.DONE
-        stage.write(path, "# other\n")
+        stage.write("local.db", "# other\n")
         assert run_plan(ctx, Selection(all=False)).exit_code == ExitCode.DONE
     assert DOCUMENT in [event.commands for event in stage.seen(GateStarted) if event.baseline][1]
 

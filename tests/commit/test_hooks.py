@@ -345,7 +345,7 @@ def test_a_branch_that_a_hook_forbids_costs_nothing(begun):
     tried = begun.relay("gate", "--hooks").stdout
     assert "sandbox: it forbids commits on this branch and agrees on another one: relay run --branch goes on" in tried
 
-    begin_branch(open_repo(begun.root), "relay/greetings")
+    begin_branch(open_repo(begun.root), "relay/greetings", lambda _: None)
     assert begun.play(runner, sandbox="auto").exit_code == ExitCode.DONE
     assert len(begun.commits()) == 2
 
@@ -356,42 +356,6 @@ def test_a_branch_that_a_hook_forbids_once_there_is_something_to_commit_is_told_
     runner = ScriptedRunner(sessions=[*WORK])
     assert begun.play(runner, sandbox="auto").next_command == "relay run --branch"
     assert len(runner.told) == 1
-
-
-@pytest.mark.nightly
-@pytest.mark.parametrize("switch", ["relay", "git"], ids=["--branch", "git switch -c"])
-def test_an_open_phase_goes_along_to_a_new_branch(begun, switch):
-    """The hook came meanwhile: what the session finished is committed there, and nothing of it is paid again."""
-    runner = ScriptedRunner(sessions=[[[*WORK[0][0], lambda: install_hook(begun, NOT_ON_MAIN)]]])
-    ended = begun.play(runner, phase="1", all_=False, sandbox="auto")
-    assert (ended.exit_code, ended.next_command) == (ExitCode.STOPPED, "relay run --branch")
-    assert "; relay run --branch goes on in a branch of the plan's own, with all open work; hooks = " in ended.reason
-    assert list_attempts(begun) == ["refs/relay/leg/main"]
-
-    if switch == "relay":
-        begin_branch(open_repo(begun.root), "relay/greetings")
-    else:
-        begun.git("switch", "-qc", "relay/greetings")
-    shown = " ".join(begun.relay("status").stdout.split())
-    would = "relay run goes on with it here, on relay/greetings, if the files here have its work"
-    assert f"note phase 1 is open on main: {would}; else it stays open there" in shown
-    ended = begun.play(ScriptedRunner(sessions=[]), phase="1", all_=False, sandbox="auto")
-
-    assert ended.exit_code == ExitCode.DONE, ended
-    assert begun.git("log", "-1", "--format=%(trailers:key=Relay-Phase,valueonly)").strip() == "1"
-    assert begun.git("show", "HEAD:hello.txt") == "hello\n"
-    assert list_attempts(begun) == []
-    assert begun.git("log", "-1", "--format=%s", "main") == "start\n"
-
-
-@pytest.mark.nightly
-def test_a_phase_whose_work_is_not_here_stays_on_its_branch(begun):
-    """Somebody has put it away, and goes back to it later."""
-    begun.play(ScriptedRunner(sessions=[[[("write", {"path": "hello.txt", "content": "no\n"})]]]), max_repairs=0)
-    begun.git("checkout", "-q", "hello.txt")
-    begun.git("switch", "-qc", "other")
-    begun.play(ScriptedRunner(sessions=[[[("block", {"reason": "seen"})]]]))
-    assert list_attempts(begun) == ["refs/relay/leg/main", "refs/relay/leg/other"]
 
 
 DCO = 'grep -q "^Signed-off-by: A Person <a@example.org>$" "$1" || { echo "Signed-off-by missing" >&2; exit 1; }\n'

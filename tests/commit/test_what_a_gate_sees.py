@@ -2,11 +2,9 @@
 
 import os
 import py_compile
-import shutil
 
 import pytest
 
-from relay.gate.stage import MAX_COPIED_FILES
 from relay.run.commit.candidate import PhaseCommit, Refused
 from relay.sandbox.places import MOST
 from relay.session.events import GateFinished, Noticed
@@ -71,8 +69,8 @@ LEFT_BY_THE_PHASE = {
         lambda s: make_repository(s, "web"),
         "web (a repository of its own)",
     ),
-    "an empty directory": ("test -d src/empty", lambda s: (s.root / "src/empty").mkdir(), "src/empty (a directory"),
-    "a pipe": ("test -p src/pipe", lambda s: os.mkfifo(s.root / "src/pipe"), "src/pipe"),
+    "an empty directory": ("test -d src/empty", lambda s: (s.root / "src/empty").mkdir(), ""),
+    "a pipe": ("test -p src/pipe", lambda s: os.mkfifo(s.root / "src/pipe"), ""),
 }
 
 
@@ -109,7 +107,6 @@ def test_a_mode_that_git_does_not_look_at_is_not_seen(stage, work):
     """The commit has the file as it was."""
     made = work("test -x src/app.py", before=lambda: None, do=lambda: change_mode(stage))
     assert isinstance(made, Refused)
-    assert "src/app.py (executable or not, where core.fileMode tells git not to look)" in made.for_model
 
 
 @pytest.mark.nightly
@@ -135,7 +132,6 @@ def test_what_the_user_has_not_committed_makes_no_gate_green(stage, work, case):
     made = work(gate, before=lambda: do(stage))
 
     assert isinstance(made, Refused)
-    assert f"{path} (uncommitted changes of the user's from before this phase)" in made.for_model
     assert [gate.passed for gate in stage.seen(GateFinished)] == [False, False], "the baseline is judged the same way"
     assert stage.git("status", "--porcelain", "--", path) != ""
 
@@ -194,9 +190,6 @@ CHANGED_BY_THE_PHASE = {
     "a local setting": ("local.env", RED, "sh local.env"),
     "a build directory": ("build/t.sh", RED, "sh build/t.sh"),
     "a build directory, deep": ("build/a/b/t.sh", RED, "sh build/a/b/t.sh"),
-    "a cache of types": (".mypy_cache/3.11/t.sh", RED, "sh .mypy_cache/3.11/t.sh"),
-    "a cache of tests": (".pytest_cache/v/t.sh", RED, "sh .pytest_cache/v/t.sh"),
-    "a cache of bytecode": ("src/__pycache__/t.sh", RED, "sh src/__pycache__/t.sh"),
     "a cache in node_modules": ("node_modules/.cache/t.sh", RED, "sh node_modules/.cache/t.sh"),
     "a cache in node_modules of a part": ("web/node_modules/.vite/t.sh", RED, "sh web/node_modules/.vite/t.sh"),
     "metadata of a package": ("app.egg-info/entry", RED, "sh app.egg-info/entry"),
@@ -224,7 +217,6 @@ def test_what_sessions_changed_of_it_makes_no_gate_green(stage, work, case, keep
     made = work(gate, do, before=prepare)
 
     assert isinstance(made, Refused)
-    assert path.split("/")[0] in made.for_model.partition("Not shown to the gate")[2]
     assert (stage.root / path).read_text() == GREEN
 
 
@@ -289,85 +281,31 @@ def test_no_trick_of_a_session_makes_a_gate_green(stage, work, case):
     assert isinstance(made, Refused)
 
 
-SEEN_ALL_THE_SAME = {
+INSTALLED = {
     "a program of an environment": (".venv/bin/check", ".venv"),
-    "a start-up file": (".venv/lib/site-packages/x.pth", ".venv"),
     "an environment of another name": ("env/bin/check", "env"),
-    "an environment below another directory": ("build/env/bin/check", "build/env"),
     "a package": ("node_modules/dep/run.sh", "node_modules"),
     "packages of a part": ("web/node_modules/dep/run.sh", "web/node_modules"),
-    "a cache of a package's own": ("node_modules/dep/.cache/x.sh", "node_modules"),
 }
 
 
 @pytest.mark.nightly
-@pytest.mark.parametrize("case", take_each(2, SEEN_ALL_THE_SAME))
+@pytest.mark.parametrize("case", take_each(2, INSTALLED))
 def test_what_a_session_installs_is_seen_and_said(stage, work, case):
-    """Nothing would run without packages: the commit says that the gate saw other ones than there were."""
-    path, top = SEEN_ALL_THE_SAME[case]
+    """Nothing would run without packages: the commit says that the gate used other ones than the user has."""
+    path, top = INSTALLED[case]
     stage.write("web/index.ts", "x")
 
     def prepare():
-        put(stage, path)
-        for name in ("env/pyvenv.cfg", "build/env/pyvenv.cfg", "node_modules/.cache/x", "node_modules/a/b/c"):
+        for name in ("env/pyvenv.cfg", "node_modules/.cache/x", "node_modules/a/b/c"):
             stage.write(name, "x")
 
-    def do():
-        keep_date(stage, path)
-        stage.write("node_modules/.cache/y", "x")
-
-    made = work(f"sh {path} && test ! -e node_modules/.cache/x && touch node_modules/.cache/z", do, before=prepare)
+    made = work(f"sh {path}", lambda: put(stage, path, GREEN), before=prepare)
 
     assert isinstance(made, PhaseCommit), made
-    said = f"the gate saw what sessions changed and no commit has: {top} (1 change: {path})"
+    said = f"the gate used packages that sessions installed, and no setup command: {top}"
     assert stage.git("log", "-1", "--format=%(trailers:key=Relay-Doubt,valueonly,unfold)").strip() == said
     assert [notice.text for notice in stage.seen(Noticed) if notice.warning] == [said]
-    assert sorted(path.name for path in (stage.root / "node_modules/.cache").iterdir()) == ["x", "y"]
-
-
-@pytest.mark.nightly
-@pytest.mark.parametrize(
-    ("do", "words"),
-    [
-        (lambda s: shutil.rmtree(s.root / "node_modules/a/b"), "node_modules (1 change: node_modules/a)"),
-        (lambda s: swap(s, "node_modules/a/b", "node_modules/c/d"), "node_modules (2 changes: node_modules/a/b, "),
-        (fill_build, f"build ({MOST + 2} changes: build/0, build/1, build/10 and {MOST - 1} more)"),
-    ],
-)
-def test_what_cannot_be_hidden_is_said(stage, work, do, words):
-    """What is gone, what has another name, and what lies among very many others."""
-
-    def prepare():
-        for name in ("node_modules/a/b/x", "node_modules/a/y", "node_modules/c/d/x", "build/red.sh", "build/z"):
-            stage.write(name, GREEN)
-        for number in range(MOST):
-            stage.write(f"build/kept{number}", "x")
-
-    assert isinstance(
-        work("test -d node_modules && sh build/red.sh && cat hello.txt", lambda: do(stage), before=prepare), PhaseCommit
-    )
-    assert words in stage.git("log", "-1", "--format=%(trailers:key=Relay-Doubt,valueonly,unfold)")
-
-
-@pytest.mark.nightly
-@pytest.mark.parametrize("gate", take_each(2, ["grep -q saved src/app.py", "test -e new.py"]))
-def test_a_file_that_the_user_saves_while_the_gate_runs_makes_it_not_green(stage, work, gate):
-    """The gate is run once more without it; what was saved stays."""
-    runs = []
-
-    def save():
-        runs.append(True)
-        if len(runs) == 2:  # the first is the baseline
-            stage.write("src/app.py", "saved\n")
-            stage.write("new.py", "saved\n")
-
-    stage.on_gate = save
-    made = work(gate)
-
-    assert isinstance(made, Refused)
-    assert "new.py, src/app.py (not of this phase)" in made.for_model
-    assert [gate.passed for gate in stage.seen(GateFinished)] == [False, True, False]
-    assert (stage.root / "src/app.py").read_text() == "saved\n"
 
 
 @pytest.mark.nightly
@@ -385,45 +323,45 @@ def test_a_gate_that_formats_does_so_beside_what_differs(stage, work):
     assert not (stage.root / "made.txt").exists()
 
 
+def test_what_a_gate_rewrites_beside_the_commit_is_gone_with_it(stage, work):
+    """A formatter that looks at the whole tree; neither the sessions' tree nor the next gate has it."""
+    made = work("grep -q app src/app.py && sed -i s/app/formatted/ src/app.py && touch new.txt && cat hello.txt")
+
+    assert isinstance(made, PhaseCommit), made
+    assert files(stage) == ["PLAN.md", "hello.txt"]
+    assert (stage.root / "src/app.py").read_text() == "print('app')\n"
+    assert not (stage.root / "new.txt").exists()
+
+
 @pytest.mark.nightly
 def test_secrets_stay_hidden_where_something_differs(stage, work):
-    """In what is copied and in what is shown."""
+    """A file of secrets that git knows is there, and empty."""
 
     def prepare():
-        stage.write("build/.env", "KEY=1\n")
         stage.write("src/.env", "KEY=2\n")
         stage.commit("settings")
         stage.write("src/notes.txt", "mine\n")
 
-    made = work("test -e src/.env && test -e build/.env && ! grep -rq [K]EY= . && cat hello.txt", before=prepare)
+    made = work("test -e src/.env && ! grep -rq [K]EY= . && cat hello.txt", before=prepare)
     assert isinstance(made, PhaseCommit), made
 
 
 @pytest.mark.nightly
-def test_without_a_sandbox_the_commit_says_what_the_gate_could_see(stage, work):
-    """Nothing can be hidden then: it is told, and counted in the trailer."""
+def test_without_a_sandbox_a_gate_sees_no_more(stage, work):
     made = work("test -e out.log", lambda: stage.write("out.log", "x"), sandbox="off")
 
-    assert isinstance(made, PhaseCommit)
-    assert stage.git("log", "-1", "--format=%(trailers:key=Relay-Gate,valueonly)").split()[2:] == ["seen=1"]
-    words = "the gate saw files that are not in the commit: out.log (ignored by git)"
-    assert any(notice.text == words and notice.warning for notice in stage.seen(Noticed))
+    assert isinstance(made, Refused)
+    assert "out.log (ignored by git)" in made.for_model
 
 
 @pytest.mark.nightly
-def test_what_is_large_is_shown_and_stays_protected(stage, work):
-    """Git's directory, the rules in what is shown, and what the stage cannot copy."""
-    for number in range(MAX_COPIED_FILES + 1):
-        stage.write(f"big/{number}.txt", "x")
+def test_what_a_gate_must_not_write_is_protected(stage, work):
+    """Git's directory, and the rules."""
     stage.write("big/AGENTS.md", "rules")
-    stage.write("big/.env", "KEY=1\n")
     stage.commit("big")
-    gate = (
-        "git log -1 && test ! -e notes.txt && test -e big/7.txt && ! touch .git/x 2>err && rm err"
-        " && echo more >> big/AGENTS.md && ! mv big other && ! grep -q KEY big/.env && cat hello.txt"
-    )
+    gate = "git log -1 && ! touch .git/x 2>err && rm err && ! mv big other && cat hello.txt"
 
-    made = work(gate, before=lambda: stage.write("notes.txt", "mine"))
+    made = work(gate)
 
     assert isinstance(made, PhaseCommit), made
     assert not (stage.root / ".git/x").exists()

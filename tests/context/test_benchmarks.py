@@ -55,12 +55,6 @@ def check_three_phases(tmp_path):
     assert "| now |" in (tmp_path / "three_phases.md").read_text()
 
 
-def check_gate_view(tmp_path):
-    run_quick("gate_view.py", tmp_path)
-
-    assert "| 1,000 | " in (tmp_path / "gate_view.md").read_text()
-
-
 def check_fleet(_tmp_path):
     """Each part with its figure, and the whole by them."""
     few = "--measure --riders 2 --takes 3 --latency-ms 20 --phases 20 --workers 4"
@@ -71,7 +65,7 @@ def check_fleet(_tmp_path):
     assert [part for part in parts if f"\n{part}" not in f"\n{done.stdout}"] == []
 
 
-CHECKS = [check_gate_view, check_strategies, check_three_phases, check_overhead, check_fleet]
+CHECKS = [check_strategies, check_three_phases, check_overhead, check_fleet]
 
 
 @pytest.mark.nightly

@@ -289,7 +289,7 @@ def test_another_terminal_reaches_all_of_them(plan):
         assert plan.relay("stop", "--now").returncode == 0
         rest = first.communicate()[0]
         assert first.returncode == 130, rest
-    assert plan.git("worktree", "list").count("\n") == 3
+    assert plan.git("worktree", "list").count("\n") == 5  # and the trees of their gates
     standing = read_document("relay status", plan.relay("status", "--json").stdout)
     assert [(job["phase"], job["at_work"]) for job in standing["jobs"]] == [("1", None), ("2", None)]
     assert "next   relay run goes on with phases 1, 2" in plan.relay("status").stdout

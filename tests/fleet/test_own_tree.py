@@ -282,6 +282,27 @@ def test_a_branch_in_a_locked_work_tree_does_not_move_under_it(stage):
     assert stage.git("show", "main:1.txt", "main:2.txt") == "1\n2\n"
 
 
+def test_a_file_that_git_ignored_when_the_phase_began_is_not_committed(stage):
+    """A session took its line out of .gitignore; the file is named, what the session wrote beside it is committed."""
+    bench = Bench(stage, "run")
+    stage.write(
+        "PLAN.md", PLAN.partition("## Phase 2")[0].replace(" && test -s src/_version.py && test -x deps/tool", "")
+    )
+    stage.write(".gitignore", "local/\n")
+    stage.commit("plan")
+    stage.write("local/diary.txt", "private notes\n")
+    one = write_session(
+        "one", 1, "echo > .gitignore; echo own > local/own.txt; echo more >> local/diary.txt; echo 1 > 1.txt"
+    )
+    with serve(parse_script(json.dumps({"sessions": [one]}))) as server:
+        run = bench.start(server, "run")
+        out = run.communicate()[0]
+    assert run.returncode == ExitCode.DONE, out
+    assert "not committed, because git ignored it when the phase began: local/diary.txt" in out
+    assert stage.git("ls-files").split() == [".gitignore", "1.txt", "AGENTS.md", "PLAN.md", "local/own.txt"]
+    assert (stage.root / "local/diary.txt").read_text() == "private notes\n"
+
+
 def test_packages_that_git_does_not_ignore_pile_up_nowhere(stage):
     bench = Bench(stage, "run")
     stage.write("PLAN.md", PLAN.replace(" && test -s src/_version.py && test -x deps/tool", ""))

@@ -325,7 +325,7 @@ def test_what_a_session_left_deep_in_a_copy_stays_when_the_user_changes_the_orig
 
 
 def test_a_directory_that_is_lent_has_nothing_that_sessions_must_not_see(box, main, monkeypatch):
-    monkeypatch.setattr("relay.fleet.ignored.MOST_FILES", 1)
+    monkeypatch.setattr("relay.setup.ignored.MOST_FILES", 1)
     box.write(".gitignore", "data/\n")
     box.commit("ignore")
     for path in ("data/a", "data/b", "data/deep/.env"):

@@ -20,18 +20,11 @@ def test_what_is_no_baseline_is_none(text: str) -> None:
     assert parse_baseline(text) is None
 
 
-def test_only_what_passed_is_remembered_for_a_commit_or_a_proposal() -> None:
-    memory, seen = GateMemory(), frozenset({"build"})
-    memory.remember("c1", seen, GateResult(commands=(make_check("a"), make_check("b", exit_code=1))))
-    assert (memory.commit, memory.proposal, memory.ignored, [*memory.checks]) == ("c1", None, seen, ["a"])
-
-    memory.propose("t1", ("x",), frozenset(), GateResult(commands=(make_check("b"),)))
-    assert (memory.commit, memory.proposal, memory.ignored, [*memory.checks]) == (
-        "",
-        ("t1", ("x",)),
-        frozenset(),
-        ["b"],
-    )
+def test_only_what_passed_is_remembered_for_the_files_that_it_saw() -> None:
+    memory = GateMemory()
+    memory.remember("t1", GateResult(commands=(make_check("a"), make_check("b", exit_code=1))))
+    assert [*memory.recall("t1", ["a", "b"])] == ["a"]
+    assert memory.recall("t2", ["a", "b"]) == {}
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from relay.base.errors import ExitCode
 from relay.base.interrupts import Urgency
 from relay.git.repository import open_repo
 from relay.run.planning.planner import PlanTask
-from relay.session.events import Committed, GateStarted, Noticed, SessionStarted
+from relay.session.events import Committed, GateStarted, Noticed
 from relay.store.attempts import read_attempt
 from tests.commit.candidate import WHOLE
 from tests.scripts import HELLO
@@ -57,26 +57,6 @@ def test_an_open_attempt_goes_with_the_branch(stage):
     assert names(stage) == ["PLAN.md", "hello.txt"]
     assert stage.commits()[0].items == ("1.1",)
     assert stage.commits()[0].body.endswith("\n  evidence: grep")
-
-
-@pytest.mark.nightly
-@pytest.mark.parametrize("moved", [False, True])
-def test_claims_do_not_outlive_their_work(stage, moved):
-    """The user puts the open phase's work away: what was ticked is open again, and the next session is told why."""
-    stage.write("PLAN.md", "## Phase 1\nVerify: `grep -q b b.txt`\n- [ ] A — a.txt\n- [ ] B — b.txt\n")
-    stage.commit("plan")
-    stage.run(BLOCKED.replace("hello.txt", "a.txt"))
-    stage.git("stash", "-q", "-u")
-    if moved:
-        stage.git("commit", "-q", "--allow-empty", "-m", "something else")
-
-    ended = stage.run(OTHER_ITEM)
-
-    assert stage.server.errors == []
-    assert ended.exit_code == ExitCode.STOPPED, ended
-    assert "Not claimed any more: 1.1" in stage.seen(SessionStarted)[0].reason
-    assert stage.commits() == ()
-    assert "[x]" not in stage.git("show", "HEAD:PLAN.md")
 
 
 def test_a_plan_edited_while_an_attempt_is_open_is_what_the_run_goes_on_with(stage):

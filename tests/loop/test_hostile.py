@@ -66,7 +66,10 @@ sessions:
 
     assert ended.exit_code == ExitCode.STOPPED
     assert (stage.root / "PLAN.md").read_text() == before
-    assert [restored.tool for restored in stage.seen(PlanRestored)] == ["bash"]
+    (restored,) = stage.seen(PlanRestored)
+    where = restored.summary.rpartition("git show ")[2].partition(":")[0]
+    assert restored.tool == "bash"
+    assert "- [x] Say hello" in stage.git("show", f"{where}:PLAN.md")
     assert stage.server.errors == []
 
 

@@ -42,14 +42,14 @@ def play(stage, *, phase="", **flags):
 
 
 def test_setup_runs_before_the_first_session_and_not_again(locked):
-    """What it made is there for sessions and gates, and is in no commit; it is logged with its network and its end."""
+    """What it makes is there for sessions and for gates, in a tree each; it is logged with its network and its end."""
     ended = play(locked, setup=(INSTALL, "echo second"))
 
     assert ended.exit_code is ExitCode.DONE, ended.reason
     started = [event.command for event in locked.seen(SetupStarted)]
-    assert started == [INSTALL, "echo second"]
+    assert started == 2 * [INSTALL, "echo second"]  # in the tree of the sessions, and in the gates'
     assert {event.network for event in locked.seen(SetupStarted)} == {"every public host"}
-    assert [(event.exit_code, event.output) for event in locked.seen(SetupFinished)] == [(0, ""), (0, "second")]
+    assert [(event.exit_code, event.output) for event in locked.seen(SetupFinished)] == 2 * [(0, ""), (0, "second")]
     kinds = [type(event) for event in locked.events]
     assert kinds.index(SetupFinished) < kinds.index(GateStarted)
     assert locked.git("show", "HEAD:world.txt") == "one\nworld\n"
@@ -105,8 +105,7 @@ def test_a_setup_is_confined_as_a_session_is(locked, tmp_path):
             "curl -sS --max-time 5 https://127.0.0.1/ https://10.0.0.1/; true"
         )
         assert play(locked, phase="1", setup=(script,)).exit_code is ExitCode.DONE
-    (finished,) = locked.seen(SetupFinished)
-    assert "REACHED" not in finished.output
+    assert [one for one in locked.seen(SetupFinished) if "REACHED" in one.output] == []
     assert (tmp_path / "kept").read_text() == "kept\n"
     assert "[core]" in (locked.root / ".git/config").read_text()
 

@@ -21,7 +21,6 @@ from relay.store.attempts import (
     read_attempt,
 )
 from relay.store.checkpoints import WipRecord, save_wip
-from relay.store.environment import find_user_paths
 from relay.store.snapshot import Skipped, is_newest, write_snapshot_tree
 from relay.store.spend import (
     PlanningRecord,
@@ -183,7 +182,6 @@ def test_an_unborn_branch_has_attempts(new_box):
     box.write("a.py", "1")
     now = save_wip(repo, attempt, WipRecord(spend=spend()))
     assert [c.path for c in find_attempt_changes(repo, now, given(now.last_wip))] == ["a.py"]
-    assert find_user_paths(repo, attempt) == {"PLAN.md"}
     box.fsck()
 
 
@@ -214,7 +212,6 @@ def test_the_attempt_s_changes_are_the_difference_to_its_start(box):
     box.write("attempt-new.txt", "attempt")
     now = write_snapshot_tree(repo, replace={"PLAN.md": b"ticked"})
     assert [c.path for c in find_attempt_changes(repo, attempt, now)] == ["attempt-new.txt", "src/app.py"]
-    assert find_user_paths(repo, attempt) == {"user-new.txt", "src/old.py"}
 
 
 def test_what_was_too_large_at_the_start_never_becomes_the_attempt_s(box):

@@ -179,7 +179,7 @@ def test_stashes_and_other_work_trees_are_not_touched(stage):
 
     check_landed(stage, "PLAN.md", "hello.txt")
     assert stage.git("stash", "list", "--format=%H") == stash
-    assert stage.git("worktree", "list").split()[3:] == worktrees.split()[3:]
+    assert worktrees.splitlines()[1].split() in [line.split() for line in stage.git("worktree", "list").splitlines()]
     assert ((other / "AGENTS.md").read_text(), (other / "new.txt").read_text()) == ("uncommitted\n", "untracked\n")
 
 

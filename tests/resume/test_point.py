@@ -110,13 +110,6 @@ def test_nothing_open(plan, phase, why, then):
         ({"saved": True, "faults": 2}, {}, ResumeCase.MID_ATTEMPT, "was interrupted while", "starts a fresh session"),
         ({"saved": True}, {"boot": "other"}, ResumeCase.MID_ATTEMPT, "was interrupted", "keeps its work"),
         ({"handed_over": True}, {"boot": "other"}, ResumeCase.MID_ATTEMPT, "files were changed since", "from its note"),
-        (
-            {"claims": ("2.1",), "discarded": ("b",)},
-            {},
-            ResumeCase.MID_ATTEMPT,
-            "Not claimed any more: 2.1, since work was taken out of the work tree: b.",
-            "keeps its work",
-        ),
         ({"elsewhere": True}, {}, ResumeCase.POWER_LOSS, "in another work tree", "restores the last checkpoint"),
         ({"elsewhere": True, "handed_over": True}, {}, ResumeCase.POWER_LOSS, "another work tree", "restores the last"),
         (
@@ -187,13 +180,6 @@ def test_an_unborn_branch_that_got_a_commit_has_moved():
 
 def test_a_branch_that_lost_all_its_commits_has_moved():
     assert "aaaaaaaaaa → unborn" in point(ATTEMPT, head=None).why
-
-
-def test_claims_whose_work_was_taken_out_are_told_also_where_the_branch_moved():
-    attempt = replace(ATTEMPT, claims=("2.1",))
-    assert "laimed" not in point(attempt, head="b" * 40).why
-    assert "Not claimed any more: 2.1" in point(replace(attempt, discarded=("b",)), head="b" * 40).why
-    assert "laimed" not in point(replace(attempt, claims=())).why
 
 
 def test_a_moved_branch_with_an_attempt_of_a_phase_that_is_gone_or_done_begins_what_is_next():

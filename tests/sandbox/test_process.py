@@ -69,22 +69,6 @@ def test_output_is_one_stream_in_order(box: Any) -> None:
     assert (result.timed_out, result.interrupted, result.notes) == (False, False, ())
 
 
-def test_nothing_of_a_command_happens_before_what_has_to_come_first(box: Any) -> None:
-    """Nor at all where that fails."""
-    file = box.sandbox.policy.root / "made"
-    seen: list[bool] = []
-    begun = replace(box.sandbox, prepare=lambda: seen.append(file.exists())).run(
-        ["/bin/touch", str(file)], limits=SHORT
-    )
-    assert (begun.exit_code, seen, file.exists()) == (0, [False], True)
-
-    file.unlink()
-    with pytest.raises(ZeroDivisionError):
-        replace(box.sandbox, prepare=lambda: 1 // 0).run(["/bin/touch", str(file)], limits=SHORT)
-    assert box.run("/bin/ls", str(box.sandbox.policy.root)).exit_code == 0
-    assert not file.exists()
-
-
 def test_what_it_printed_last_is_heard_while_it_runs(box: Any) -> None:
     """Head and tail together where the output is longer than what is kept; on the caller's thread."""
     heard: list[tuple[bytes, int]] = []

@@ -145,18 +145,12 @@ def test_a_plan_that_names_very_many_files_costs_a_bounded_look(bench):
     assert set(preload(bench, *names).seen) == set(names[:MAX_NAMED])
 
 
-def test_what_was_shown_counts_as_read_until_the_file_changes(bench):
-    """Somebody else's version is replaced only by a session that has seen it."""
+def test_what_was_shown_counts_as_read(bench):
     bench.notes.seen.update(preload(bench, "src/a.py").seen)
-    tools = build_runner_tools(bench.workspace, bench.notes, keep=lambda _: True)
+    tools = build_runner_tools(bench.workspace, bench.notes)
 
-    def run(name, **given):
-        return tools.run(ToolCall(id="c", name=name, input=given))
-
-    assert run("write", path="src/a.py", content="one\n").text == "Replaced 2 lines of src/a.py."
-    (bench.root / "src/a.py").write_text("theirs\n")
-    assert "read it first" in run("write", path="src/a.py", content="two\n").text
-    assert (bench.root / "src/a.py").read_text() == "theirs\n"
+    given = {"path": "src/a.py", "content": "one\n"}
+    assert tools.run(ToolCall(id="c", name="write", input=given)).text == "Replaced 2 lines of src/a.py."
 
 
 def test_an_agent_that_must_read_a_file_itself_is_shown_none():

@@ -9,10 +9,8 @@ from dataclasses import replace
 from datetime import UTC, datetime
 
 from relay.base.redaction import redact
-from relay.base.tree import FileState, read_file, replace_file, take_look
+from relay.base.tree import read_file, replace_file
 from relay.base.words import list_some
-from relay.git.names import list_paths
-from relay.git.objects import diff_trees
 from relay.git.trees import FILE
 from relay.ledger.belief import ClaimStatus, Judgement, find_beside, judge
 from relay.ledger.model import (
@@ -34,11 +32,10 @@ from relay.run.commit.readiness import settle_in
 from relay.session.events import Noticed, PlanRestored, WordsHeard
 from relay.session.values import HandoffNote, ToolCall, ToolResult
 from relay.setup.context import PlanFiles, RunContext
-from relay.store.attempts import render_wait
+from relay.store.attempts import find_owned_paths, render_wait
 from relay.store.checkpoints import WipRecord, save_snapshots, save_wip
-from relay.store.environment import find_owned_paths
 from relay.store.outdated import Outdated, find_outdated, is_amended
-from relay.store.snapshot import TreeSnapshot, begin_find_newer, is_newer, is_newest, write_snapshot_tree
+from relay.store.snapshot import write_snapshot_tree
 from relay.store.staleness import cite_sources, find_changed_sources
 from relay.store.trailers import EVIDENCE_CHARS, render_evidence, render_repair, render_said
 from relay.store.worktree_notes import drop_words, read_words
@@ -196,10 +193,6 @@ class Keeper:
         self._begun = handover.pending
         stamp = Stamp(phase=handover.phase_id, session=handover.attempt.session_id)
         self._claims = ClaimWatch(ctx.files, notes, stamp)
-        self._has_looked = False
-        self._foreign: dict[str, FileState] = {}
-        """Files that somebody else changed, as they were then; a file leaves when a tool writes it."""
-        self._told: set[str] = set()
         self._outdated: set[Outdated] = set()
         self._asked = 0
         self._on_disk = self._read_own()
@@ -209,54 +202,10 @@ class Keeper:
         """The plan and ledger of the session's start, with its notes; amendments are in the notes' plan already."""
         return replace(self._begun, plan=self._notes.plan.tick(self._notes.claims), ledger=self._notes.ledger)
 
-    def keep_found(self, path: str) -> bool:
-        """Save another writer's version of a file since the last checkpoint; a `relay.tools.claims.KeepReplaced`."""
-        repo, last = self._ctx.repo, self._get_last()
-        if not is_newest(repo, last):
-            self._look_at_all(last)
-        if is_newer(repo, self._get_last(), path):
-            self._keep((path,))
-        return path in self._foreign
-
-    def begin_look(self) -> Callable[[], None]:
-        """Begin to look for other writers' files before a command runs; a `relay.tools.claims.LookFirst`."""
-        repo, last = self._ctx.repo, self._get_last()
-        find = begin_find_newer(repo, last) if is_newest(repo, last) else None
-
-        def keep() -> None:
-            if find is None:
-                self._look_at_all(last)
-            else:
-                self._keep(find())
-            self._on_disk = self._read_own()  # no command has run since: a change is the user's edit
-
-        return keep
-
-    def _get_last(self) -> TreeSnapshot:
-        return self.attempt.last_wip or TreeSnapshot(tree=self.attempt.base_tree)
-
-    def _look_at_all(self, last: TreeSnapshot) -> None:
-        """Take the session's first snapshot, or one after the gate, which may have changed files too."""
-        self.save()
-        now = self._get_last()
-        changes = diff_trees(self._ctx.repo, last.tree, now.tree)
-        found = tuple(change.path for change in changes if change.path not in now.replaced)  # without relay's own files
-        self._foreign.update({path: take_look(self._ctx.repo.root, path) for path in found})
-        if not self._has_looked:
-            self._tell(found)
-        self._has_looked = True
-
-    def _keep(self, found: tuple[str, ...]) -> None:
-        if found:
-            self._foreign.update({path: take_look(self._ctx.repo.root, path) for path in found})
-            self._tell(found)
-            self.save(paths=found)
-
     def take_call(self, call: ToolCall, result: ToolResult) -> ToolResult:
         """Save the changes and notes of a call; return its result, with messages about restored files and doubts."""
         if result.changed_paths is None:
             result = self._put_plan_back(call, result)
-        self._drop_written(result.changed_paths or ())
         recorded, doubted = self._claims.take_records(), self._find_doubts(call, result)
         unsettled = self._claims.find_unsettled() if call.name == "tick" else ""
         for notice in self._claims.take_notices():
@@ -285,16 +234,12 @@ class Keeper:
         begun, plan, attempt = self._begun.head, self._notes.plan, self.attempt
         settled = settle_in(self._ctx.repo, self._ctx.plan_path, plan, attempt.base_head)
         later = [phase for phase in settled.phases if phase.id != attempt.phase_id]
-        told, tree = [one.name for one in self._outdated], self._get_last().tree
+        told = [one.name for one in self._outdated]
+        tree = attempt.last_wip.tree if attempt.last_wip else attempt.base_tree
         found = find_outdated(self._ctx.repo, attempt.base_tree, tree, later, without=told, files=files)
         new = [one for one in found if one not in self._outdated and not is_amended(one, begun, plan)]
         self._outdated.update(new)
         return render_outdated([one.words for one in new])
-
-    def _drop_written(self, written: tuple[str, ...]) -> None:
-        root = self._ctx.repo.root
-        looks = self._foreign.items()
-        self._foreign = {path: old for path, old in looks if path not in written and take_look(root, path) == old}
 
     def save(
         self,
@@ -331,14 +276,6 @@ class Keeper:
         clean = ((item, redact(words, environ_values=values)) for item, words in self._notes.claims.items())
         found = render_evidence((texts.get(item, ""), words[:EVIDENCE_CHARS]) for item, words in clean)
         return tuple(mark for mark in found if mark not in self.attempt.carried)
-
-    def _tell(self, found: tuple[str, ...]) -> None:
-        """Report files that somebody saves while the session works, each once; deleted files cannot be lost."""
-        there = [path for path in found if path not in self._told and take_look(self._ctx.repo.root, path)]
-        if there and not self._is_busy():
-            self._told.update(there)
-            words = f"somebody saved {list_paths(there)} while the session worked"
-            self._ctx.observe(Noticed(text=f"{words}; each version is kept under {self.attempt.wip_ref}"))
 
     def _read_own(self) -> dict[str, bytes | None]:
         paths = (self._ctx.plan_path, self._ctx.ledger_path)

@@ -15,10 +15,9 @@ from relay.config import Settings
 from relay.config.model import OWN_LOOP
 from relay.gate.model import GateResult, Outcome, parse_baseline, render_baseline
 from relay.gate.places import describe_places, open_ground, settle_phase
-from relay.git.names import list_paths, parse_path, render_path
-from relay.git.objects import diff_trees
-from relay.git.refs import drop_ref
+from relay.git.names import render_path
 from relay.git.repository import Repo
+from relay.git.trees import find_tree
 from relay.ledger.belief import DOUBTFUL, judge
 from relay.ledger.snapshot import Topic, render_snapshot
 from relay.plan.edit import list_all_notes
@@ -38,29 +37,25 @@ from relay.run.commit.readiness import (
     list_own,
     require_programs,
     require_room,
-    require_still_room,
     settle_in,
 )
 from relay.run.commit.review import read_rounds
 from relay.run.commit.step import make_sample
 from relay.run.review import render_numbered
 from relay.sandbox.run import Sandbox
-from relay.session.events import Noticed, Observe, PlanShown, ShownItem, ShownPhase
+from relay.session.events import Noticed, PlanShown, ShownItem, ShownPhase
 from relay.session.layers import NOTE, describe_note
 from relay.session.usage import Spent, estimate_size_tokens, estimate_tokens
-from relay.setup.context import PlanFiles, RunContext
+from relay.setup.context import GateFiles, PlanFiles, RunContext
 from relay.setup.rules import MAX_BYTES, load_folder_rules
 from relay.setup.skills import render_skills
 from relay.store.attempts import (
     AttemptStart,
     OpenAttempt,
     continue_attempt,
-    find_place_id,
     is_refunded,
-    keep_snapshot,
     open_attempt,
 )
-from relay.store.environment import Environment, load_environment, read_environment, save_environment
 from relay.store.history import (
     add_spent,
     list_doubts,
@@ -70,26 +65,21 @@ from relay.store.history import (
 )
 from relay.store.outdated import OUTDATED
 from relay.store.plan_versions import find_phases, replay_attempt
-from relay.store.snapshot import TreeSnapshot, write_snapshot_tree
 from relay.store.staleness import find_stale, find_stale_claims
 from relay.store.steering_files import find_strange
 from relay.store.trailers import (
     BASELINE,
     CLAIMED,
-    DISCARDED,
     LEFT,
-    LEFTOVER,
     LEG,
     NO_PROGRESS,
     RUNG,
     SAID,
     TRIES,
-    UNKNOWN,
     parse_count,
     parse_said,
     render_said,
 )
-from relay.store.tree_difference import Intent
 from relay.tools.workspace import cut_middle
 
 
@@ -153,73 +143,49 @@ class Handover:
 def begin_phase(ctx: RunContext, plan: Plan, phase: Phase, *, reason: str) -> Handover | None:
     """Open an attempt on a phase that has none; None if a stop was requested during the baseline gate.
 
-    The gate runs before the attempt begins. So files that it makes belong neither to the attempt nor to the user: a
-    session may change and commit them. A file that the user had changed stays the user's; if the gate overwrites it, a
-    ref keeps the old version.
-
     Raises:
         PlanError: The gate can never be green, or no commit could hold the files of the phase.
     """
-    head, before, note = ctx.repo.head(), write_snapshot_tree(ctx.repo), f"relay: before the gate of phase {phase.id}"
+    head = ctx.repo.head()
     number, handoff_note, earlier = _read_earlier_sessions(ctx.files, plan, phase.id)
     settled = settle_in(ctx.repo, ctx.plan_path, plan, head)
     phase = settled.find_phase(phase.id) or phase
     commands = get_commands(ctx.settings, phase)
-    dirty = {change.path for change in diff_trees(ctx.repo, head or ctx.repo.empty_tree, before.tree)}
-    require_room(ctx, settled, phase, before, frozenset(dirty))
-    kept = keep_snapshot(ctx.repo, before, note) if dirty and (commands or not ctx.memory.knows_hooks) else None
-    environment = read_environment(ctx.repo)
-    gate = run_phase_gate(ctx, _make_baseline_task(ctx.files, phase, commands, before, environment))
+    require_room(ctx, settled, phase)
+    gate = run_phase_gate(ctx, _make_baseline_task(ctx.repo, phase, commands, head))
     if ctx.interrupts.stop_now or any(check.status is Outcome.INTERRUPTED for check in gate.result.commands):
         return None
     require_programs(ctx, settled, phase, gate)
     sample = make_sample(ctx.files, ctx.settings, phase, ctx.workspace.sandbox.mechanism)
-    is_touched = require_hooks(ctx, phase.id, sample) or gate.is_fresh
+    require_hooks(ctx, phase.id, sample)
     if ctx.workspace.should_stop():
         return None
     pending = PendingPlan(
         head=plan, plan=plan, ledger=read_ledger(ctx.files, head)
     )  # may raise: before an attempt is open
-    base = before
-    if is_touched:
-        base, environment = write_snapshot_tree(ctx.repo), read_environment(ctx.repo)  # with the gate's own caches
-    changed = [change.path for change in diff_trees(ctx.repo, before.tree, base.tree)]
-    left = [path for path in changed if path not in dirty]
-    ctx.memory.left.update(left)
-    if kept is not None:
-        _tell_kept(ctx.repo, ctx.observe, kept, [path for path in changed if path in dirty])
     marks: tuple[tuple[str, str], ...] = (
         (LEG, str(number)),
         (NO_PROGRESS, "0"),
         (TRIES, str(number)),
         (BASELINE, render_baseline(gate.result)),
     )
-    marks += (*((LEFTOVER, render_path(path)) for path in left[:MAX_LEFTOVERS]), *render_said(parse_said(earlier)))
+    marks += render_said(parse_said(earlier))
     marks += tuple(pair for pair in earlier if pair[0] == RUNG)
     start = AttemptStart(
         session_id=ctx.new_id(),
         phase_id=phase.id,
         plan_path=ctx.plan_path,
-        environment=save_environment(ctx.repo, environment),
         trailers=marks,
     )
-    attempt = open_attempt(ctx.repo, start, base=base)
+    attempt = open_attempt(ctx.repo, start)
     return _make_handover(ctx, attempt, pending, reason=reason, handoff_note=handoff_note, baseline=gate.result)
 
 
-def _make_baseline_task(
-    files: PlanFiles, phase: Phase, commands: tuple[str, ...], now: TreeSnapshot, environment: Environment
-) -> GateTask:
-    """Return the gate on HEAD's files."""
-    return GateTask(
-        phase_id=phase.id,
-        commands=commands,
-        intent=Intent(head=files.repo.head(), paths=(), drafts=(files.plan_path, files.ledger_path)),
-        now=now,
-        environment=environment,
-        own=list_own(phase, commands),
-        is_baseline=True,
-    )
+def _make_baseline_task(repo: Repo, phase: Phase, commands: tuple[str, ...], head: str | None) -> GateTask:
+    """Return the gate on a commit's files."""
+    tree = find_tree(repo, head) if head else repo.empty_tree
+    files = GateFiles(head=head, tree=tree, is_baseline=True)
+    return GateTask(phase_id=phase.id, commands=commands, files=files, own=list_own(phase, commands))
 
 
 def ensure_baseline(ctx: RunContext, plan: Plan, attempt: OpenAttempt) -> OpenAttempt:
@@ -231,40 +197,21 @@ def ensure_baseline(ctx: RunContext, plan: Plan, attempt: OpenAttempt) -> OpenAt
     phase = settle_in(ctx.repo, ctx.plan_path, plan, attempt.base_head).find_phase(attempt.phase_id)
     if phase is None or not is_untouched(attempt) or BASELINE in dict(attempt.trailers):
         return attempt
-    now, environment = (
-        write_snapshot_tree(ctx.repo),
-        load_environment(ctx.repo, attempt.environment) or read_environment(ctx.repo),
-    )
     commands = list_commands(ctx.repo, ctx.settings, attempt, plan, phase)
-    gate = run_phase_gate(ctx, _make_baseline_task(ctx.files, phase, commands, now, environment))
+    gate = run_phase_gate(ctx, _make_baseline_task(ctx.repo, phase, commands, attempt.base_head))
     if any(check.status is Outcome.INTERRUPTED for check in gate.result.commands):
         return attempt
-    # Without a sandbox that can show the commit, the gate saw the merge: it says nothing about before.
-    baseline = render_baseline(gate.result) if gate.is_hidden or not gate.difference.paths else UNKNOWN
     start = AttemptStart(
         session_id=attempt.session_id,
         phase_id=attempt.phase_id,
         plan_path=attempt.plan_path,
-        environment=attempt.environment,
-        trailers=((BASELINE, baseline),),
+        trailers=((BASELINE, render_baseline(gate.result)),),
     )
     return continue_attempt(ctx.repo, attempt, start)
 
 
-def _tell_kept(repo: Repo, observe: Observe, kept: tuple[str, str], rewritten: list[str]) -> None:
-    """Report the ref with the user's version of files that the verify commands overwrote; without any, drop the ref."""
-    ref, commit = kept
-    if not rewritten:
-        drop_ref(repo, ref, commit)
-        return
-    words = f"the verify commands changed files that you had not committed: {list_paths(rewritten)}"
-    observe(Noticed(text=f"{words}; {ref} keeps the version before", warning=True))
-
-
 def continue_phase(ctx: RunContext, plan: Plan, attempt: OpenAttempt, *, reason: str) -> Handover:
     """Put a fresh session on an open attempt, with the state of its newest checkpoint."""
-    if phase := settle_in(ctx.repo, ctx.plan_path, plan, attempt.base_head).find_phase(attempt.phase_id):
-        require_still_room(ctx.files, phase, attempt)
     found = dict(attempt.trailers)
     # A session that was cut off says nothing about the size of the phase: it does not count.
     counts = not is_refunded(attempt)
@@ -272,30 +219,26 @@ def continue_phase(ctx: RunContext, plan: Plan, attempt: OpenAttempt, *, reason:
     ticked = len(attempt.items) > parse_count(found.get(CLAIMED, ""), 0)
     no_progress = 0 if ticked else parse_count(found.get(NO_PROGRESS, ""), 0) + counts
     baseline, former = read_baseline(attempt), attempt.session_id
-    discarded = _describe_discarded(attempt)
+    edited = _describe_edit(attempt)
     note = find_note(ctx.repo, attempt)
     noted = f"{note}\n\n{attempt.handoff_note}".strip() if note not in attempt.handoff_note else attempt.handoff_note
-    handoff_note = f"{noted}\n\n{discarded}".strip() if attempt.handoff_note else note
+    handoff_note = f"{noted}\n\n{edited}".strip() if attempt.handoff_note else note
     marks: tuple[tuple[str, str], ...] = (
         (LEG, str(number)),
         (NO_PROGRESS, str(no_progress)),
         (CLAIMED, str(len(attempt.items))),
         (BASELINE, found.get(BASELINE, "")),
     )
-    marks += tuple(mark for mark in attempt.trailers if mark[0] == LEFTOVER)
     marks += ((TRIES, str(max(number, parse_count(found.get(TRIES, ""), 1) + 1))),)
-    # Another work tree has other ignored files.
-    is_known = attempt.environment and attempt.place == find_place_id(ctx.repo)
     start = AttemptStart(
         session_id=ctx.new_id(),
         phase_id=attempt.phase_id,
         plan_path=ctx.plan_path,
-        environment=attempt.environment if is_known else save_environment(ctx.repo, read_environment(ctx.repo)),
         trailers=marks,
     )
     attempt = continue_attempt(ctx.repo, attempt, start)
     pending = read_pending(ctx.files, plan, attempt)
-    interrupted = _describe_interruption(former, pending.claimed_ids) + (f" {discarded}" if discarded else "")
+    interrupted = _describe_interruption(former, pending.claimed_ids) + (f" {edited}" if edited else "")
     interruption = "" if attempt.handoff_note else interrupted
     return _make_handover(
         ctx, attempt, pending, reason=reason, handoff_note=handoff_note, baseline=baseline, interruption=interruption
@@ -532,16 +475,9 @@ def _describe_environment(sandbox: Sandbox, settings: Settings) -> tuple[str, ..
     )
 
 
-def _describe_discarded(attempt: OpenAttempt) -> str:
-    paths = [parse_path(value) for key, value in attempt.wip_trailers if key == DISCARDED]
+def _describe_edit(attempt: OpenAttempt) -> str:
     left = [value for key, value in attempt.wip_trailers if key == LEFT]
-    words = [f"Since then a person edited the plan. {list_some(left, MAX_LEFTOVERS, joint='; ')}."] if left else []
-    if paths:
-        words.append(
-            f"Since then somebody took work of this phase out of the work tree: {list_paths(paths)}. Nothing that was "
-            "ticked counts any more: look at the files, and tick again what holds."
-        )
-    return "\n\n".join(words)
+    return f"Since then a person edited the plan. {list_some(left, MAX_LEFTOVERS, joint='; ')}." if left else ""
 
 
 def _describe_interruption(session_id: str, claimed: tuple[str, ...]) -> str:

@@ -7,9 +7,8 @@ from dataclasses import field, replace
 from functools import partial
 from pathlib import Path
 
-from relay.base.errors import SandboxError
 from relay.base.redaction import find_handed_values
-from relay.base.tree import read_file, replace_file
+from relay.base.tree import find_stat, read_file, replace_file
 from relay.base.values import dataclass
 from relay.base.words import list_some, render_output
 from relay.config import Settings
@@ -26,28 +25,23 @@ from relay.gate.model import (
 )
 from relay.gate.needs import find_lack
 from relay.gate.run import run_gate
-from relay.gate.stage import LaidOut, Layout, build_stage, find_rewritten
 from relay.git.config_guard import guard
 from relay.git.hooks import HookResult, HookRun, Hooks, copy_git_dir, has_hook
 from relay.git.identity import find_identity
-from relay.git.names import with_parents
-from relay.git.objects import diff_trees, find_blob_id, read_entries
+from relay.git.names import find_plan_branch
+from relay.git.objects import write_paths_tree
 from relay.git.repository import Repo
-from relay.git.status import ChangeKind, PathChange
-from relay.plan.text import STATE_DIR
-from relay.sandbox.places import GENERATED, find_real, make_hiding
-from relay.sandbox.policy import StagedTree, WritableCopy
+from relay.git.trees import ABSENT, EXECUTABLE, FILE, find_mode
+from relay.git.worktrees import list_changed
+from relay.sandbox.places import find_real
+from relay.sandbox.policy import WritableCopy
 from relay.sandbox.run import Sandbox
 from relay.session.events import CheckResult, GateFinished, GateStarted, LeftFile, Noticed
-from relay.setup.context import RunContext
+from relay.setup.context import GateFiles, RunContext
+from relay.setup.ignored import find_unseen
 from relay.setup.workspace import read_handed
 from relay.store.branches import PREFIX, name_branch
-from relay.store.environment import Environment
-from relay.store.snapshot import TreeSnapshot
-from relay.store.tree_difference import Intent, TreeDifference, find_tree_difference, read_committed
 from relay.tools.workspace import Workspace
-
-_NOT_JUDGED = frozenset({*GENERATED, STATE_DIR})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,17 +52,12 @@ class GateTask:
     """For the events."""
     commands: Sequence[str]
     """Without commands, the gate is green and proves nothing."""
-    intent: Intent
-    """The commit that the gate judges."""
-    now: TreeSnapshot
-    """The current work tree."""
-    environment: Environment
-    """Ignored files that the gate may see."""
+    files: GateFiles
+    """Those of the commit that the gate judges."""
     baseline: GateResult | None = None
     """The same commands before the phase; None if unknown, and then nothing red is excused."""
     own: Collection[str] | None = None
     """The commands of the phase itself; None if all are."""
-    is_baseline: bool = False
     is_unfinished: bool = False
     """Whether the phase has open items: a handoff."""
 
@@ -79,14 +68,14 @@ class GateRun:
 
     result: GateResult
     verdict: Verdict
-    difference: TreeDifference = field(default_factory=TreeDifference)
-    """Files of the work tree that differ from the commit."""
-    is_hidden: bool = False
-    """Whether the commands saw the commit's version of them; false if nothing differed."""
-    is_fresh: bool = False
-    """Whether a command ran; else the work tree is unchanged."""
+    installed: tuple[str, ...] = ()
+    """Directories of packages that the commands saw as sessions left them."""
+    unseen: tuple[str, ...] = ()
+    """Of a red gate: what sessions made or changed, git ignores, and the commands did not see so."""
+    links: tuple[str, ...] = ()
+    """The commit's links that the commands did not see, because they lead to what no commit has."""
     rewritten: Mapping[str, tuple[str, bytes]] = field(default_factory=dict, hash=False)
-    """``path: (mode, bytes)`` of the commit's files that the commands rewrote outside of the work tree."""
+    """``path: (mode, bytes)`` of the commit's files that the commands rewrote."""
     flaky: tuple[CommandCheck, ...] = ()
     """The red results, in this phase so far, of commands that were green on the same files."""
 
@@ -100,27 +89,26 @@ def run_phase_gate(ctx: RunContext, task: GateTask) -> GateRun:
     if not task.commands:
         verdict = Verdict(green=True, for_model="", for_user="no verify command")
         return GateRun(result=GateResult(commands=()), verdict=verdict)
-    difference = find_tree_difference(ctx.repo, task.intent, task.now, task.environment)
-    known = _recall(ctx.repo, ctx.memory, task)
-    commands = tuple(command for command in task.commands if command not in known)
-    ctx.observe(GateStarted(phase_id=task.phase_id, baseline=task.is_baseline, commands=commands))
-    with start_anew(ctx.repo, ctx.workspace.sandbox) as anew:
-        fresh = reveal(ctx.repo, ctx.settings, anew)
-        laid, sandbox = _lay_out(ctx.repo, fresh, difference, shown=ctx.settings.env_file)
+    repo, files = ctx.repo, task.files
+    key = find_content(repo, files.tree, (ctx.plan_path, ctx.ledger_path))
+    with ctx.open_gate(files) as gate, start_anew(repo, gate.workspace.sandbox) as anew:
+        known = {} if gate.installed or (gate.is_new and files.is_baseline) else ctx.memory.recall(key, task.commands)
+        commands = tuple(command for command in task.commands if command not in known)
+        ctx.observe(GateStarted(phase_id=task.phase_id, baseline=files.is_baseline, commands=commands))
         act = partial(
             run_gate,
-            sandbox=sandbox,
-            limits=replace(ctx.workspace.limits, timeout_s=ctx.settings.gate_timeout_s),
+            sandbox=reveal(gate.repo, ctx.settings, anew),
+            limits=replace(gate.workspace.limits, timeout_s=ctx.settings.gate_timeout_s),
             should_stop=ctx.workspace.should_stop,
             outputs_dir=ctx.workspace.outputs_dir,
-            handed=find_handed(ctx.repo, ctx.settings, ctx.environ),
+            handed=find_handed(gate.repo, ctx.settings, ctx.environ),
         )
-        place = task.now.tree, task.intent.paths, difference.shown
+        place = key, gate.installed
         result, again = act(commands), dict[str, CommandCheck]()
-        if not (task.is_baseline or task.is_unfinished):
+        if not (files.is_baseline or task.is_unfinished):
             again = {check.command: check for check in act(_choose_again(ctx.memory, task, result, place)).commands}
         _note_flaky(ctx, task, result, again, place)
-        rewritten = find_rewritten(ctx.repo.root, laid, task.intent.paths) if laid else {}
+        rewritten = _find_rewritten(gate.repo, files.paths)
     ran = {**known, **{check.command: check for check in result.commands}, **again}
     result = GateResult(commands=tuple(ran[command] for command in task.commands), evidence=result.evidence)
     verdict = compare_gate(task.baseline, result, own=task.own, unchecked=ctx.unchecked)
@@ -129,7 +117,7 @@ def run_phase_gate(ctx: RunContext, task: GateTask) -> GateRun:
     ctx.observe(
         GateFinished(
             phase_id=task.phase_id,
-            baseline=task.is_baseline,
+            baseline=files.is_baseline,
             passed=verdict.green,
             summary=verdict.for_user + (kept if known else ""),
             duration_s=sum(check.duration_s for check in result.commands if check.command not in known),
@@ -141,9 +129,9 @@ def run_phase_gate(ctx: RunContext, task: GateTask) -> GateRun:
     return GateRun(
         result=result,
         verdict=verdict,
-        difference=difference,
-        is_hidden=laid is not None,
-        is_fresh=bool(commands),
+        installed=gate.installed,
+        unseen=() if verdict.green else find_unseen(repo, gate.repo),
+        links=gate.links,
         rewritten=rewritten,
         flaky=tuple(ctx.memory.flaky.get(task.phase_id, ())),
     )
@@ -152,7 +140,7 @@ def run_phase_gate(ctx: RunContext, task: GateTask) -> GateRun:
 def _choose_again(memory: GateMemory, task: GateTask, result: GateResult, place: object) -> tuple[str, ...]:
     """Return the red commands to run once more before a session is paid for them."""
     known = [command for command, red_on in memory.red_on.items() if red_on == place]
-    return find_unexplained(task.baseline, result, task.intent.paths, known_red=known)
+    return find_unexplained(task.baseline, result, task.files.paths, known_red=known)
 
 
 def _note_flaky(
@@ -181,34 +169,26 @@ def _warn_of_refused(ctx: RunContext, result: GateResult) -> None:
         ctx.observe(Noticed(text=f"not kept of the gate's evidence: {list_some(refused)}", warning=True))
 
 
-def _recall(repo: Repo, memory: GateMemory, task: GateTask) -> dict[str, CommandCheck]:
-    """Return the results of commands that have just passed on the same files."""
-    proposed = memory.proposal == (task.now.tree, task.intent.paths)  # they passed before the review
-    is_same = _is_committed(repo, memory, task) if task.is_baseline else proposed
-    if not is_same or list_judged(task.environment) != memory.ignored:
-        return {}
-    return {command: memory.checks[command] for command in task.commands if command in memory.checks}
+def find_content(repo: Repo, tree: str, drafts: Collection[str]) -> str:
+    """Return what stands for the files of a tree but the plan and its ledger."""
+    return write_paths_tree(repo, [(path, ABSENT, repo.zero_id) for path in drafts], start=tree)
 
 
-def _is_committed(repo: Repo, memory: GateMemory, task: GateTask) -> bool:
-    """Return whether the work tree equals the run's last commit, but for plan and ledger, which changed since."""
-    head = task.intent.head
-    if not memory.commit or head is None:
-        return False
-    changes = (*diff_trees(repo, memory.commit, head), *diff_trees(repo, head, task.now.tree))
-    return all(change.path in task.intent.drafts for change in changes)
-
-
-def list_judged(environment: Environment) -> frozenset[str]:
-    """Return the ignored files that can change a gate's result: without relay's own, dependencies and tools' caches."""
-    return frozenset(path for path in environment.roots if _NOT_JUDGED.isdisjoint(path.split("/")))
+def _find_rewritten(gate: Repo, paths: Collection[str]) -> dict[str, tuple[str, bytes]]:
+    """Return the regular files among these that a gate rewrote; those that it removed are missing."""
+    rewritten = {}
+    for path in list_changed(gate, paths) if paths else ():
+        mode, data = find_mode(find_stat(gate.root, path)), read_file(gate.root, path)
+        if data is not None and mode in {FILE, EXECUTABLE}:
+            rewritten[path] = (mode, data)
+    return rewritten
 
 
 def _expect(task: GateTask, result: GateResult) -> str:
     """Return why a red gate is expected; empty if it is a failure."""
     if task.is_unfinished:
         return "as expected: the phase is not finished"
-    if not task.is_baseline:
+    if not task.files.is_baseline:
         return ""
     if any(find_lack(check) or check.status in {Outcome.MISSING, Outcome.NO_TESTS} for check in result.commands):
         return "before the work: it checked nothing yet"
@@ -270,66 +250,10 @@ def find_handed(repo: Repo, settings: Settings, environ: Mapping[str, str]) -> t
     return find_handed_values(read_handed(repo.root, settings, environ)) if settings.env_file else ()
 
 
-def _lay_out(
-    repo: Repo, fresh: Sandbox, difference: TreeDifference, *, shown: str | None
-) -> tuple[LaidOut | None, Sandbox]:
-    """Show the commit's files in the repository's place if the work tree differs and the sandbox can do so."""
-    place = fresh.private.path / "stage"
-    if fresh.bwrap is None:
-        return None, fresh
-    if not (difference.paths or difference.backdated):
-        empty, own = fresh.private.path / "empty", repo.root / STATE_DIR
-        if find_real(own) != own or not own.is_dir():
-            return None, fresh
-        empty.mkdir()  # no commit has the outputs of sessions
-        return None, fresh.put_copy(WritableCopy(dest=own, place=empty))
-    is_hidden = make_hiding(fresh.policy)
-    layout = Layout(
-        root=repo.root,
-        extra=frozenset(difference.extra),
-        files=read_committed(repo, difference),
-        modes=difference.modes,
-        backdated=difference.backdated,
-        is_hidden=lambda path: path != shown and is_hidden(path),
-    )
-    try:
-        laid = build_stage(layout, place)
-    except OSError as error:
-        words = f"the files of the commit could not be laid out for the gate: {error.strerror}"
-        raise SandboxError(words, hint=f"{place.parent.parent} needs space; TMPDIR names another place") from error
-    return laid, fresh.put_stage(StagedTree(place=place, shown=laid.shown, covered=laid.covered))
-
-
-def find_moved(
-    ctx: RunContext, run: GateRun, owned: tuple[str, ...], changes: Sequence[PathChange]
-) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the files that changed during a gate and that it may have seen: those of the commit, and others.
-
-    Others count only with bubblewrap, which can hide them from the next run. Files that were hidden from this run do
-    not count, and neither do new files after a run that hides: the gate made them.
-    """
-    mine = tuple(change.path for change in changes if change.path in owned)
-    if not ctx.workspace.sandbox.mechanism.confines:
-        return mine, ()
-    kept = {*owned, ctx.plan_path, ctx.ledger_path}
-    hidden = frozenset(run.difference.paths) if run.is_hidden else frozenset[str]()
-    others = tuple(
-        change.path
-        for change in changes
-        if change.path not in kept
-        and not (run.is_hidden and change.kind is ChangeKind.ADDED)
-        and hidden.isdisjoint(with_parents((change.path,)))
-    )
-    return mine, others
-
-
-def take_back(repo: Repo, run: GateRun, before: TreeSnapshot) -> None:
-    """Copy the files that a gate rewrote into the work tree, unless somebody changed them since its start."""
-    entries = read_entries(repo, before.tree, tuple(run.rewritten))
+def take_back(repo: Repo, run: GateRun) -> None:
+    """Copy the files that a gate rewrote into the work tree of the sessions."""
     for path, (mode, data) in run.rewritten.items():
-        there = read_file(repo.root, path)
-        if there is not None and find_blob_id(repo, there) == entries.get(path, ("", ""))[1]:
-            replace_file(repo.root, path, data, mode)
+        replace_file(repo.root, path, data, mode)
 
 
 @contextmanager
@@ -354,7 +278,7 @@ def open_hooks(
         return
     with start_anew(repo, workspace.sandbox) as fresh:
         run = partial(run_hook, workspace, repo, fresh, timeout_s=settings.gate_timeout_s)
-        elsewhere = "" if (repo.branch or "").startswith(PREFIX) else name_branch("", "")
+        elsewhere = "" if find_plan_branch(repo.branch or "").startswith(PREFIX) else name_branch("", "")
         yield Hooks(run=run, scratch=fresh.private.tmp, names=names, elsewhere=elsewhere, recheck=recheck)
 
 
@@ -362,7 +286,9 @@ def run_hook(workspace: Workspace, repo: Repo, fresh: Sandbox, run: HookRun, *, 
     """Run a hook in the sandbox; paths of the scratch directory are translated, since it has another name there."""
     with tempfile.TemporaryDirectory(prefix="git-", dir=fresh.private.path, ignore_cleanup_errors=True) as folder:
         copy = Path(folder, "copy")
-        shown = copy_git_dir(repo, copy, branch=run.branch)
+        own = repo.branch or ""  # the hook judges the branch on which the commit will land
+        plans = find_plan_branch(own)
+        shown = copy_git_dir(repo, copy, branch=run.branch or (plans if plans != own else ""))
         git_copy = WritableCopy(dest=repo.common_dir, place=copy, shown=shown)
         outside, inside = str(fresh.private.tmp), str(fresh.tmp)
         for path, place in run.copies.items():

@@ -28,9 +28,7 @@ from relay.sandbox.visibility import find_restrictions
 from relay.session.events import GateFinished, GateStarted, Observe
 from relay.setup.context import RunContext, RunRequest
 from relay.store import completion
-from relay.store.attempts import read_attempt
 from relay.store.commit import CommitEnd, CommitOutcome, CommitRequest, judge_message
-from relay.store.environment import SessionChanges, load_environment, read_environment, read_spans
 from relay.tools.workspace import Workspace
 
 _SKIP = 'hooks = "skip" in your own settings (RELAY_HOOKS=skip) commits without your hooks'
@@ -176,7 +174,7 @@ _WANTS_MORE = re.compile(
 """Output of a hook that says nothing, or that nothing is staged: it may agree once there is something to commit."""
 
 
-def require_hooks(ctx: RunContext, phase_id: str, sample: CommitRequest) -> bool:
+def require_hooks(ctx: RunContext, phase_id: str, sample: CommitRequest) -> None:
     """Refuse to begin if a hook refuses the current files or relay's own lines of a message: no session repairs that.
 
     The hooks run once per run, with nothing staged, unless a commit of the run has passed them.
@@ -184,23 +182,20 @@ def require_hooks(ctx: RunContext, phase_id: str, sample: CommitRequest) -> bool
     Args:
         sample: The phase's commit without a session's words.
 
-    Returns:
-        Whether a hook ran: it may have changed the work tree.
-
     Raises:
         RepoError: One refuses.
     """
     if ctx.memory.knows_hooks:
-        return False
+        return
     with open_hooks(ctx.repo, ctx.settings, ctx.workspace) as hooks:
         if hooks is None:
-            return False
+            return
         names = tuple(f"{name} hook" for name in ctx.settings.hooks if name in (hooks.names or ()))
         ctx.observe(GateStarted(phase_id="", baseline=True, commands=names))
         index = completion.stage_paths(ctx.repo, guard(ctx.repo), ctx.repo.head(), ())
         tried = _try_all(ctx.repo, hooks, sample, index=Path(index))
     if ctx.workspace.should_stop():
-        return True
+        return
     for one in tried:
         is_red = one.end is CommitEnd.HOOK_REFUSED
         is_silent = one.hook != "pre-commit" and not one.output.partition("\n")[2].strip()
@@ -212,7 +207,6 @@ def require_hooks(ctx: RunContext, phase_id: str, sample: CommitRequest) -> bool
             words = f"phase {phase_id} was not begun, because no commit could be made: {refused.for_user}"
             raise RepoError(words, hint=refused.ways)
     ctx.memory.knows_hooks = all(one.end is CommitEnd.COMMITTED for one in tried)
-    return True
 
 
 def _try_all(repo: Repo, hooks: Hooks, sample: CommitRequest, *, index: Path) -> list[CommitOutcome]:
@@ -316,18 +310,3 @@ def find_uncommitted(request: RunRequest) -> tuple[str, ...]:
     own = (request.plan_path, request.files.ledger_path)
     named = dict.fromkeys((*status.changed, *status.untracked))
     return tuple(path for path in named if path not in own and not path.startswith(f"{STATE_DIR}/"))
-
-
-def find_unshown(request: RunRequest) -> tuple[tuple[str, ...], str]:
-    """Return the ignored files that commands see now and a run's gate would not, and a message about its view.
-
-    They are new since the open phase began, or sessions changed them.
-    """
-    attempt, there = read_attempt(request.repo), sorted(read_environment(request.repo).roots)
-    began = load_environment(request.repo, attempt.environment) if attempt else None
-    new = [path for path in there if began is not None and not began.holds(path)]
-    by_sessions = SessionChanges(root=str(request.repo.root), spans=read_spans(request.repo))
-    for path in there:
-        if path not in new:
-            by_sessions.look(path)
-    return (*new, *by_sessions.hidden), by_sessions.render()

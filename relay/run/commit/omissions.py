@@ -25,7 +25,6 @@ from relay.run.commit.candidate import Refused
 from relay.run.commit.gates import GateRun
 from relay.store.attempts import OpenAttempt
 from relay.store.snapshot import NESTED, Skipped, TreeSnapshot, find_unheld, make_filter
-from relay.store.tree_difference import TreeDifference
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +41,7 @@ class Delivery:
     owned: tuple[str, ...]
     """The paths of the commit."""
     user: frozenset[str]
-    """Paths that differed from HEAD when the attempt began."""
+    """Paths that no session's commit takes: git ignored them when the phase began."""
     after: TreeSnapshot
     """The work tree that passed the gate."""
     notes: tuple[str, ...] = ()
@@ -52,7 +51,7 @@ class Delivery:
 class Cause(StrEnum):
     """The reason why a commit would lack a path."""
 
-    USER = "uncommitted changes of the user's from before this phase"
+    USER = "ignored by git when this phase began"
     IGNORED = "ignored by git"
     SUBMODULE = "in a submodule"
     NESTED = "not of this repository"
@@ -89,20 +88,18 @@ def find_left_out(repo: Repo, delivery: Delivery, ignored: frozenset[str]) -> tu
 
 
 def find_hopeless(
-    repo: Repo, phase: Phase, head: str | None, user: frozenset[str], now: TreeSnapshot, protected: tuple[str, ...] = ()
+    repo: Repo, phase: Phase, head: str | None, now: TreeSnapshot, protected: tuple[str, ...] = ()
 ) -> tuple[LeftOut, ...]:
     """Return the paths that the open items of a phase need and no commit of it could hold.
 
     Args:
         phase: An open phase.
         head: The parent of its commit; None on an unborn branch.
-        user: Paths that differed from HEAD when the phase began, or differ now if it has not begun.
         protected: Patterns of files that no session writes; an item that only mentions such a file may read it.
     """
     clean = {path: str(PurePosixPath(path)) for item in phase.open_items for path in item.paths}
     if not clean:
         return ()
-    users = user & {change.path for change in diff_trees(repo, head or repo.empty_tree, now.tree)}
     may_be_let_in = any(".gitignore" in item.text for item in phase.open_items)
     ignored = () if may_be_let_in else find_unwelcome(repo, tuple(clean))
     there = [path for path in clean.values() if os.path.lexists(repo.root / path)]
@@ -111,7 +108,6 @@ def find_hopeless(
     entries = (
         *(_explain_unheld(path, now.skipped) for path in unheld),
         *(LeftOut(path=clean[name], cause=Cause.IGNORED) for name in ignored),
-        *(LeftOut(path=path, cause=Cause.USER) for path in users.intersection(clean.values())),
         *_find_in_submodules(repo, now.tree, clean.values()),
         *(LeftOut(path=path, cause=Cause.PROTECTED) for path in find_protected_targets(phase, protected)),
     )
@@ -214,8 +210,7 @@ def _render_way(cause: Cause, paths: list[str]) -> Hint:
     typed = tuple((" ", TypedPath(path=path)) for path in paths[:3])
     match cause:
         case Cause.USER:
-            aside = "or put it aside (git stash push -u --", typed, "); then run again"
-            return "commit it yourself (git add", typed, " && git commit), ", aside
+            return "commit it yourself, with its line in .gitignore (git add", typed, " && git commit), and run again"
         case Cause.UNHELD:
             return "commit it yourself (git add", typed, " && git commit) or move it away, and run again"
         case Cause.NESTED:
@@ -228,45 +223,25 @@ def _render_way(cause: Cause, paths: list[str]) -> Hint:
             return "commit it in the submodule and here, and tick the box yourself (", typed[0][1], typed[1:], ")"
 
 
-def describe_surplus(
-    repo: Repo, difference: TreeDifference, user: frozenset[str], now: TreeSnapshot, owned: Collection[str]
-) -> str:
-    """Return the paths of the work tree that differ from a commit, with the reasons why it would lack them.
+def describe_unseen(run: GateRun, user: frozenset[str], now: TreeSnapshot) -> str:
+    """Return what sessions made and a gate did not see, with the reasons why a commit would lack it; empty for none.
 
     Args:
-        difference: At least one path.
-        user: Paths that differed from HEAD when the attempt began.
+        run: A red gate.
+        user: As in `Delivery`.
         now: The work tree, with its skipped paths.
-        owned: The commit's paths.
     """
-    ignored = frozenset(find_ignored(repo, difference.extra))
-    reasons = {entry.path: entry.reason for entry in now.skipped}
-    users = with_parents(user)
-    groups: dict[str, list[str]] = {}
-    for path in difference.paths:
-        if path in users:
-            reason = str(Cause.USER)
-        elif path in owned and path in difference.changed:
-            reason = "a checkout writes other bytes, by .gitattributes"
-        elif path in ignored:
-            reason = str(Cause.IGNORED)
-        elif path in difference.modes:
-            reason = "executable or not, where core.fileMode tells git not to look"
-        else:
-            reason = reasons.get(path) or _find_reason(repo, path)
-        groups.setdefault(reason, []).append(path)
-    return "; ".join(f"{list_paths(paths)} ({reason})" for reason, paths in groups.items())
+    groups = {"a link to what no commit has": run.links, Cause.IGNORED: run.unseen, Cause.USER: sorted(user)}
+    for entry in now.skipped:
+        groups[entry.reason] = (*groups.get(entry.reason, ()), entry.path)
+    return "; ".join(f"{list_paths(paths)} ({reason})" for reason, paths in groups.items() if paths)
 
 
-def _find_reason(repo: Repo, path: str) -> str:
-    place = repo.root / path
-    if place.is_symlink():
-        return "a link to what no commit has"
-    if place.is_dir():
-        if not os.access(place, os.R_OK):
-            return "a directory that cannot be listed"
-        return "a directory without files that git would take"
-    return "not of this phase"
+def describe_installed(run: GateRun) -> tuple[str, ...]:
+    """Return a doubt where a gate used packages that sessions installed: no commit has them, nor the user."""
+    if not run.installed:
+        return ()
+    return (f"the gate used packages that sessions installed, and no setup command: {list_paths(run.installed)}",)
 
 
 _WORD = re.compile(r"[^\s`'\"()<>,;:]*[^\s`'\"()<>,;:.]")

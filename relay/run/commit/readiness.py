@@ -23,8 +23,8 @@ from relay.gate.needs import (
 from relay.gate.places import open_ground, settle_phase, settle_plan
 from relay.gate.shell_line import check_command, find_lines, proves_nothing
 from relay.git.message import CommitText, read_text, read_texts
-from relay.git.names import find_plan_branch, list_paths, render_path, with_parents
-from relay.git.objects import find_base, find_fork, list_marks
+from relay.git.names import find_plan_branch, list_paths, render_path
+from relay.git.objects import find_base, find_fork, list_marks, read_entries
 from relay.git.repository import Repo
 from relay.plan.check import find_obscurity
 from relay.plan.lineage import find_lineage
@@ -39,10 +39,10 @@ from relay.session.events import Noticed
 from relay.setup.context import PlanFiles, RunContext
 from relay.store import trailers
 from relay.store.attempts import OpenAttempt
-from relay.store.environment import find_user_paths
 from relay.store.history import find_added, find_text
 from relay.store.plan_versions import parse_at
-from relay.store.snapshot import TreeSnapshot, write_snapshot_tree
+from relay.store.snapshot import write_snapshot_tree
+from relay.store.worktree_notes import find_home
 from relay.tools.workspace import ALWAYS_PROTECTED
 
 _SHOWN_CHARS = 120
@@ -157,39 +157,20 @@ def require_programs(ctx: RunContext, plan: Plan, phase: Phase, baseline: GateRu
             raise _not_begun(ctx.files, phase, words, advice)
 
 
-def require_room(ctx: RunContext, plan: Plan, phase: Phase, now: TreeSnapshot, dirty: frozenset[str]) -> None:
+def require_room(ctx: RunContext, plan: Plan, phase: Phase) -> None:
     """Refuse to begin a phase whose files no commit could hold; at the start of a run, warn of later phases.
 
-    Args:
-        dirty: Paths that differ from HEAD.
-
     Raises:
-        PlanError: An item names a file of the user, an ignored file or the like, or a file that no session writes.
+        PlanError: An item names an ignored file or the like, or a file that no session writes.
     """
-    own = {ctx.plan_path, ctx.ledger_path}
+    own, now = {ctx.plan_path, ctx.ledger_path}, write_snapshot_tree(ctx.repo)
     protected = (*ALWAYS_PROTECTED, *(path for path in ctx.workspace.protected if path not in own))
-    head, user = ctx.repo.head(), dirty - own
-    _refuse(ctx.plan_path, phase, find_hopeless(ctx.repo, phase, head, user, now, protected))
-    later = () if ctx.memory.commit else plan.phases[plan.phases.index(phase) + 1 :]
+    _refuse(ctx.plan_path, phase, find_hopeless(ctx.repo, phase, ctx.repo.head(), now, protected))
+    later = () if ctx.memory.passed else plan.phases[plan.phases.index(phase) + 1 :]
     for other in later:
-        if taken := sorted(clean_paths(path for item in other.open_items for path in item.targets) & user):
-            words = f"phase {other.id} is to change files that you have not committed: {list_paths(taken)}"
-            ctx.observe(Noticed(text=f"{words}; commit it, or this run stops there", warning=True))
         if taken := find_protected_targets(other, protected):
             words = f"phase {other.id} is to write files that only a person writes: {list_paths(taken)}"
             ctx.observe(Noticed(text=f"{words}; write it and tick the box, or this run stops there", warning=True))
-
-
-def require_still_room(files: PlanFiles, phase: Phase, attempt: OpenAttempt) -> None:
-    """Refuse to continue a phase that needs a file of the user which still differs from HEAD.
-
-    Raises:
-        PlanError: An item names such a file.
-    """
-    named = clean_paths(path for item in phase.open_items for path in item.paths)
-    if user := named & find_user_paths(files.repo, attempt):
-        now = write_snapshot_tree(files.repo)
-        _refuse(files.plan_path, phase, find_hopeless(files.repo, phase, attempt.base_head, frozenset(user), now))
 
 
 def _refuse(plan_path: str, phase: Phase, found: tuple[LeftOut, ...]) -> None:
@@ -200,15 +181,19 @@ def _refuse(plan_path: str, phase: Phase, found: tuple[LeftOut, ...]) -> None:
 
 
 def _require_shown(files: PlanFiles, phase: Phase, run: GateRun) -> None:
-    """Refuse a gate that misses a file which exists here and in no commit."""
-    unseen = frozenset(run.difference.extra) if run.is_hidden else frozenset[str]()
+    """Refuse a gate that misses a file which the user has and no commit."""
+    home, made = find_home(files.repo), clean_paths(phase.open_paths)
     for check in run.result.commands:
-        if not unseen or check.status is Outcome.PASSED:
+        if check.status is Outcome.PASSED:
             continue
         folder, rest = split_place(check.command)
         for name in sorted(clean_paths(_WORD.findall(rest)) & clean_paths(read_missed(check))):
             path = str(PurePosixPath(folder, name))
-            if not with_parents([path]).isdisjoint(unseen) and (files.repo.root / path).is_file():
+            if (
+                path not in made
+                and (home / path).is_file()
+                and not read_entries(files.repo, files.repo.head() or "", (path,))
+            ):
                 words = f"{_show(check)} needs {render_path(path)}, which no commit has"
                 words = f"its gate can never be green, because {words}"
                 way = " && git commit) or have a verify command make it, and run again"

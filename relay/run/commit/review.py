@@ -310,7 +310,6 @@ def _put_session(repo: Repo, attempt: OpenAttempt, session_id: str, spend: Spent
         session_id=session_id,
         phase_id=attempt.phase_id,
         plan_path=attempt.plan_path,
-        environment=attempt.environment,
         trailers=tuple(mark for mark in attempt.trailers if mark[0] in KEPT_MARKS),
     )
     return continue_attempt(repo, replace(attempt, spend=spend), start)

@@ -5,7 +5,7 @@ reviewed, then make one commit with code, ticks and trailers. Each refusal is a 
 the user.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from relay.base.errors import RepoError
@@ -18,12 +18,14 @@ from relay.config import Settings
 from relay.gate.model import MOST_FLAKY, Outcome, compare_gate, find_flaky
 from relay.gate.places import describe_moved, open_ground
 from relay.git.command import GitError
+from relay.git.config_guard import guard
 from relay.git.identity import render_signoff
 from relay.git.message import LINE_CHARS, Message, disarm
 from relay.git.names import list_paths, render_path
-from relay.git.objects import count_lines, diff_trees, read_entries
+from relay.git.objects import count_lines, private_git, read_entries, write_tree
 from relay.git.repository import Repo
 from relay.git.status import ChangeKind, PathChange, check_state
+from relay.git.trees import find_tree
 from relay.ledger.belief import judge
 from relay.plan.edit import list_notes
 from relay.plan.model import Item, Phase
@@ -35,8 +37,7 @@ from relay.run.commit.disclosures import describe_autoruns, find_disclosures, re
 from relay.run.commit.gates import (
     GateRun,
     GateTask,
-    find_moved,
-    list_judged,
+    find_content,
     open_hooks,
     run_phase_gate,
     take_back,
@@ -48,7 +49,8 @@ from relay.run.commit.omissions import (
     Doubts,
     check_phantom,
     clean_paths,
-    describe_surplus,
+    describe_installed,
+    describe_unseen,
     find_doubts,
     find_ignored_files,
     find_left_out,
@@ -67,18 +69,11 @@ from relay.run.commit.review import review_work
 from relay.sandbox.policy import PROTECTED_NAMES
 from relay.session.events import Committed, Noticed
 from relay.session.usage import Spent, Usage
-from relay.setup.context import PlanFiles, RunContext
+from relay.setup.context import GateFiles, PlanFiles, RunContext
 from relay.store import trailers
-from relay.store.attempts import OpenAttempt, close_attempt, find_attempt_changes
+from relay.store.attempts import close_attempt, find_attempt_changes, find_brought_paths, select_owned
 from relay.store.commit import CommitEnd, CommitOutcome, CommitRequest, commit_paths
-from relay.store.environment import (
-    Environment,
-    find_earlier_paths,
-    find_user_paths,
-    load_environment,
-    read_environment,
-    select_owned,
-)
+from relay.store.completion import NotStagedError, require_filters, stage_paths
 from relay.store.history import HANDOFF_NOTE_TITLE
 from relay.store.loose import is_loose
 from relay.store.outdated import find_outdated, is_amended
@@ -86,7 +81,6 @@ from relay.store.snapshot import TreeSnapshot, write_snapshot_tree
 from relay.store.staleness import describe_left, find_newly_changed, has_moved
 from relay.store.steering_files import describe_strange, find_all_strange, find_persons
 from relay.store.trailers import AMENDED, LEG
-from relay.store.tree_difference import Intent
 from relay.store.worktree_notes import is_own_tree
 
 MAX_LEFT = 20
@@ -102,12 +96,13 @@ class _Work:
     owned: tuple[str, ...]
     """The paths of the commit."""
     user: frozenset[str]
-    """Paths that differed from HEAD when the attempt began, or that git ignored then and does not ignore now."""
+    """Paths that no session's commit takes: git ignored them when the phase began, or only a person writes them."""
     changes: tuple[PathChange, ...]
-    """From the attempt's start until after the gate."""
-    before: TreeSnapshot
-    """The work tree before the gate."""
+    """From the attempt's start."""
     after: TreeSnapshot
+    """The work tree of the sessions."""
+    tree: str
+    """The commit's files, which the gate saw; plan and ledger are as in the parent."""
     run: GateRun
 
 
@@ -126,32 +121,45 @@ def commit_phase(ctx: RunContext, candidate: Candidate) -> PhaseCommit | Refused
     Raises:
         RepoError: A snapshot or the commit could not be stored.
     """
-    attempt, begin = candidate.attempt, write_snapshot_tree(ctx.repo)
-    environment = load_environment(ctx.repo, attempt.environment)
-    changes = find_attempt_changes(ctx.repo, attempt, begin)
-    user = find_user_paths(ctx.repo, attempt) | find_earlier_paths(ctx.repo, environment, changes)
-    # A session cannot write existing files of this kind; the author of commits from elsewhere could.
-    user |= find_persons(c.path for c in changes if attempt.is_unchecked or c.kind is ChangeKind.ADDED)
-    owned = select_owned(ctx.plan_path, attempt, user, changes)
-    before, moved, others = begin, tuple[str, ...](), tuple[str, ...]()
+    rewritten = tuple[str, ...]()
     for _ in range(MAX_GATE_RUNS):
-        run = _run_gate(ctx, candidate, owned, before)
+        found = _find_work(ctx, candidate)
+        if isinstance(found, Refused):
+            return found
+        run = found.run
         if flaky := find_flaky(run.flaky, least=MOST_FLAKY):
             return Refused(for_user="; ".join(flaky), ways="make it deterministic, or leave it out of the gate")
-        work = _Work(owned=owned, user=user, changes=changes, before=begin, after=before, run=run)
         if not run.verdict.green:
-            return _refuse_red(ctx, candidate, work)
-        take_back(ctx.repo, run, before)
-        after = write_snapshot_tree(ctx.repo)
-        moved, others = find_moved(ctx, run, owned, diff_trees(ctx.repo, before.tree, after.tree))
-        if not (moved or others):
-            changes = find_attempt_changes(ctx.repo, attempt, after)
-            return _commit_checked(ctx, candidate, replace(work, changes=changes, after=after))
-        before = after
-    if not moved:
-        return Refused(for_user=f"files changed each time they were checked: {list_paths(others)}")
-    words = f"the gate itself keeps changing the files that it checks: {list_paths(moved)}"
+            return _refuse_red(ctx, candidate, found)
+        if not run.rewritten:
+            return _commit_checked(ctx, candidate, found)
+        take_back(ctx.repo, run)
+        rewritten = tuple(sorted(run.rewritten))
+    words = f"the gate itself keeps changing the files that it checks: {list_paths(rewritten)}"
     return Refused(for_user=words, for_model=f"{words}. Make the verify command only check.")
+
+
+def _find_work(ctx: RunContext, candidate: Candidate) -> _Work | Refused:
+    """Run the gate on what a commit would hold now."""
+    repo, attempt, after = ctx.repo, candidate.attempt, write_snapshot_tree(ctx.repo)
+    changes = find_attempt_changes(repo, attempt, after)
+    # A session cannot write existing files of this kind; the author of commits from elsewhere could.
+    user = find_persons(c.path for c in changes if attempt.is_unchecked or c.kind is ChangeKind.ADDED)
+    user |= find_brought_paths(repo, (c.path for c in changes if c.kind is ChangeKind.ADDED))
+    owned = select_owned(ctx.plan_path, attempt, changes, user)
+    try:
+        tree = _make_tree(repo, attempt.base_head, owned)
+    except NotStagedError as error:
+        return _explain(CommitOutcome(end=CommitEnd.NOT_STAGED, output=str(error)))
+    run = _run_gate(ctx, candidate, tree, owned)
+    return _Work(owned=owned, user=user, changes=changes, after=after, tree=tree, run=run)
+
+
+def _make_tree(repo: Repo, head: str | None, paths: Sequence[str]) -> str:
+    """Store the files that a commit of these paths would hold, but for the plan and its ledger."""
+    guarded = guard(repo)
+    require_filters(guarded, paths)
+    return write_tree(private_git(guarded.git), stage_paths(repo, guarded, head, paths))
 
 
 def _refuse_red(ctx: RunContext, candidate: Candidate, work: _Work) -> Refused:
@@ -162,12 +170,10 @@ def _refuse_red(ctx: RunContext, candidate: Candidate, work: _Work) -> Refused:
     place = f" in {ctx.repo.root}" if is_own_tree(ctx.repo) else ""
     ways = (f"repair it by hand{place}, and ", RUN, " commits it without another session, or change its Verify: line")
     red = Refused(for_user=verdict.for_user, for_model=verdict.for_model, ways=ways, again=again, then=then)
-    if not (run.is_hidden and run.difference.paths):
+    if not (left := describe_unseen(run, work.user, work.after)):
         return red
     if left_out := _check_left_out(ctx, candidate, work):
         return left_out
-    users = work.user | {entry.path for entry in candidate.attempt.skipped}
-    left = describe_surplus(ctx.repo, run.difference, users, work.after, work.owned)
     unseen = f"Not shown to the gate, because the commit would not hold it: {left}."
     return replace(red, for_user=f"{verdict.for_user}\n{unseen}", for_model=f"{verdict.for_model}\n\n{unseen}")
 
@@ -201,20 +207,18 @@ def _commit_checked(ctx: RunContext, candidate: Candidate, work: _Work) -> Phase
         return Refused(for_user=f"not committed, because {words}")
     reviewed = review_work(ctx, candidate, work.owned, work.after.tree, work.run.result)
     if isinstance(reviewed, Refused):
-        seen = _read_seen(ctx.repo, candidate.attempt)
-        ctx.memory.propose(work.after.tree, work.owned, list_judged(seen), work.run.result)
+        _remember(ctx, work.tree, work.run)
         return reviewed
     candidate = replace(candidate, attempt=reviewed.attempt)
     for words in doubts.sentences:
         ctx.observe(Noticed(text=f"ticked anyway: {words}", warning=True))
     _report_left_out(ctx, work)
-    said = filter(None, (*doubts.sentences, *_report_outdated(ctx, candidate, work), work.run.difference.shown))
+    said = (*doubts.sentences, *_report_outdated(ctx, candidate, work), *describe_installed(work.run))
     marks = tuple((trailers.DOUBT, words) for words in said) + reviewed.trailers
     outcome = _commit(ctx, candidate, work, make_commit_message(ctx, candidate, work.run, marks))
     if outcome.commit is None:
         return _explain(outcome)
-    seen = _read_seen(ctx.repo, candidate.attempt)
-    ctx.memory.remember(outcome.commit, list_judged(seen), work.run.result)  # also if hooks rewrote files
+    _remember(ctx, find_tree(ctx.repo, outcome.commit), work.run)  # also if hooks rewrote files
     _finish(ctx, candidate, outcome)
     return PhaseCommit(commit=outcome.commit)
 
@@ -262,9 +266,9 @@ def _find_left_claims(ctx: RunContext, candidate: Candidate, owned: tuple[str, .
     return tuple(_make_harmless(candidate, words, ctx.secret_values) for words in left[:MAX_LEFT])
 
 
-def _read_seen(repo: Repo, attempt: OpenAttempt) -> Environment:
-    """Return the ignored files that an attempt's gate may see: those at its start, or now if that is unknown."""
-    return load_environment(repo, attempt.environment) or read_environment(repo)
+def _remember(ctx: RunContext, tree: str, run: GateRun) -> None:
+    if not run.installed:
+        ctx.memory.remember(find_content(ctx.repo, tree, (ctx.plan_path, ctx.ledger_path)), run.result)
 
 
 def _check_left_out(ctx: RunContext, candidate: Candidate, work: _Work) -> Refused | None:
@@ -288,7 +292,7 @@ def _make_delivery(files: PlanFiles, candidate: Candidate, work: _Work) -> Deliv
         touched=candidate.touched,
         changed=frozenset(change.path for change in work.changes),
         owned=work.owned,
-        user=work.user - {files.plan_path, files.ledger_path},
+        user=work.user,
         after=work.after,
         notes=tuple(list_notes(candidate.pending.plan, candidate.phase.id)),
     )
@@ -300,16 +304,13 @@ def _check_phantom(ctx: RunContext, candidate: Candidate, doubts: Doubts) -> Ref
     return None if refused and has_moved(ctx.repo, ctx.plan_path, candidate.phase) else refused
 
 
-def _run_gate(ctx: RunContext, candidate: Candidate, owned: tuple[str, ...], now: TreeSnapshot) -> GateRun:
-    attempt = candidate.attempt
+def _run_gate(ctx: RunContext, candidate: Candidate, tree: str, owned: tuple[str, ...]) -> GateRun:
     return run_phase_gate(
         ctx,
         GateTask(
             phase_id=candidate.phase.id,
             commands=candidate.commands,
-            intent=Intent(head=attempt.base_head, paths=owned, drafts=(ctx.plan_path, ctx.ledger_path)),
-            now=now,
-            environment=_read_seen(ctx.repo, attempt),
+            files=GateFiles(head=candidate.attempt.base_head, tree=tree, paths=owned),
             baseline=candidate.baseline,
             own=list_own(candidate.phase, candidate.commands),
             is_unfinished=candidate.status == "handoff",
@@ -367,22 +368,14 @@ def _check_secrets(
 
 
 def _report_left_out(ctx: RunContext, work: _Work) -> None:
-    own = {ctx.plan_path, ctx.ledger_path, *work.owned}
-    left = [c.path for c in diff_trees(ctx.repo, work.before.tree, work.after.tree) if c.path not in own]
-    if left:
-        ctx.observe(Noticed(text=f"the gate left files behind, not committed: {list_paths(left)}"))
-        ctx.memory.left.update(left)
-    if work.run.difference.paths and not work.run.is_hidden:
-        words = describe_surplus(ctx.repo, work.run.difference, work.user, work.after, work.owned)
-        ctx.observe(Noticed(text=f"the gate saw files that are not in the commit: {words}", warning=True))
-    if work.run.difference.shown:
-        ctx.observe(Noticed(text=work.run.difference.shown, warning=True))
+    for words in describe_installed(work.run):
+        ctx.observe(Noticed(text=words, warning=True))
     mixed = [change.path for change in work.changes if change.path in work.user]
     if persons := find_persons(mixed):
         words = f"not committed, because only you write such a file: {list_paths(sorted(persons))}"
         ctx.observe(Noticed(text=words))
     if mixed := [path for path in mixed if path not in persons]:
-        words = f"not committed, because the user had it before the session began: {list_paths(mixed)}"
+        words = f"not committed, because git ignored it when the phase began: {list_paths(mixed)}"
         ctx.observe(Noticed(text=words, warning=True))
     if work.after.skipped:
         words = list_some([f"{entry.path} ({entry.reason})" for entry in work.after.skipped])
@@ -413,7 +406,8 @@ def _commit(ctx: RunContext, candidate: Candidate, work: _Work, message: Message
         refused = refused or _check_secrets(ctx, candidate, paths, now)
         if refused is not None:
             return refused.for_model
-        run = _run_gate(ctx, candidate, tuple(dict.fromkeys((*work.owned, *paths))), now)
+        owned = tuple(dict.fromkeys((*work.owned, *paths)))
+        run = _run_gate(ctx, candidate, _make_tree(ctx.repo, candidate.attempt.base_head, owned), owned)
         if run.rewritten:
             return f"the verify commands rewrite files that a commit hook rewrote: {list_paths(tuple(run.rewritten))}"
         if run.verdict.green and not run.result.green >= work.run.result.green:  # the hook made a command red again
@@ -600,9 +594,8 @@ def _render_gate(run: GateRun) -> str:
     if not gate.commands:
         return "none"
     red = sum(check.status is not Outcome.PASSED for check in gate.commands)
-    seen = 0 if run.is_hidden else len(run.difference.paths)
-    word = "none" if run.verdict.is_unproven or seen or run.difference.shown else "pass"
-    return f"{word} {gate.digest}" + (f" red-before={red}" if red else "") + (f" seen={seen}" if seen else "")
+    word = "none" if run.verdict.is_unproven or run.installed else "pass"
+    return f"{word} {gate.digest}" + (f" red-before={red}" if red else "")
 
 
 def choose_subject(ctx: RunContext, candidate: Candidate) -> str:

@@ -35,6 +35,10 @@ _MARKED_DEPTH, _MOST_MARKED = 3, 5_000
 """How far down, and how many entries, a directory is looked at to find that somebody installed something."""
 _CHUNK_BYTES = 1 << 30
 _LEFT_OUT = frozenset({".git", *TOOL_CACHES})
+_TAG = "CACHEDIR.TAG"
+"""Marks a directory that can be made again; cargo, mypy and others write it. Source: https://bford.info/cachedir/."""
+_SESSIONS = "session "
+"""Before the mark of an original that a session installed."""
 
 
 def copy_named(main: Repo, job: Repo, named: Collection[str]) -> None:
@@ -45,7 +49,9 @@ def copy_named(main: Repo, job: Repo, named: Collection[str]) -> None:
                 _replace(main, job, path, lambda _: False)
 
 
-def bring_ignored(main: Repo, job: Repo, *, named: Collection[str], has_packages: bool) -> tuple[str, ...]:
+def bring_ignored(
+    main: Repo, job: Repo, *, named: Collection[str], has_packages: bool, installed: Collection[str] | None = None
+) -> tuple[str, ...]:
     """Copy what git ignores in the user's work tree, as far as the job lacks it or the user has changed it since.
 
     Args:
@@ -54,6 +60,8 @@ def bring_ignored(main: Repo, job: Repo, *, named: Collection[str], has_packages
         named: Paths that are copied whatever they are: the settings `copy` and `env_file`.
         has_packages: Whether installed packages are brought, too: not where setup commands install them, nor where
             commands see the job at its own path, and what is installed names the user's.
+        installed: Where only gates run in `job`, the packages that come from the sessions' (`bring_installed`). A copy
+            that gates have changed is made anew there, but for packages and caches.
 
     Returns:
         The directories that are lent.
@@ -66,10 +74,14 @@ def bring_ignored(main: Repo, job: Repo, *, named: Collection[str], has_packages
     files, size = MOST_FILES, MOST_BYTES
     copy_named(main, job, named)
     for path in _list(main, named, has_packages=has_packages):
+        if path in (installed or ()):
+            continue
         his, known = _mark(main, path), known_copies.get(path)
         own = _mark(job, path)
-        is_kept = known is not None and known[0] == his and own
-        if is_kept or (own and (known is None or _is_changed(main, job, path, known[1], own))):
+        is_kept = known is not None and known[0] == his and bool(own)
+        if installed is not None and is_kept and known and known[1] != own:
+            is_kept = _is_package(job, path) or os.path.lexists(job.root / path / _TAG)
+        if is_kept or (own and installed is None and (known is None or _is_changed(main, job, path, known[1], own))):
             copies[path] = known or ("", "")
             continue
         needs = _measure(main, path, files, size)
@@ -88,8 +100,59 @@ def bring_ignored(main: Repo, job: Repo, *, named: Collection[str], has_packages
                 words = f"there is no space for a copy of {path} in {job.root}, where sessions work"
                 raise RepoError(words, hint="make room; what cannot be copied is missing there") from error
         copies[path] = his, _mark(job, path)
+    copies |= {path: known_copies[path] for path in installed or () if path in known_copies}
     save_brought(job, Brought(copies=copies, lent=tuple(lent)))
     return tuple(lent)
+
+
+def bring_installed(job: Repo, gate: Repo, installed: Collection[str]) -> None:
+    """Copy packages, as sessions have installed or changed them, into the tree of the gate."""
+    brought = read_brought(gate) or Brought(copies={}, lent=())
+    copies = dict(brought.copies)
+    for path in installed:
+        marks = f"{_SESSIONS}{_mark(job, path)}", _mark(gate, path)
+        if copies.get(path) != marks:
+            with contextlib.suppress(OSError):  # it cannot be read, or something tracked stands there
+                _replace(job, gate, path, job.hidden.covers)
+            copies[path] = marks[0], _mark(gate, path)
+    if copies != brought.copies:
+        save_brought(gate, Brought(copies=copies, lent=brought.lent))
+
+
+def find_installed(job: Repo, gate: Repo) -> tuple[str, ...]:
+    """Return the directories of packages that sessions have installed or changed."""
+    return tuple(path for path in _find_changed(job, gate) if _is_package(job, path))
+
+
+def find_unseen(job: Repo, gate: Repo) -> tuple[str, ...]:
+    """Return the ignored paths, without tools' caches, that the tree of the gate does not have as sessions see them."""
+    return tuple(path for path in _list_own(job, ()) if _mark(job, path) != _mark(gate, path))
+
+
+def _find_changed(job: Repo, gate: Repo) -> Iterator[str]:
+    """Yield the ignored paths that sessions made or changed, without tools' caches."""
+    brought, seen = read_brought(job), read_brought(gate)
+    if brought:
+        marks, lent = {path: own for path, (_, own) in brought.copies.items()}, brought.lent
+    elif seen:  # the sessions work in the user's work tree
+        marks, lent = {path: his.removeprefix(_SESSIONS) for path, (his, _) in seen.copies.items()}, seen.lent
+    else:
+        return
+    for path in _list_own(job, marks):
+        if path not in lent and marks.get(path) != _mark(job, path):
+            yield path
+
+
+def _list_own(job: Repo, more: Collection[str]) -> Iterator[str]:
+    for path in dict.fromkeys(name.rstrip("/") for name in (*worktrees.list_ignored_entries(job), *more)):
+        parts = path.split("/")
+        if parts[0] != STATE_DIR and _LEFT_OUT.isdisjoint(parts) and os.path.lexists(job.root / path):
+            yield path
+
+
+def _is_package(repo: Repo, path: str) -> bool:
+    is_environment = os.path.lexists(repo.root / path / "pyvenv.cfg") or (repo.root / path / "conda-meta").is_dir()
+    return is_environment or not INSTALLED.isdisjoint(path.split("/"))
 
 
 def find_brought_packages(job: Repo, status: Status) -> tuple[str, ...]:

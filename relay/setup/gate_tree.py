@@ -1,0 +1,132 @@
+"""The tree in which gates run: the files of a commit that is to be made, beside what git ignores in the user's own.
+
+It is a linked work tree of relay's own, beside the one in which a phase's sessions work, and no session reaches it.
+Before each gate relay checks out there what the commit would hold, and removes what an earlier gate left: what is
+tested is what is committed. Nothing in it is anybody's work, so relay makes it anew wherever it is broken.
+
+Packages come from the user's work tree, or from the setup commands. Where there are none, a gate uses the packages that
+the sessions have installed, and the commit says so.
+"""
+
+import contextlib
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
+
+from relay.base.errors import RepoError
+from relay.base.values import dataclass
+from relay.base.walk import open_ignored
+from relay.git import worktrees
+from relay.git.names import with_parents
+from relay.git.notes import read_note, write_note
+from relay.git.objects import read_entries
+from relay.git.repository import Repo, open_repo
+from relay.git.trees import SYMLINK
+from relay.plan.text import STATE_DIR
+from relay.sandbox.places import GENERATED, find_real, is_below
+from relay.session.events import Observe
+from relay.setup.context import GateFiles, GateTree, RunRequest
+from relay.setup.ignored import bring_ignored, bring_installed, find_installed
+from relay.setup.rules import Rules
+from relay.setup.workspace import ensure_set_up, get_mechanism
+from relay.store.worktree_notes import Brought, find_home, get_gate_place, is_own_tree, note_home, read_brought
+from relay.tools.workspace import Workspace
+
+_MADE = "made"
+"""What setup commands made there, and stays."""
+
+
+@dataclass(slots=True, kw_only=True)
+class GateOpener:
+    """Opens the tree of the gates of one work tree. Mutable: remembers it.
+
+    Args:
+        request: Of the run, in the work tree of the sessions.
+        main: The user's work tree.
+    """
+
+    request: RunRequest
+    main: Repo
+    rules: Rules
+    observe: Observe
+    open_heard: Callable[[RunRequest, Rules], AbstractContextManager[Workspace]]
+    gate: Repo | None = None
+
+    @contextmanager
+    def open(self, files: GateFiles) -> Iterator[GateTree]:
+        """Check a commit's files out there, and open a workspace; a `RunContext.open_gate`.
+
+        Raises:
+            ConfigError: A setup command failed.
+            RepoError: The tree cannot be made: the disk is full, for example.
+        """
+        job, settings = self.request.repo, self.request.settings
+        if self.gate is None or not (self.gate.root / ".git").exists():
+            self.gate = replace(_ensure(job), hidden=job.hidden)
+        gate, before = self.gate, read_brought(self.gate)
+        named = (*settings.copy, *([settings.env_file] if settings.env_file else []))
+        installed = () if settings.setup else find_installed(job, gate)
+        if files.is_baseline or not before:
+            has_packages = not settings.setup and get_mechanism(settings).confines
+            bring_ignored(self.main, gate, named=named, has_packages=has_packages, installed=installed)
+        bring_installed(job, gate, installed)
+        brought, made = read_brought(gate) or Brought(copies={}, lent=()), read_note(gate, _MADE).split("\0")
+        kept = filter(None, (*brought.copies, *brought.lent, *named, *made))
+        worktrees.put_tree(gate, files.tree, head=files.head, kept=kept)
+        links = _remove_links_away(gate, files.tree, files.paths)
+        with open_ignored(gate.root, (STATE_DIR,)):
+            pass  # relay makes it before a command could
+        own = replace(self.request, repo=gate)
+        with self.open_heard(own, self.rules) as workspace:
+            if ensure_set_up(gate, settings, workspace, self.observe):
+                write_note(gate, _MADE, "\0".join(worktrees.list_ignored_entries(gate)))
+            yield GateTree(repo=gate, workspace=workspace, is_new=brought != before, installed=installed, links=links)
+
+
+def _ensure(job: Repo) -> Repo:
+    """Return the gate's tree; make it anew unless it is whole."""
+    home, place = find_home(job), get_gate_place(job)
+    with contextlib.suppress(RepoError, OSError):
+        if (place / ".git").exists() and is_own_tree(found := open_repo(place)) and find_home(found) == home:
+            return found
+    worktrees.drop_worktree(job, place)
+    place.parent.mkdir(parents=True, exist_ok=True)
+    worktrees.add_worktree(job, place, "")
+    made = open_repo(place)
+    note_home(made, home)  # last: it says that the tree is whole
+    return made
+
+
+def _remove_links_away(gate: Repo, tree: str, paths: Sequence[str]) -> tuple[str, ...]:
+    """Remove those of a commit's new links that lead to git's or relay's data, or to what git ignores; return them.
+
+    A clean clone has none of that, but for packages and caches.
+    """
+    entries = read_entries(gate, tree, paths)
+    away = tuple(path for path, (mode, _) in entries.items() if mode == SYMLINK and _leads_away(gate, path))
+    for path in away:
+        with contextlib.suppress(OSError):
+            (gate.root / path).unlink()
+    return away
+
+
+def _leads_away(gate: Repo, path: str) -> bool:
+    place, home = gate.root / path, f"{find_home(gate)}/"
+    target = os.readlink(place)  # noqa: PTH115  # text
+    if target.startswith(("/proc/", "/run/relay/")):
+        return True
+    names = target.split("/")
+    real = find_real(gate.root / target.removeprefix(home) if target.startswith(home) else place)
+    own = (gate.git_dir, gate.common_dir, gate.root / STATE_DIR)
+    if not {".git", STATE_DIR}.isdisjoint(names) or is_below(real, own):
+        return True
+    if not real.is_relative_to(gate.root):
+        return False
+    parts = real.relative_to(gate.root).parts
+    brought = read_brought(gate)
+    return (
+        brought is not None
+        and not with_parents(["/".join(parts)]).isdisjoint(brought.copies)
+        and GENERATED.isdisjoint(parts)
+    )
