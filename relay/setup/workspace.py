@@ -341,7 +341,7 @@ def _run(command: str, settings: Settings, workspace: Workspace, sandbox: Sandbo
     if result.exit_code != 0:
         how = "took too long (gate_timeout_s)" if result.timed_out else f"failed with exit {result.exit_code}"
         raise ConfigError(
-            f"setup: `{command}` {how}; nothing was sent to a model\n{tail}",
+            f"setup: `{command}` {how}\n{tail}",
             hint=f"relay shell --network -- {command!r} tries it; a host that was refused is named above",
         )
     return True

@@ -80,9 +80,24 @@ def test_setup_runs_again_for_another_lock_file_other_commands_and_a_lost_enviro
 def test_a_setup_that_fails_stops_before_anything_is_paid(locked):
     with pytest.raises(ConfigError) as refusal:
         play(locked, setup=("echo what went wrong; exit 3", "echo second"))
-    assert "failed with exit 3; nothing was sent to a model\nwhat went wrong" in str(refusal.value)
+    assert "failed with exit 3\nwhat went wrong" in str(refusal.value)
     assert [event.exit_code for event in locked.seen(SetupFinished)] == [3]
     assert not locked.seen(GateStarted)
+
+
+def test_a_session_is_told_that_its_lock_file_does_not_install(locked):
+    """The setup commands of its commit fail in the tree of the gate; it mends that, and the phase ends."""
+    bad = ("write", {"path": "package-lock.json", "content": "two\n"})
+    work = [("write", {"path": "hello.txt", "content": "hello\n"}), ("tick", {"item": "1.1", "evidence": "x"})]
+    mended = ("write", {"path": "package-lock.json", "content": "one\nmore\n"})
+    runner = ScriptedRunner(sessions=[[[bad, *work], [mended]]])
+    ended = locked.play(
+        runner, phase="1", sandbox="auto", setup=("grep one package-lock.json || { echo wrong; exit 5; }",)
+    )
+
+    assert ended.exit_code is ExitCode.DONE, ended.reason
+    assert ["failed with exit 5\nwrong" in words for words in runner.told] == [True]
+    assert locked.git("show", "HEAD:package-lock.json") == "one\nmore\n"
 
 
 @pytest.mark.nightly

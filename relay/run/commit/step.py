@@ -8,7 +8,7 @@ the user.
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from relay.base.errors import RepoError
+from relay.base.errors import ConfigError, RepoError
 from relay.base.hints import RUN, Command
 from relay.base.redaction import redact
 from relay.base.secrecy import is_covered
@@ -151,7 +151,11 @@ def _find_work(ctx: RunContext, candidate: Candidate) -> _Work | Refused:
         tree = _make_tree(repo, attempt.base_head, owned)
     except NotStagedError as error:
         return _explain(CommitOutcome(end=CommitEnd.NOT_STAGED, output=str(error)))
-    run = _run_gate(ctx, candidate, tree, owned)
+    try:
+        run = _run_gate(ctx, candidate, tree, owned)
+    except ConfigError as error:  # what the commit's lock files name cannot be installed
+        words = str(error)
+        return Refused(for_user=words.partition("\n")[0], for_model=words, ways=error.hint or "", once=True)
     return _Work(owned=owned, user=user, changes=changes, after=after, tree=tree, run=run)
 
 
