@@ -63,7 +63,7 @@ def escape_json(line: str) -> str:
         return line
     import json
 
-    return json.dumps(json.loads(line)).replace("\x7f", "\\u007f")
+    return json.dumps(json.loads(line), separators=(",", ":")).replace("\x7f", "\\u007f")
 
 
 def plainer_errors(error: UnicodeError) -> tuple[str, int]:
