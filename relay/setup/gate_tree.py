@@ -27,7 +27,7 @@ from relay.plan.text import STATE_DIR
 from relay.sandbox.places import GENERATED, find_real, is_below
 from relay.session.events import Observe
 from relay.setup.context import GateFiles, GateTree, RunRequest
-from relay.setup.ignored import bring_ignored, bring_installed, find_installed
+from relay.setup.ignored import bring_ignored, bring_installed, copy_named, find_installed
 from relay.setup.rules import Rules
 from relay.setup.workspace import ensure_set_up, get_mechanism
 from relay.store.worktree_notes import Brought, find_home, get_gate_place, is_own_tree, note_home, read_brought
@@ -70,6 +70,8 @@ class GateOpener:
         if files.is_baseline or not before:
             has_packages = not settings.setup and get_mechanism(settings).confines
             bring_ignored(self.main, gate, named=named, has_packages=has_packages, installed=installed)
+        else:
+            copy_named(self.main, gate, named)
         bring_installed(job, gate, installed)
         brought, made = read_brought(gate) or Brought(copies={}, lent=()), read_note(gate, _MADE).split("\0")
         kept = filter(None, (*brought.copies, *brought.lent, *named, *made))

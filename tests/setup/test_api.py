@@ -76,8 +76,9 @@ def test_an_observer_that_raises_stops_the_run_with_its_work_kept(project, stage
 
 
 def test_a_run_that_cannot_begin_says_why(project, stage):
-    stage.write("one.txt", "mine\n")
-    with pytest.raises(relay.api.RelayError, match=r"one\.txt") as refused:
+    stage.write("PLAN.md", "# P\n\n## Phase 1 — One\n- [ ] Do it — one.txt\n")
+    stage.commit("no gate")
+    with pytest.raises(relay.api.RelayError, match="no verify command") as refused:
         project.run()
     assert refused.value.hint
 

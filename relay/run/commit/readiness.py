@@ -189,11 +189,8 @@ def _require_shown(files: PlanFiles, phase: Phase, run: GateRun) -> None:
         folder, rest = split_place(check.command)
         for name in sorted(clean_paths(_WORD.findall(rest)) & clean_paths(read_missed(check))):
             path = str(PurePosixPath(folder, name))
-            if (
-                path not in made
-                and (home / path).is_file()
-                and not read_entries(files.repo, files.repo.head() or "", (path,))
-            ):
+            is_users = path not in made and not files.repo.hidden.covers(path) and (home / path).is_file()
+            if is_users and ".." not in path and not read_entries(files.repo, files.repo.head() or "", (path,)):
                 words = f"{_show(check)} needs {render_path(path)}, which no commit has"
                 words = f"its gate can never be green, because {words}"
                 way = " && git commit) or have a verify command make it, and run again"
