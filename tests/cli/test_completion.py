@@ -38,9 +38,8 @@ def test_a_command_that_went_says_what_took_its_place(relay):
 
 
 def test_a_flag_that_is_none_says_what_to_do_instead(relay):
-    for flag, instead in (("--context", "`relay lab compare --arms reset,none`"), ("--zzz", "`relay run --help`")):
-        ran = relay("run", flag, "none")
-        assert (ran.code, f"No such option '{flag}'." in ran.err, f"Hint: {instead}" in ran.err) == (2, True, True)
+    ran = relay("run", "--zzz", "none")
+    assert (ran.code, "No such option '--zzz'." in ran.err, "Hint: `relay run --help`" in ran.err) == (2, True, True)
 
 
 def test_help_and_version_are_where_one_looks_for_them(relay):
