@@ -196,15 +196,12 @@ def test_going_back_reaches_the_whole_tree(play, relay, deep, project, git):
             ("rewind 1 --plan ../BUILD.md", "relay status --plan ../BUILD.md"),
             ("rewind 1", "relay status"),
             ("run --dry-run --plan ../LINK.md", "--plan ../BUILD.md"),
-            ("run --dry-run --plan ../IGNORED.md", "git add -f ../IGNORED.md, or take it out of .gitignore"),
         ],
     ),
 )
 def test_a_hint_is_typed_where_the_command_was(relay, deep, project, git, typed, hint):
     """Paths count from there, and the plan is named as it was."""
     (project / "docs/LINK.md").symlink_to("BUILD.md")
-    (project / "docs/IGNORED.md").write_text(PLAN)
-    (project / ".gitignore").write_text("IGNORED.md\n")
     git("add", ".")
     git("commit", "-q", "-m", "more plans")
 
