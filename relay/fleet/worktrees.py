@@ -83,12 +83,16 @@ def move_jobs(main: Repo, old: str | None, new: str) -> None:
     """
     if old is None:
         return
+    if taken := _find_taken(main, old, new):
+        raise RepoError(f"phase {', '.join(taken)} is open on {old} and on {new}", hint="finish one of them first")
     trees = {tree.branch: tree for tree in worktrees.list_worktrees(main)}
     for ref, commit in main.list_refs(f"refs/heads/{name_jobs(old)}").items():
         own = ref.removeprefix("refs/heads/")
         other = f"{name_jobs(new)}{own.removeprefix(name_jobs(old))}"
         with contextlib.ExitStack() as stack:
             tree = trees.get(own)
+            if tree is not None and tree.unusable.startswith("locked"):  # a person did that: it stays where it is
+                continue
             repo = open_repo(tree.root) if tree is not None and not tree.unusable else None
             if repo is not None:
                 stack.enter_context(lock_worktree(repo))
@@ -102,15 +106,35 @@ def move_jobs(main: Repo, old: str | None, new: str) -> None:
             refs.drop_ref(main, ref, commit)
 
 
+def _find_taken(main: Repo, old: str, new: str) -> tuple[str, ...]:
+    """Return the phases that both branches have, each with work of its own."""
+    taken = []
+    for ref in main.list_refs(f"refs/heads/{name_jobs(old)}"):
+        own = ref.removeprefix("refs/heads/")
+        name = own.removeprefix(name_jobs(old))
+        other = f"{name_jobs(new)}{name}"
+        pairs = (ref, f"refs/heads/{other}"), (find_attempt_ref(own), find_attempt_ref(other))
+        for here, there in pairs:  # after a kill both are at the same commit, or only one is
+            mine, his = refs.find_ref(main, here), refs.find_ref(main, there)
+            if mine and his and mine != his and unquote(name) not in taken:
+                taken.append(unquote(name))
+    return tuple(taken)
+
+
 def adopt_jobs(main: Repo) -> tuple[str, ...]:
     """Have the open phases of a branch that was renamed to HEAD's go on here; return a sentence for each branch."""
     here, refs_of_jobs = get_branch(main), main.list_refs(f"refs/heads/{JOB_BRANCHES}")
     olds = dict.fromkeys(find_plan_branch(ref.removeprefix("refs/heads/")) for ref in refs_of_jobs)
     said = []
     for old in olds:
-        if refs.find_ref(main, f"refs/heads/{old}") is None and _stands_here(main, old):
-            move_jobs(main, old, here)
-            said.append(f"open phases of {old}, which is no branch any more, go on here, on {here}")
+        if refs.find_ref(main, f"refs/heads/{old}") is not None or not _stands_here(main, old):
+            continue
+        gone = f"{old}, which is no branch any more"
+        if taken := _find_taken(main, old, here):
+            said.append(f"open phases of {gone}, stay as they are, because phase {', '.join(taken)} is open here too")
+            continue
+        move_jobs(main, old, here)
+        said.append(f"open phases of {gone}, go on here, on {here}")
     return tuple(said)
 
 
@@ -295,7 +319,7 @@ def remove_free(main: Repo, plan_path: str) -> Iterator[KeptTree]:
         refs.drop_ref(main, f"refs/heads/{branch}", own)
     _drop_landed(main)
     for place in get_jobs_place(main.root).glob("*.gate"):
-        if not os.path.lexists(place.with_suffix("")):
+        if place.stem.isdecimal() and not os.path.lexists(place.with_suffix("")):
             worktrees.drop_worktree(main, place)
     with contextlib.suppress(OSError):  # something is left in it, or it never was
         get_jobs_place(main.root).rmdir()

@@ -31,6 +31,8 @@ _NOTE = "worktree"
 _REMOVALS = 3
 _MEANING, _ESCAPED = re.compile(r"[\\*?\[ #!]"), r"\\\g<0>"
 """Characters with a meaning in an ignore file, and what stands for one."""
+_LINE = "\n"
+"""No ignore file can have it in a name: any character there will do."""
 _MADE = b"initializing"
 """Git's text in the lock of a new work tree. Source: builtin/worktree.c, 2.39 to 2.52."""
 
@@ -245,13 +247,18 @@ def drop_worktree(repo: Repo, place: Path) -> None:
     """
 
     def open_up(_: object, path: str, __: object) -> None:
+        place = Path(path)
+        is_folder = place.is_dir() and not place.is_symlink()
         with contextlib.suppress(OSError):
-            Path(path).parent.chmod(0o700)
-            Path(path).chmod(0o700)
-            shutil.rmtree(path) if Path(path).is_dir() else Path(path).unlink()
+            place.parent.chmod(0o700)
+            if is_folder:
+                place.chmod(0o700)
+            shutil.rmtree(place) if is_folder else place.unlink()
 
     owns = _find_own(repo, place)
-    for folder in filter(os.path.lexists, (*owns, place)):
+    if not owns and (place.is_symlink() or not place.is_dir() or any(place.iterdir())) and os.path.lexists(place):
+        raise RepoError(f"{place} is no work tree of relay's", hint="move it away: relay needs that name")
+    for folder in filter(os.path.lexists, (place, *owns)):  # the git directory last: it says whose the place is
         shutil.rmtree(folder, onerror=open_up)
         if os.path.lexists(folder):
             raise RepoError(f"{folder} cannot be removed", hint="remove it, and run this again")
@@ -266,17 +273,22 @@ def put_tree(repo: Repo, tree: str, *, head: str | None, kept: Iterable[str]) ->
 
     Raises:
         GitError: The disk is full, for example.
+        OSError: Something there cannot be removed.
     """
     git, patterns = guard(repo).git, repo.make_relay_dir() / "kept"
     (repo.git_dir / "index.lock").unlink(missing_ok=True)  # git was killed here
-    lines = (f"/{_MEANING.sub(_ESCAPED, path)}\n" for path in kept if "\n" not in path)
+    lines = (f"/{_MEANING.sub(_ESCAPED, path).replace(_LINE, '?')}\n" for path in kept)
     patterns.write_bytes(b"".join(map(os.fsencode, lines)))
     for path in git.list_files("--others", f"--exclude-from={patterns}"):
         if path.endswith("/"):  # a repository that a command made
             shutil.rmtree(repo.root / path, ignore_errors=True)
         else:
-            with contextlib.suppress(OSError):
+            with contextlib.suppress(FileNotFoundError):
                 remove_file(repo.root, path)
+    for path in git.list_files("--others", "--directory", f"--exclude-from={patterns}"):  # empty ones
+        for folder, _, _ in os.walk(repo.root / path, topdown=False):
+            with contextlib.suppress(OSError):
+                Path(folder).rmdir()
     git.run("read-tree", "--reset", "-u", "--no-recurse-submodules", tree)
     if head and (read_file(repo.git_dir, "HEAD") or b"").strip() != head.encode():
         git.run("update-ref", "--no-deref", "HEAD", head)
@@ -301,9 +313,9 @@ def list_ignored(repo: Repo, *paths: str) -> tuple[str, ...]:
     return tuple(guard(repo).git.list_files("--others", "--ignored", "--exclude-standard", "--", *paths))
 
 
-def list_ignored_entries(repo: Repo) -> tuple[str, ...]:
+def list_ignored_entries(repo: Repo, *paths: str) -> tuple[str, ...]:
     """Return the ignored files of a work tree; of a directory of which all is ignored its name alone, with a ``/``."""
-    return tuple(guard(repo).git.list_files("--others", "--ignored", "--exclude-standard", "--directory"))
+    return tuple(guard(repo).git.list_files("--others", "--ignored", "--exclude-standard", "--directory", "--", *paths))
 
 
 def put_on_branch(repo: Repo, branch: str) -> None:

@@ -117,6 +117,8 @@ class GateTree:
 
     repo: Repo
     workspace: Workspace
+    reset: Callable[[], object]
+    """Makes the commit's files what they were, and removes what commands left."""
     is_new: bool
     """Whether what git ignores is there otherwise than for the gate before."""
     installed: tuple[str, ...]

@@ -13,11 +13,13 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
+from functools import partial
 
 from relay.base.errors import RepoError
 from relay.base.values import dataclass
 from relay.base.walk import open_ignored
 from relay.git import worktrees
+from relay.git.command import GitError
 from relay.git.names import with_parents
 from relay.git.notes import read_note, write_note
 from relay.git.objects import read_entries
@@ -27,7 +29,7 @@ from relay.plan.text import STATE_DIR
 from relay.sandbox.places import GENERATED, find_real, is_below
 from relay.session.events import Observe
 from relay.setup.context import GateFiles, GateTree, RunRequest
-from relay.setup.ignored import bring_ignored, bring_installed, copy_named, find_installed
+from relay.setup.ignored import bring_ignored, bring_installed, bring_named, find_installed
 from relay.setup.rules import Rules
 from relay.setup.workspace import ensure_set_up, get_mechanism
 from relay.store.worktree_notes import Brought, find_home, get_gate_place, is_own_tree, note_home, read_brought
@@ -52,6 +54,7 @@ class GateOpener:
     observe: Observe
     open_heard: Callable[[RunRequest, Rules], AbstractContextManager[Workspace]]
     gate: Repo | None = None
+    kept_named: tuple[str, ...] = ()
 
     @contextmanager
     def open(self, files: GateFiles) -> Iterator[GateTree]:
@@ -61,29 +64,49 @@ class GateOpener:
             ConfigError: A setup command failed.
             RepoError: The tree cannot be made: the disk is full, for example.
         """
+        try:
+            gate, is_new, installed = self._bring(files)
+            put = partial(self._put, gate, files)
+            links = put()
+        except (GitError, OSError):  # a command made something that nobody can remove, say: the tree is made anew
+            worktrees.drop_worktree(self.request.repo, get_gate_place(self.request.repo))
+            gate, is_new, installed = self._bring(files)
+            put = partial(self._put, gate, files)
+            links = put()
+        with open_ignored(gate.root, (STATE_DIR,)):
+            pass  # relay makes it before a command could
+        settings = self.request.settings
+        with self.open_heard(replace(self.request, repo=gate), self.rules) as workspace:
+            if ensure_set_up(gate, settings, workspace, self.observe):
+                write_note(gate, _MADE, "\0".join(worktrees.list_ignored_entries(gate)))
+            yield GateTree(repo=gate, workspace=workspace, reset=put, is_new=is_new, installed=installed, links=links)
+
+    def _bring(self, files: GateFiles) -> tuple[Repo, bool, tuple[str, ...]]:
+        """Bring what the commit does not hold; return the tree, whether it has other such files, and its packages."""
         job, settings = self.request.repo, self.request.settings
         if self.gate is None or not (self.gate.root / ".git").exists():
             self.gate = replace(_ensure(job), hidden=job.hidden)
         gate, before = self.gate, read_brought(self.gate)
-        named = (*settings.copy, *([settings.env_file] if settings.env_file else []))
         installed = () if settings.setup else find_installed(job, gate)
-        if files.is_baseline or not before:
+        is_users = files.is_baseline or not before or is_own_tree(job)  # else sessions have written there since
+        if is_users:
             has_packages = not settings.setup and get_mechanism(settings).confines
-            bring_ignored(self.main, gate, named=named, has_packages=has_packages, installed=installed)
-        else:
-            copy_named(self.main, gate, named)
+            bring_ignored(self.main, gate, named=self._named, has_packages=has_packages, installed=installed)
+        self.kept_named = bring_named(self.main, gate, self._named, is_users=is_users)
         bring_installed(job, gate, installed)
+        return gate, read_brought(gate) != before, installed
+
+    @property
+    def _named(self) -> tuple[str, ...]:
+        settings = self.request.settings
+        return (*settings.copy, *([settings.env_file] if settings.env_file else []))
+
+    def _put(self, gate: Repo, files: GateFiles) -> tuple[str, ...]:
+        """Make the tree's files those of the commit; return the links that are left out."""
         brought, made = read_brought(gate) or Brought(copies={}, lent=()), read_note(gate, _MADE).split("\0")
-        kept = filter(None, (*brought.copies, *brought.lent, *named, *made))
+        kept = filter(None, (*brought.copies, *brought.lent, *self.kept_named, *made))
         worktrees.put_tree(gate, files.tree, head=files.head, kept=kept)
-        links = _remove_links_away(gate, files.tree, files.paths)
-        with open_ignored(gate.root, (STATE_DIR,)):
-            pass  # relay makes it before a command could
-        own = replace(self.request, repo=gate)
-        with self.open_heard(own, self.rules) as workspace:
-            if ensure_set_up(gate, settings, workspace, self.observe):
-                write_note(gate, _MADE, "\0".join(worktrees.list_ignored_entries(gate)))
-            yield GateTree(repo=gate, workspace=workspace, is_new=brought != before, installed=installed, links=links)
+        return _remove_links_away(gate, files.tree, files.paths)
 
 
 def _ensure(job: Repo) -> Repo:

@@ -49,6 +49,17 @@ def copy_named(main: Repo, job: Repo, named: Collection[str]) -> None:
                 _replace(main, job, path, lambda _: False)
 
 
+def bring_named(main: Repo, gate: Repo, named: Collection[str], *, is_users: bool) -> tuple[str, ...]:
+    """Make these names in the tree of the gate what the user has; return the files and directories."""
+    found = [path.rstrip("/") for asked in named for path in worktrees.list_ignored_entries(main, asked)]
+    for path in found:
+        own = _mark(gate, path, whole=True)
+        if path.partition("/")[0] != STATE_DIR and (not own or (is_users and own != _mark(main, path, whole=True))):
+            with contextlib.suppress(OSError):  # it went meanwhile
+                _replace(main, gate, path, lambda _: False)
+    return tuple(found)
+
+
 def bring_ignored(
     main: Repo, job: Repo, *, named: Collection[str], has_packages: bool, installed: Collection[str] | None = None
 ) -> tuple[str, ...]:
@@ -72,12 +83,14 @@ def bring_ignored(
     known_copies = before.copies if (before := read_brought(job)) else {}
     copies, lent = dict[str, tuple[str, str]](), list[str]()
     files, size = MOST_FILES, MOST_BYTES
-    copy_named(main, job, named)
+    if installed is None:
+        copy_named(main, job, named)
     for path in _list(main, named, has_packages=has_packages):
         if path in (installed or ()):
             continue
         his, known = _mark(main, path), known_copies.get(path)
-        own = _mark(job, path)
+        is_whole = installed is not None and not _is_package(job, path)
+        own = _mark(job, path, whole=is_whole)
         is_kept = known is not None and known[0] == his and bool(own)
         if installed is not None and is_kept and known and known[1] != own:
             is_kept = _is_package(job, path) or os.path.lexists(job.root / path / _TAG)
@@ -99,7 +112,7 @@ def bring_ignored(
             if error.errno in {errno.ENOSPC, errno.EDQUOT}:
                 words = f"there is no space for a copy of {path} in {job.root}, where sessions work"
                 raise RepoError(words, hint="make room; what cannot be copied is missing there") from error
-        copies[path] = his, _mark(job, path)
+        copies[path] = his, _mark(job, path, whole=installed is not None and not _is_package(job, path))
     copies |= {path: known_copies[path] for path in installed or () if path in known_copies}
     save_brought(job, Brought(copies=copies, lent=tuple(lent)))
     return tuple(lent)
@@ -209,14 +222,14 @@ def _list(main: Repo, named: Collection[str], *, has_packages: bool) -> Iterator
             yield path
 
 
-def _mark(repo: Repo, path: str) -> str:
+def _mark(repo: Repo, path: str, *, whole: bool = False) -> str:
     """Return a digest of the names, sizes and dates of a file, or a directory's first levels; empty for nothing."""
     try:
         found = os.lstat(repo.root / path)
     except OSError:
         return ""
     said, pending = hashlib.sha256(_describe("", found)), deque([("", 0)] if stat.S_ISDIR(found.st_mode) else [])
-    left = _MOST_MARKED
+    left = most = MOST_FILES * 2 if whole else _MOST_MARKED
     while pending and left > 0:
         folder, depth = pending.popleft()
         with contextlib.suppress(OSError), os.scandir(f"{repo.root}/{path}/{folder}") as entries:
@@ -226,9 +239,9 @@ def _mark(repo: Repo, path: str) -> str:
                     continue
                 name, status = f"{folder}{entry.name}", entry.stat(follow_symlinks=False)
                 said.update(_describe(name, status))
-                if entry.is_dir(follow_symlinks=False) and depth + 1 < _MARKED_DEPTH:
+                if entry.is_dir(follow_symlinks=False) and (whole or depth + 1 < _MARKED_DEPTH):
                     pending.append((f"{name}/", depth + 1))
-    return said.hexdigest() if left < _MOST_MARKED or not stat.S_ISDIR(found.st_mode) else ""
+    return said.hexdigest() if left < most or not stat.S_ISDIR(found.st_mode) else ""
 
 
 def _describe(name: str, found: os.stat_result) -> bytes:

@@ -29,7 +29,7 @@ from relay.git.config_guard import guard
 from relay.git.hooks import HookResult, HookRun, Hooks, copy_git_dir, has_hook
 from relay.git.identity import find_identity
 from relay.git.names import find_plan_branch
-from relay.git.objects import write_paths_tree
+from relay.git.objects import find_blob_id, read_entries, write_paths_tree
 from relay.git.repository import Repo
 from relay.git.trees import ABSENT, EXECUTABLE, FILE, find_mode
 from relay.git.worktrees import list_changed
@@ -92,7 +92,7 @@ def run_phase_gate(ctx: RunContext, task: GateTask) -> GateRun:
     repo, files = ctx.repo, task.files
     key = find_content(repo, files.tree, (ctx.plan_path, ctx.ledger_path))
     with ctx.open_gate(files) as gate, start_anew(repo, gate.workspace.sandbox) as anew:
-        known = {} if gate.installed or (gate.is_new and files.is_baseline) else ctx.memory.recall(key, task.commands)
+        known = {} if gate.installed or gate.is_new else ctx.memory.recall(key, task.commands)
         commands = tuple(command for command in task.commands if command not in known)
         ctx.observe(GateStarted(phase_id=task.phase_id, baseline=files.is_baseline, commands=commands))
         act = partial(
@@ -105,10 +105,13 @@ def run_phase_gate(ctx: RunContext, task: GateTask) -> GateRun:
         )
         place = key, gate.installed
         result, again = act(commands), dict[str, CommandCheck]()
-        if not (files.is_baseline or task.is_unfinished):
-            again = {check.command: check for check in act(_choose_again(ctx.memory, task, result, place)).commands}
-        _note_flaky(ctx, task, result, again, place)
         rewritten = _find_rewritten(gate.repo, files.paths)
+        tried = () if files.is_baseline or task.is_unfinished else _choose_again(ctx.memory, task, result, place)
+        if tried:
+            gate.reset()
+            again = {check.command: check for check in act(tried).commands}
+            rewritten |= _find_rewritten(gate.repo, files.paths)
+        _note_flaky(ctx, task, result, again, place)
     ran = {**known, **{check.command: check for check in result.commands}, **again}
     result = GateResult(commands=tuple(ran[command] for command in task.commands), evidence=result.evidence)
     verdict = compare_gate(task.baseline, result, own=task.own, unchecked=ctx.unchecked)
@@ -250,10 +253,17 @@ def find_handed(repo: Repo, settings: Settings, environ: Mapping[str, str]) -> t
     return find_handed_values(read_handed(repo.root, settings, environ)) if settings.env_file else ()
 
 
-def take_back(repo: Repo, run: GateRun) -> None:
-    """Copy the files that a gate rewrote into the work tree of the sessions."""
+def take_back(repo: Repo, run: GateRun, tree: str) -> None:
+    """Copy the files that a gate rewrote into the work tree of the sessions, unless somebody saved there meanwhile.
+
+    Args:
+        tree: That work tree before the gate.
+    """
+    entries = read_entries(repo, tree, tuple(run.rewritten))
     for path, (mode, data) in run.rewritten.items():
-        replace_file(repo.root, path, data, mode)
+        there = read_file(repo.root, path)
+        if there is not None and find_blob_id(repo, there) == entries.get(path, ("", ""))[1]:
+            replace_file(repo.root, path, data, mode)
 
 
 @contextmanager

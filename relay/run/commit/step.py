@@ -133,7 +133,7 @@ def commit_phase(ctx: RunContext, candidate: Candidate) -> PhaseCommit | Refused
             return _refuse_red(ctx, candidate, found)
         if not run.rewritten:
             return _commit_checked(ctx, candidate, found)
-        take_back(ctx.repo, run)
+        take_back(ctx.repo, run, found.after.tree)
         rewritten = tuple(sorted(run.rewritten))
     words = f"the gate itself keeps changing the files that it checks: {list_paths(rewritten)}"
     return Refused(for_user=words, for_model=f"{words}. Make the verify command only check.")
