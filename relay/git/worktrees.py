@@ -22,7 +22,7 @@ from relay.git.config_guard import guard
 from relay.git.lock_journal import declare_locks, is_git_at_work
 from relay.git.notes import drop_note, is_locked, read_note, write_note
 from relay.git.objects import check_out
-from relay.git.repository import Repo, list_linked, open_repo
+from relay.git.repository import Repo, find_link, list_linked, open_repo
 from relay.git.trees import find_mode
 
 KEYS = "git-crypt"
@@ -191,11 +191,26 @@ def list_worktrees(repo: Repo) -> tuple[Worktree, ...]:
 def list_roots(repo: Repo) -> tuple[Path, ...]:
     """Return the existing directories of a repository's work trees, this one included.
 
-    Raises:
-        GitError: Git cannot say.
+    Git is not asked: it says nothing at all while one of them is half made.
     """
-    roots = (Path(os.path.realpath(tree.root)) for tree in list_worktrees(repo))
+    main = repo.common_dir.parent if repo.common_dir.name == ".git" else repo.common_dir
+    links = (find_link(own) for own in list_linked(repo.common_dir))
+    roots = dict.fromkeys(Path(os.path.realpath(root)) for root in (main, *(link.parent for link in links if link)))
     return tuple(root for root in roots if os.path.lexists(root / ".git"))
+
+
+def forget_torn(repo: Repo) -> None:
+    """Forget work trees whose git was killed before it had written where their repository is: no git works beside one.
+
+    Args:
+        repo: The caller holds the work tree's lock.
+    """
+    for own in list_linked(repo.common_dir):
+        place = _read_place(own)
+        with contextlib.suppress(OSError):
+            is_torn = (own / "commondir").stat().st_size == 0
+            if is_torn and place is not None and not is_git_at_work(place):
+                shutil.rmtree(own)
 
 
 def _parse(lines: list[str]) -> Worktree:
@@ -256,7 +271,12 @@ def drop_worktree(repo: Repo, place: Path) -> None:
             shutil.rmtree(place) if is_folder else place.unlink()
 
     owns = _find_own(repo, place)
-    if not owns and (place.is_symlink() or not place.is_dir() or any(place.iterdir())) and os.path.lexists(place):
+    link = read_file(place, ".git") or b"" if place.is_dir() and not place.is_symlink() else b""
+    half = Path(read_note(repo, _NOTE)) == place or link.startswith(
+        os.fsencode(f"gitdir: {repo.common_dir}/worktrees/")
+    )
+    is_empty = place.is_dir() and not place.is_symlink() and not any(place.iterdir())
+    if os.path.lexists(place) and not (owns or half or is_empty):
         raise RepoError(f"{place} is no work tree of relay's", hint="move it away: relay needs that name")
     for folder in filter(os.path.lexists, (place, *owns)):  # the git directory last: it says whose the place is
         shutil.rmtree(folder, onerror=open_up)

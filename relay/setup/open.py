@@ -18,6 +18,7 @@ from relay.config.model import OWN_LOOP
 from relay.git.lock_journal import clear_stale_locks, hold_collections
 from relay.git.notes import lock_worktree
 from relay.git.repository import Repo
+from relay.git.worktrees import forget_torn
 from relay.insight.telemetry.log import OUTPUT_AGE_S, OUTPUTS, sweep
 from relay.insight.telemetry.tape import FOLDER, TAPE_AGE_S, open_tape
 from relay.runners.base import Runner, RunnerKind, Surroundings
@@ -252,6 +253,7 @@ def hold_worktree(repo: Repo) -> Iterator[tuple[str, ...]]:
     with lock_worktree(repo):
         # First: processes that a killed relay had started may still write.
         remove_left_overs(find_folder(), now=time.time())
+        forget_torn(repo)
         if locks := clear_stale_locks(repo):
             raise RepoError("; ".join(locks))
         yield (*repair_refs(repo), *finish_pending(repo))
