@@ -31,7 +31,7 @@ from relay.session.events import Observe
 from relay.setup.context import GateFiles, GateTree, RunRequest
 from relay.setup.ignored import bring_ignored, bring_installed, bring_named, find_installed
 from relay.setup.rules import Rules
-from relay.setup.workspace import ensure_set_up, get_mechanism
+from relay.setup.workspace import ensure_set_up, get_mechanism, hide_places
 from relay.store.worktree_notes import Brought, find_home, get_gate_place, is_own_tree, note_home, read_brought
 from relay.tools.workspace import Workspace
 
@@ -41,20 +41,18 @@ _MADE = "made"
 
 @dataclass(slots=True, kw_only=True)
 class GateOpener:
-    """Opens the tree of the gates of one work tree. Mutable: remembers it.
-
-    Args:
-        request: Of the run, in the work tree of the sessions.
-        main: The user's work tree.
-    """
+    """Opens the tree of the gates of one work tree. Mutable: remembers where it and the user's are."""
 
     request: RunRequest
-    main: Repo
+    """Of the run, in the work tree of the sessions."""
     rules: Rules
     observe: Observe
     open_heard: Callable[[RunRequest, Rules], AbstractContextManager[Workspace]]
     gate: Repo | None = None
-    kept_named: tuple[str, ...] = ()
+    main: Repo | None = None
+    """The user's work tree: what git ignores comes from there, never from the sessions'."""
+    named: tuple[str, ...] = ()
+    """What the settings `copy` and `env_file` name, as it is in the gate's tree."""
 
     @contextmanager
     def open(self, files: GateFiles) -> Iterator[GateTree]:
@@ -65,46 +63,43 @@ class GateOpener:
             RepoError: The tree cannot be made: the disk is full, for example.
         """
         try:
-            gate, is_new, installed = self._bring(files)
-            put = partial(self._put, gate, files)
-            links = put()
+            gate, laid = self._lay_out(files)
         except (GitError, OSError):  # a command made something that nobody can remove, say: the tree is made anew
             worktrees.drop_worktree(self.request.repo, get_gate_place(self.request.repo))
-            gate, is_new, installed = self._bring(files)
-            put = partial(self._put, gate, files)
-            links = put()
+            gate, laid = self._lay_out(files)
+        settings = self.request.settings
         with open_ignored(gate.root, (STATE_DIR,)):
             pass  # relay makes it before a command could
-        settings = self.request.settings
         with self.open_heard(replace(self.request, repo=gate), self.rules) as workspace:
             if ensure_set_up(gate, settings, workspace, self.observe):
                 write_note(gate, _MADE, "\0".join(worktrees.list_ignored_entries(gate)))
-            yield GateTree(repo=gate, workspace=workspace, reset=put, is_new=is_new, installed=installed, links=links)
+            yield laid(workspace=workspace)
 
-    def _bring(self, files: GateFiles) -> tuple[Repo, bool, tuple[str, ...]]:
-        """Bring what the commit does not hold; return the tree, whether it has other such files, and its packages."""
+    def _lay_out(self, files: GateFiles) -> tuple[Repo, "partial[GateTree]"]:
+        """Bring what the commit does not hold, and check its files out; the value lacks its workspace."""
         job, settings = self.request.repo, self.request.settings
         if self.gate is None or not (self.gate.root / ".git").exists():
             self.gate = replace(_ensure(job), hidden=job.hidden)
+        if self.main is None:
+            users = replace(self.request, repo=open_repo(find_home(job))) if is_own_tree(job) else self.request
+            self.main = hide_places(users).repo
         gate, before = self.gate, read_brought(self.gate)
+        named = (*settings.copy, *([settings.env_file] if settings.env_file else []))
         installed = () if settings.setup else find_installed(job, gate)
         is_users = files.is_baseline or not before or is_own_tree(job)  # else sessions have written there since
         if is_users:
             has_packages = not settings.setup and get_mechanism(settings).confines
-            bring_ignored(self.main, gate, named=self._named, has_packages=has_packages, installed=installed)
-        self.kept_named = bring_named(self.main, gate, self._named, is_users=is_users)
+            bring_ignored(self.main, gate, named=named, has_packages=has_packages, installed=installed)
+        self.named = bring_named(self.main, gate, named, is_users=is_users)
         bring_installed(job, gate, installed)
-        return gate, read_brought(gate) != before, installed
-
-    @property
-    def _named(self) -> tuple[str, ...]:
-        settings = self.request.settings
-        return (*settings.copy, *([settings.env_file] if settings.env_file else []))
+        put = partial(self._put, gate, files)
+        links, is_new = put(), read_brought(gate) != before
+        return gate, partial(GateTree, repo=gate, reset=put, is_new=is_new, installed=installed, links=links)
 
     def _put(self, gate: Repo, files: GateFiles) -> tuple[str, ...]:
         """Make the tree's files those of the commit; return the links that are left out."""
         brought, made = read_brought(gate) or Brought(copies={}, lent=()), read_note(gate, _MADE).split("\0")
-        kept = filter(None, (*brought.copies, *brought.lent, *self.kept_named, *made))
+        kept = filter(None, (*brought.copies, *brought.lent, *self.named, *made))
         worktrees.put_tree(gate, files.tree, head=files.head, kept=kept)
         return _remove_links_away(gate, files.tree, files.paths)
 

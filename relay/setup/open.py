@@ -116,9 +116,7 @@ def open_run(
             environ=request.environ,
             open_reading=partial(_open_reading, request, rules, interrupts),
             open_tree=partial(_open_tree, request, open_heard, interrupts, set[str]()),
-            open_gate=GateOpener(
-                request=request, main=request.repo, rules=rules, observe=observe, open_heard=open_heard
-            ).open,
+            open_gate=GateOpener(request=request, rules=rules, observe=observe, open_heard=open_heard).open,
         )
         announce(ctx, request, run_id, (*left, *describe_settings(settings, request.environ)))
         for folder, age_s in ((OUTPUTS, OUTPUT_AGE_S), (FOLDER, TAPE_AGE_S)):
@@ -172,9 +170,7 @@ def _open_tree(
                 rules=rules,
                 secret_values=find_all_secrets(own),
                 open_reading=partial(_open_reading, own, rules, interrupts),
-                open_gate=GateOpener(
-                    request=own, main=ctx.repo, rules=rules, observe=ctx.observe, open_heard=open_heard
-                ).open,
+                open_gate=GateOpener(request=own, rules=rules, observe=ctx.observe, open_heard=open_heard).open,
                 after_phase=lambda: None,
             )
 

@@ -58,6 +58,15 @@ def test_what_a_gate_leaves_in_a_directory_of_the_user_s_helps_no_later_gate(sta
     assert "Write one" not in stage.git("log", "--format=%s")
 
 
+@pytest.mark.parametrize("args", [(), ("--jobs", "2")], ids=["here", "child"])
+def test_what_a_session_makes_where_git_ignores_it_is_in_no_gate(stage, play, args):
+    """Whether its phase is worked on in this process or in one of its own."""
+    stage.write(".gitignore", "*.gen\n")
+    code, out = play.run("test -e made.gen", then=["echo made > made.gen"], args=args)
+    assert code == ExitCode.STOPPED, out
+    assert "Write one" not in stage.git("log", "--format=%s")
+
+
 def test_an_empty_directory_of_an_earlier_gate_is_gone(play):
     code, out = play.run("mkdir out && test 2 = $(cat 1.txt)", then=["echo 2 > 1.txt"])
     assert code == ExitCode.DONE, out

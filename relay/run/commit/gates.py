@@ -84,7 +84,9 @@ def run_phase_gate(ctx: RunContext, task: GateTask) -> GateRun:
     """Run a phase's gate on the files of its commit, and emit events about it.
 
     Raises:
-        SandboxError: The files could not be laid out, or the sandbox failed.
+        ConfigError: A setup command failed in the tree of the gate.
+        RepoError: That tree cannot be made.
+        SandboxError: The sandbox failed.
     """
     if not task.commands:
         verdict = Verdict(green=True, for_model="", for_user="no verify command")
