@@ -213,7 +213,8 @@ class Settings:
     verify: _Commands = ()
     """Commands that every phase must pass, besides its own ``Verify:`` line."""
     setup: _Commands = ()
-    """Commands with network access that install dependencies, before the first session and after a lock file changed.
+    """Commands with network access that install dependencies, before the first session and after a lock file changed,
+    in the tree of the sessions and in that of the gates.
     relay runs a repository's commands only after you have approved them."""
     jobs: Annotated[int, Meta(ge=1, le=MOST_JOBS)] = 1
     """Number of phases that run side by side, each in a work tree of its own beside the repository; `relay check`

@@ -14,15 +14,20 @@ from pathlib import PurePosixPath
 from relay.base.hints import Hint, TypedPath
 from relay.base.secrecy import is_covered
 from relay.base.values import dataclass
+from relay.base.words import list_some
+from relay.config import Settings
 from relay.gate.model import GateResult, find_flaky, has_turned_green
+from relay.gate.places import describe_moved, open_ground
 from relay.git.names import list_paths, render_path, with_parents
 from relay.git.objects import diff_trees, read_entries
 from relay.git.repository import Repo
 from relay.git.status import find_ignored, find_unwelcome
 from relay.git.trees import GITLINK, find_entries
 from relay.plan.model import Item, Phase
-from relay.run.commit.candidate import Refused
+from relay.run.commit.candidate import Candidate, Refused
 from relay.run.commit.gates import GateRun
+from relay.sandbox.policy import Policy
+from relay.setup.context import PlanFiles
 from relay.store.attempts import OpenAttempt
 from relay.store.snapshot import NESTED, Skipped, TreeSnapshot, find_unheld, make_filter
 
@@ -284,6 +289,26 @@ def find_doubts(repo: Repo, delivery: Delivery, run: GateRun, baseline: GateResu
     # A phase without paths to change may only look at something; then the green gate is its evidence.
     only_looks = run.result.passed and not any(item.targets for item in delivery.items)
     return Doubts(idle=idle, is_phantom=not only_looks, others=others)
+
+
+def find_moved_gates(files: PlanFiles, candidate: Candidate, after: TreeSnapshot) -> tuple[str, ...]:
+    """Return a doubt for each verify command that the work takes away from the files on which it ran."""
+    revs = candidate.attempt.base_head, after.tree
+    before, now = (open_ground(files.repo.root, files.repo, files.plan_path, rev) for rev in revs)
+    named = clean_paths(path for item in candidate.phase.items for path in item.paths)
+    return tuple(describe_moved(candidate.pending.plan, before, now, named))
+
+
+def doubt_daemons(settings: Settings, policy: Policy, run: GateRun) -> tuple[str, ...]:
+    """Return a doubt where a check could ask a program outside of the sandbox, which sees the user's checkout."""
+    network = settings.network
+    named = [*map(str, network.sockets), *(f"port {port}" for port in network.localhost)]
+    named = ["this machine's network"] if network.whole else named
+    if not named or policy.seen_at is None or not run.result.commands:
+        return ()
+    return (
+        f"a program outside of the sandbox ({list_some(named, 3)}) sees the user's checkout, not the phase's files",
+    )
 
 
 def check_phantom(doubts: Doubts) -> Refused | None:

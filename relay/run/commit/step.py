@@ -16,7 +16,6 @@ from relay.base.values import dataclass
 from relay.base.words import list_some, name_item
 from relay.config import Settings
 from relay.gate.model import MOST_FLAKY, Outcome, compare_gate, find_flaky
-from relay.gate.places import describe_moved, open_ground
 from relay.git.command import GitError
 from relay.git.config_guard import guard
 from relay.git.identity import render_signoff
@@ -48,12 +47,13 @@ from relay.run.commit.omissions import (
     Delivery,
     Doubts,
     check_phantom,
-    clean_paths,
     describe_installed,
     describe_unseen,
+    doubt_daemons,
     find_doubts,
     find_ignored_files,
     find_left_out,
+    find_moved_gates,
     render_left_out,
 )
 from relay.run.commit.plan_commit import (
@@ -188,11 +188,13 @@ def _commit_checked(ctx: RunContext, candidate: Candidate, work: _Work) -> Phase
     doubts = find_doubts(ctx.repo, _make_delivery(ctx.files, candidate, work), work.run, candidate.baseline)
     if candidate.pending.claims:
         doubts = replace(doubts, others=doubts.others + _find_left_claims(ctx, candidate, work.owned))
-    doubts = replace(doubts, others=(*doubts.others, *_doubt_daemons(ctx, work)))
+    doubts = replace(
+        doubts, others=(*doubts.others, *doubt_daemons(ctx.settings, ctx.workspace.sandbox.policy, work.run))
+    )
     if not candidate.attempt.merges:  # else its own commits said it
         own = [change for change in work.changes if change.path in work.owned]
         changed = describe_changed_checks(ctx.repo, candidate.phase, ctx.plan_path, own, candidate.commands)
-        moved = _find_moved_gates(ctx.files, candidate, work)
+        moved = find_moved_gates(ctx.files, candidate, work.after)
         doubts = replace(doubts, others=(*doubts.others, *filter(None, (changed,)), *moved))
     elif done := find_plan(ctx.files, candidate.attempt.merges):
         reworded = describe_reworded(done, candidate.pending.plan, candidate.pending.claimed_ids)
@@ -225,26 +227,6 @@ def _commit_checked(ctx: RunContext, candidate: Candidate, work: _Work) -> Phase
     _remember(ctx, find_tree(ctx.repo, outcome.commit), work.run)  # also if hooks rewrote files
     _finish(ctx, candidate, outcome)
     return PhaseCommit(commit=outcome.commit)
-
-
-def _find_moved_gates(files: PlanFiles, candidate: Candidate, work: _Work) -> tuple[str, ...]:
-    """Return a doubt for each verify command that the work takes away from the files on which it ran."""
-    revs = candidate.attempt.base_head, work.after.tree
-    before, after = (open_ground(files.repo.root, files.repo, files.plan_path, rev) for rev in revs)
-    named = clean_paths(path for item in candidate.phase.items for path in item.paths)
-    return tuple(describe_moved(candidate.pending.plan, before, after, named))
-
-
-def _doubt_daemons(ctx: RunContext, work: _Work) -> tuple[str, ...]:
-    """Return a doubt where a check could ask a program outside of the sandbox, which sees the user's checkout."""
-    network, policy = ctx.settings.network, ctx.workspace.sandbox.policy
-    named = [*map(str, network.sockets), *(f"port {port}" for port in network.localhost)]
-    named = ["this machine's network"] if network.whole else named
-    if not named or policy.seen_at is None or not work.run.result.commands:
-        return ()
-    return (
-        f"a program outside of the sandbox ({list_some(named, 3)}) sees the user's checkout, not the phase's files",
-    )
 
 
 def _report_outdated(ctx: RunContext, candidate: Candidate, work: _Work) -> list[str]:
