@@ -29,7 +29,7 @@ from relay.git.trees import SYMLINK
 from relay.plan.model import Plan
 from relay.plan.text import STATE_DIR, find_ledger_path
 from relay.sandbox.places import GENERATED
-from relay.setup.ignored import bring_ignored, drop_packages, find_brought_packages
+from relay.setup.ignored import bring_ignored, drop_packages, find_brought_packages, is_brought
 from relay.setup.open import hold_worktree
 from relay.setup.workspace import get_mechanism
 from relay.store.attempts import displace_attempt, find_place_id, read_attempt
@@ -38,7 +38,7 @@ from relay.store.completion import hash_cleaned
 from relay.store.history import read_relay_commits
 from relay.store.refs import ATTEMPTS, find_attempt_ref, get_branch
 from relay.store.snapshot import write_snapshot_tree
-from relay.store.worktree_notes import find_home, get_gate_place, get_jobs_place, note_checked, note_home, read_brought
+from relay.store.worktree_notes import find_home, get_gate_place, get_jobs_place, note_checked, note_home
 
 _KEPT = ("outputs", "outputs/evidence", "sessions", "history", "reports")
 """Folders below ``.relay`` whose files move to the main work tree before a work tree is removed."""
@@ -200,7 +200,7 @@ def ensure_job(
     try:
         with hold_worktree(job.repo):
             _catch_up(main, job)
-            if _bring_up(main, job, start) or not read_brought(job.repo):
+            if _bring_up(main, job, start) or not is_brought(job.repo):
                 named = (*settings.copy, *([settings.env_file] if settings.env_file else []))
                 has_packages = not settings.setup and get_mechanism(settings).confines
                 bring_ignored(main, job.repo, named=named, has_packages=has_packages)

@@ -37,6 +37,8 @@ _CHUNK_BYTES = 1 << 30
 _LEFT_OUT = frozenset({".git", *TOOL_CACHES})
 _TAG = "CACHEDIR.TAG"
 """Marks a directory that can be made again; cargo, mypy and others write it. Source: https://bford.info/cachedir/."""
+_HALF = "half"
+"""In place of a copy's mark, while it is made."""
 _SESSIONS = "session "
 """Before the mark of an original that a session installed."""
 
@@ -58,6 +60,12 @@ def bring_named(main: Repo, gate: Repo, named: Collection[str], *, is_users: boo
             with contextlib.suppress(OSError):  # it went meanwhile
                 _replace(main, gate, path, lambda _: False)
     return tuple(found)
+
+
+def is_brought(job: Repo) -> bool:
+    """Return whether `bring_ignored` has come to its end there."""
+    brought = read_brought(job)
+    return brought is not None and all(own != _HALF for _, own in brought.copies.values())
 
 
 def bring_ignored(
@@ -94,7 +102,9 @@ def bring_ignored(
         is_kept = known is not None and known[0] == his and bool(own)
         if installed is not None and is_kept and known and known[1] != own:
             is_kept = _is_package(job, path) or os.path.lexists(job.root / path / _TAG)
-        if is_kept or (own and installed is None and (known is None or _is_changed(main, job, path, known[1], own))):
+        is_half = known is not None and known[1] == _HALF
+        may_be_sessions = own and installed is None and not is_half
+        if is_kept or (may_be_sessions and (known is None or _is_changed(main, job, path, known[1], own))):
             copies[path] = known or ("", "")
             continue
         needs = _measure(main, path, files, size)
@@ -106,6 +116,8 @@ def bring_ignored(
                 lent.append(path)
             continue
         files, size = files - needs[0], size - needs[1]
+        if (main.root / path).is_dir():  # a kill leaves a part of it, which is no session's
+            save_brought(job, Brought(copies=known_copies | copies | {path: ("", _HALF)}, lent=tuple(lent)))
         try:
             _replace(main, job, path, main.hidden.covers)
         except OSError as error:  # else something tracked stands there by now, or it went meanwhile

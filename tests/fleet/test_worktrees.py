@@ -2,7 +2,10 @@
 
 import os
 import shutil
+import subprocess
+import sys
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -13,6 +16,7 @@ from relay.fleet.worktrees import ensure_job, find_jobs, find_lost, is_free, nam
 from relay.git.command import GitError
 from relay.git.lock_journal import declare_locks
 from relay.git.notes import lock_worktree, write_note
+from relay.git.repository import open_repo
 from relay.git.worktrees import list_worktrees, remove_worktree
 from relay.plan.parse import parse_plan
 from relay.session.usage import Spent
@@ -20,6 +24,7 @@ from relay.store.attempts import NOWHERE, AttemptStart, continue_attempt, open_a
 from relay.store.checkpoints import WipRecord, save_wip
 from relay.store.worktree_notes import find_home, find_made_places, find_other_trees, get_jobs_place
 from tests.effort import take_each
+from tests.waiting import wait_until
 
 START = AttemptStart(session_id="s-1", phase_id="1", plan_path="PLAN.md")
 PLAN = """\
@@ -322,6 +327,29 @@ def test_what_a_session_left_deep_in_a_copy_stays_when_the_user_changes_the_orig
     box.write("out/more.txt", "second")
     ensure(main, "2")
     assert result.read_text() == "a session's"
+
+
+@pytest.mark.parametrize("begun", [False, True], ids=["new", "open"])
+def test_a_copy_that_a_kill_left_half_made_is_made_anew(box, main, begun):
+    """It is no session's work: the next run finds out that the copying did not come to its end."""
+    box.write(".gitignore", "/out/\n/rest/\n")
+    box.commit("ignore")
+    names = [f"out/{number // 50}/{number}" for number in range(4_000)]
+    for name in (*names, "rest/file"):
+        box.write(name, "x")
+    own = main.root.with_name(f"{main.root.name}.relay") / "1"
+    imports = "from tests.fleet.test_worktrees import Path, ensure, open_repo"
+    code = f"{imports}; ensure(open_repo(Path({str(main.root)!r})), '1')"
+    child = subprocess.Popen([sys.executable, "-c", code], cwd=Path(__file__).parents[2])
+    wait_until((own / "out").exists)
+    child.kill()
+    child.wait()
+    if begun:
+        open_attempt(open_repo(own), START)
+
+    job = ensure(main, "1")
+
+    assert [name for name in (*names, "rest/file") if not (job.repo.root / name).exists()] == []
 
 
 def test_a_directory_that_is_lent_has_nothing_that_sessions_must_not_see(box, main, monkeypatch):
