@@ -177,6 +177,11 @@ class GateMemory:
         green = {check.command: check for check in result.commands if check.status is Outcome.PASSED}
         self.passed.setdefault(content, {}).update(green)
 
+    def forget(self) -> None:
+        """Forget what commands did: what they may see beside a commit's files has changed."""
+        self.passed.clear()
+        self.red_on.clear()
+
     def recall(self, content: str, commands: Collection[str]) -> dict[str, CommandCheck]:
         """Return the results of the commands that have passed on these files."""
         found = self.passed.get(content, {})

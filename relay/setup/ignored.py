@@ -150,8 +150,12 @@ def find_installed(job: Repo, gate: Repo) -> tuple[str, ...]:
 
 
 def find_unseen(job: Repo, gate: Repo) -> tuple[str, ...]:
-    """Return the ignored paths, without tools' caches, that the tree of the gate does not have as sessions see them."""
-    return tuple(path for path in _list_own(job, ()) if _mark(job, path) != _mark(gate, path))
+    """Return the ignored paths that the tree of the gate does not have as sessions see them.
+
+    Without tools' caches, and without packages: a gate has the sessions', or those that the setup commands installed.
+    """
+    own = (path for path in _list_own(job, ()) if not _is_package(job, path))
+    return tuple(path for path in own if _mark(job, path) != _mark(gate, path))
 
 
 def _find_changed(job: Repo, gate: Repo) -> Iterator[str]:

@@ -90,6 +90,20 @@ def test_what_the_user_mends_of_what_git_ignores_reaches_the_gate_of_an_open_pha
     assert code == ExitCode.DONE, out
 
 
+def test_a_gate_that_another_ignored_file_makes_green_is_not_flaky(stage, play):
+    """The user mends it while the session is at work."""
+    stage.write(".gitignore", "*.gen\n")
+    mend = f"echo good > {stage.root}/v.gen"
+    code, out = play.run(
+        "grep -q good v.gen",
+        files=[("v.gen", "bad\n")],
+        then=[mend],
+        args=("--sandbox", "off"),
+    )
+    assert code == ExitCode.DONE, out
+    assert "flaky" not in out
+
+
 def test_a_directory_of_the_user_s_with_such_a_name_stays(stage, play):
     """Beside the repository, where relay's trees are: another name is nothing to relay, its own name stops it."""
     place = stage.root.with_name(f"{stage.root.name}.relay")

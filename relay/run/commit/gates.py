@@ -94,7 +94,9 @@ def run_phase_gate(ctx: RunContext, task: GateTask) -> GateRun:
     repo, files = ctx.repo, task.files
     key = find_content(repo, files.tree, (ctx.plan_path, ctx.ledger_path))
     with ctx.open_gate(files) as gate, start_anew(repo, gate.workspace.sandbox) as anew:
-        known = {} if gate.installed or gate.is_new else ctx.memory.recall(key, task.commands)
+        if gate.is_new:
+            ctx.memory.forget()
+        known = {} if gate.installed else ctx.memory.recall(key, task.commands)
         commands = tuple(command for command in task.commands if command not in known)
         ctx.observe(GateStarted(phase_id=task.phase_id, baseline=files.is_baseline, commands=commands))
         act = partial(
