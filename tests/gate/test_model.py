@@ -20,11 +20,13 @@ def test_what_is_no_baseline_is_none(text: str) -> None:
     assert parse_baseline(text) is None
 
 
-def test_only_what_passed_is_remembered_for_the_files_that_it_saw() -> None:
+def test_only_what_passed_is_remembered_for_the_files_that_it_saw_until_what_git_ignores_changes() -> None:
     memory = GateMemory()
     memory.remember("t1", GateResult(commands=(make_check("a"), make_check("b", exit_code=1))))
     assert [*memory.recall("t1", ["a", "b"])] == ["a"]
     assert memory.recall("t2", ["a", "b"]) == {}
+    memory.forget()
+    assert memory.recall("t1", ["a"]) == {}
 
 
 @pytest.mark.parametrize(
