@@ -31,13 +31,13 @@ from processes import git
 from relay.config import load_settings
 from relay.fleet.database import run_database
 from relay.fleet.heart import Heart
-from relay.fleet.landing import Job
 from relay.fleet.overview import LIVE
 from relay.fleet.queue import Queue
 from relay.fleet.takes import Bid, Take, TakeState, Ticket
 from relay.fleet.train import take_along
 from relay.git.remote import RefUpdate, Remote
 from relay.git.repository import open_repo
+from relay.run.phases.landing import Job
 
 TURN_S = 1.0
 """How often who waits for the turn to land asks for it."""

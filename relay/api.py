@@ -19,10 +19,10 @@ from relay.base.hints import AT_ROOT
 from relay.base.interrupts import Interrupts, Urgency
 from relay.base.places import find_place
 from relay.base.values import dataclass
-from relay.fleet.jobs import JobRun
 from relay.ledger.belief import Belief
 from relay.ledger.model import Claim
 from relay.plan.model import Plan
+from relay.run.phases.jobs import JobRun
 from relay.session.events import Event, RunEnded
 from relay.setup.place import Place, find_source, get_place, load_plan
 from relay.store.outcomes import PhaseOutcome, read_outcomes

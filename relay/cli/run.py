@@ -23,9 +23,6 @@ from relay.cli.views.job_lines import warn_of_fleet
 from relay.cli.views.last_run import say_lines, tell_failures
 from relay.cli.views.shapes import make_view
 from relay.config import Settings
-from relay.fleet.beginning import find_begun, require_phases, tidy_jobs
-from relay.fleet.parent import Order, run_plan
-from relay.fleet.worktrees import move_jobs
 from relay.gate.needs import check_folder, find_test_command
 from relay.git.names import list_paths
 from relay.git.status import check_state, read_status
@@ -33,6 +30,9 @@ from relay.plan.model import Phase, Plan
 from relay.plan.waves import find_waves
 from relay.run.commit.readiness import get_commands, settle_in
 from relay.run.loop import end_without_session, needs_session, run
+from relay.run.phases.beginning import find_begun, require_phases, tidy_jobs
+from relay.run.phases.parent import Order, run_plan
+from relay.run.phases.worktrees import move_jobs
 from relay.run.planning.submission import describe_fit
 from relay.run.resume import require_point
 from relay.run.selection import Selection, choose_phase, describe_choice, parse_hours, work_within

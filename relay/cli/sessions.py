@@ -19,10 +19,10 @@ from relay.cli.options import find_flags
 from relay.cli.screen import has_person, say
 from relay.cli.views.base import View, find_asker
 from relay.cli.views.shapes import make_view
-from relay.fleet.landing import Job
-from relay.fleet.worktrees import find_jobs
 from relay.git.repository import Repo
 from relay.run.commit.plan_commit import make_source
+from relay.run.phases.landing import Job
+from relay.run.phases.worktrees import find_jobs
 from relay.session.events import RunEnded
 from relay.session.values import SessionKind
 from relay.setup.context import PlanFiles, RunContext, RunEnd, RunRequest

@@ -22,10 +22,10 @@ from relay.cli.screen import clean_line, say, say_now
 from relay.cli.views.base import View
 from relay.cli.views.shapes import make_view
 from relay.config.keys import KEYS
-from relay.fleet.worktrees import find_jobs
 from relay.git.notes import find_holder, is_locked
 from relay.git.repository import Repo
 from relay.insight.telemetry.log import LogTail, RunLogs, list_own_logs, list_runs
+from relay.run.phases.worktrees import find_jobs
 from relay.run.selection import get_phase
 from relay.session.events import RunEnded
 from relay.setup.place import Place, load_plan

@@ -1,1 +1,1 @@
-"""Many runs: phases claimed, worked on and landed, side by side on one machine or on many."""
+"""Many machines at one plan: phases given out by a queue, worked on in clones, landed on the remote."""

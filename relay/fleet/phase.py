@@ -18,8 +18,6 @@ from relay.base.redaction import find_secret_values
 from relay.config import Settings
 from relay.fleet import exchange
 from relay.fleet.heart import Heart
-from relay.fleet.jobs import JobEnd, JobRun
-from relay.fleet.landing import Job, Landing, LandingCase, find_landing, find_phase_id, get_tip, land, prepare
 from relay.fleet.overview import name_tip, read_plan
 from relay.fleet.queue import AwayError
 from relay.fleet.takes import (
@@ -38,7 +36,6 @@ from relay.fleet.takes import (
 )
 from relay.fleet.train import is_joint, leave, take_along
 from relay.fleet.workplace import AS_REMOTE, HEARING_S, AnswerT, Workplace
-from relay.fleet.worktrees import ensure_job, find_jobs, name_job_branch, remove_free
 from relay.git import refs
 from relay.git.lock_journal import clear_stale_locks
 from relay.git.notes import is_locked, lock_worktree
@@ -48,6 +45,9 @@ from relay.git.repository import Repo
 from relay.git.worktrees import put_on_branch
 from relay.plan.model import Plan
 from relay.plan.waves import find_ready
+from relay.run.phases.jobs import JobEnd, JobRun
+from relay.run.phases.landing import Job, Landing, LandingCase, find_landing, find_phase_id, get_tip, land, prepare
+from relay.run.phases.worktrees import ensure_job, find_jobs, name_job_branch, remove_free
 from relay.session.events import RunEnded, SessionEnded, SessionStarted
 from relay.session.records import LoggedEvent
 from relay.setup.open import hold_worktree

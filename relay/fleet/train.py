@@ -14,7 +14,6 @@ from dataclasses import replace
 from relay.base.errors import RelayError
 from relay.base.secrecy import is_covered
 from relay.config import Settings
-from relay.fleet.landing import Job, Landing, LandingCase, list_changes, merge
 from relay.git import objects
 from relay.git.config_guard import find_tree_files, guard
 from relay.git.hooks import has_hook
@@ -26,6 +25,7 @@ from relay.git.repository import Repo
 from relay.plan.text import find_protected
 from relay.run.commit.disclosures import describe_autoruns, find_disclosures
 from relay.run.commit.readiness import get_commands, render_merge
+from relay.run.phases.landing import Job, Landing, LandingCase, list_changes, merge
 from relay.setup.open import hold_worktree, new_id
 from relay.store import trailers
 from relay.store.attempts import keep_snapshot, read_attempt

@@ -18,7 +18,6 @@ from relay.base.errors import ExitCode, RelayError
 from relay.base.interrupts import Interrupts
 from relay.base.values import dataclass
 from relay.config import Settings
-from relay.fleet.jobs import JobEnd, JobRun
 from relay.git.clones import CloneSource, ensure_work_tree
 from relay.git.identity import get_identity
 from relay.git.names import STORE
@@ -27,6 +26,7 @@ from relay.git.remote import Remote
 from relay.git.repository import Repo
 from relay.lab.arms import parse_arm
 from relay.lab.experiment import Experiment, Trial, name_trial, note, read_note
+from relay.run.phases.jobs import JobEnd, JobRun
 from relay.session.events import ReviewFinished, SessionEnded
 from relay.session.records import LoggedEvent
 from relay.session.values import SessionEnd

@@ -1,4 +1,4 @@
-"""The repositories of tests/repo, jobs in linked work trees beside them, and a queue on a real PostgreSQL."""
+"""The repositories of tests/repo, and a queue on a real PostgreSQL."""
 
 import contextlib
 import fcntl

@@ -8,18 +8,18 @@ import psycopg
 import pytest
 
 from relay.config import load_settings
-from relay.fleet.landing import LandingCase, find_landing, prepare
 from relay.fleet.queue import Queue
 from relay.fleet.takes import TakeState
 from relay.fleet.train import is_joint, leave, take_along
 from relay.git.repository import open_repo
+from relay.run.phases.landing import LandingCase, find_landing, prepare
 from relay.session.usage import Spent
 from relay.store.spend import Whose, keep_spent
 from tests.endpoint.script import parse_script
 from tests.endpoint.server import serve
 from tests.fleet.field import ROUND_USD, Field, count_answers, read_billed
 from tests.fleet.plan_of_three import write_session
-from tests.fleet.test_landing import add_job, finish
+from tests.phases.test_landing import add_job, finish
 from tests.repo.conftest import Box
 from tests.waiting import wait_until
 

@@ -5,11 +5,11 @@ import subprocess
 import pytest
 
 from relay.config import Settings
-from relay.fleet.landing import LandingCase, find_landing
 from relay.fleet.takes import TakeState
-from relay.fleet.worktrees import ensure_job
 from relay.gate.model import CommandCheck, GateResult, Outcome, render_baseline
 from relay.git.repository import open_repo
+from relay.run.phases.landing import LandingCase, find_landing
+from relay.run.phases.worktrees import ensure_job
 from relay.session.events import GateFinished
 from relay.session.usage import Spent
 from relay.store import trailers

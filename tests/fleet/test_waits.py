@@ -2,8 +2,8 @@
 
 import pytest
 
-from relay.fleet.jobs import JobTable, tell_waits
 from relay.plan.parse import parse_plan
+from relay.run.phases.jobs import JobTable, tell_waits
 
 PLAN = """\
 # Plan

@@ -8,8 +8,8 @@ import git
 import pytest
 
 from relay.base.errors import ExitCode
-from relay.fleet.worktrees import find_jobs
 from relay.git.repository import open_repo
+from relay.run.phases.worktrees import find_jobs
 from relay.store.refs import ATTEMPTS
 from tests.scripts import serving
 

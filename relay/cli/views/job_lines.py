@@ -8,13 +8,13 @@ from relay.base.errors import ExitCode
 from relay.base.values import dataclass
 from relay.base.words import render_span
 from relay.cli.views.last_run import find_job_works, tell_work
-from relay.fleet.landing import LandingCase, find_landing, find_obstacles, is_open
-from relay.fleet.worktrees import find_jobs, find_lost, name_job_branch
 from relay.git.names import render_path
 from relay.git.notes import is_locked
 from relay.git.repository import Repo
 from relay.insight.telemetry.log import LogTail, list_own_logs
 from relay.plan.model import Plan
+from relay.run.phases.landing import LandingCase, find_landing, find_obstacles, is_open
+from relay.run.phases.worktrees import find_jobs, find_lost, name_job_branch
 from relay.session.events import JobMoved
 from relay.store.attempts import read_attempt
 from relay.store.obstacles import describe_in_the_way

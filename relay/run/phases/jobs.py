@@ -1,6 +1,6 @@
 """The jobs of a run: their processes, the shared cap, and the reasons why phases wait.
 
-A job's process is a `relay run --json`, whose events are read as they come. `relay.fleet.parent` asks this
+A job's process is a `relay run --json`, whose events are read as they come. `relay.run.phases.parent` asks this
 module which phases can begin and at which commit, how much a killed job has spent (from git), and how to explain phases
 that stay open at the end.
 """
@@ -21,10 +21,10 @@ from relay.base.errors import ExitCode
 from relay.base.interrupts import Interrupts
 from relay.base.values import dataclass
 from relay.base.words import count, list_some
-from relay.fleet.landing import Job
 from relay.git.repository import Repo
 from relay.plan.model import Phase, Plan
 from relay.plan.waves import find_ready
+from relay.run.phases.landing import Job
 from relay.session.events import (
     RequestStarted,
     ResponseReceived,
@@ -73,7 +73,7 @@ class JobEnd:
 
 
 class PhaseRun(Protocol):
-    """A run of one phase: `JobRun`, or `relay.fleet.here.PhaseHere`."""
+    """A run of one phase: `JobRun`, or `relay.run.phases.here.PhaseHere`."""
 
     @property
     def descriptors(self) -> tuple[int, ...]: ...

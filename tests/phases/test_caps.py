@@ -6,7 +6,7 @@ import pytest
 
 from tests.endpoint.script import parse_script
 from tests.endpoint.server import serve
-from tests.fleet.test_jobs import PLAN, commit_plan, done_beside, is_whole, repair, run, start, tool, write_phase
+from tests.phases.test_jobs import PLAN, commit_plan, done_beside, is_whole, repair, run, start, tool, write_phase
 
 
 @pytest.mark.nightly

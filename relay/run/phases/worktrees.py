@@ -17,7 +17,6 @@ from relay.base.tree import find_boot_id, find_stat, replace_file
 from relay.base.values import dataclass
 from relay.base.walk import open_folder, open_ignored
 from relay.config import Settings
-from relay.fleet.landing import Job, LandingCase, find_landing, get_tip
 from relay.git import objects, refs, worktrees
 from relay.git.config_guard import guard
 from relay.git.names import JOB_BRANCHES, find_plan_branch, name_jobs
@@ -28,6 +27,7 @@ from relay.git.status import read_status
 from relay.git.trees import SYMLINK
 from relay.plan.model import Plan
 from relay.plan.text import STATE_DIR, find_ledger_path
+from relay.run.phases.landing import Job, LandingCase, find_landing, get_tip
 from relay.sandbox.places import GENERATED
 from relay.setup.ignored import bring_ignored, drop_packages, find_brought_packages, is_brought
 from relay.setup.open import hold_worktree

@@ -23,7 +23,7 @@ from relay.setup.context import RunRequest
 from relay.setup.open import open_run
 from tests.endpoint.script import parse_script
 from tests.endpoint.server import serve
-from tests.fleet.test_user_acts import Bench
+from tests.phases.test_user_acts import Bench
 from tests.scripted import ScriptedRunner
 from tests.waiting import wait_until
 

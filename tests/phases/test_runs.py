@@ -6,9 +6,9 @@ import select
 import pytest
 
 from relay.base.errors import ExitCode
-from relay.fleet.jobs import JobRun
-from relay.fleet.landing import Job
 from relay.git.repository import open_repo
+from relay.run.phases.jobs import JobRun
+from relay.run.phases.landing import Job
 from relay.session.events import ResponseReceived, RunEnded
 from relay.session.records import Recorder, render_record
 from relay.session.usage import Usage

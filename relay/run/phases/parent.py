@@ -15,9 +15,19 @@ from typing import Protocol
 from relay.base.errors import ExitCode, LockedError, PlanError, RelayError, RepoError
 from relay.base.hints import RUN, Command, Hint
 from relay.base.values import dataclass
-from relay.fleet.beginning import find_begun
-from relay.fleet.here import PhaseHere, leave_out_phase
-from relay.fleet.jobs import (
+from relay.git.command import GitError
+from relay.git.names import list_paths
+from relay.git.notes import is_locked
+from relay.git.repository import BranchError, Repo, is_checked_out, leave_work_tree, open_repo
+from relay.git.status import check_state
+from relay.git.worktrees import list_worktrees
+from relay.plan.model import Plan
+from relay.run.attempt.start import render_plan
+from relay.run.commit.plan_commit import take_edit
+from relay.run.loop import add_doubts, end_done, raise_cap
+from relay.run.phases.beginning import find_begun
+from relay.run.phases.here import PhaseHere, leave_out_phase
+from relay.run.phases.jobs import (
     JobEnd,
     JobRun,
     JobTable,
@@ -33,7 +43,7 @@ from relay.fleet.jobs import (
     tell_rest,
     tell_waits,
 )
-from relay.fleet.landing import (
+from relay.run.phases.landing import (
     Job,
     Landing,
     LandingCase,
@@ -45,17 +55,7 @@ from relay.fleet.landing import (
     prepare,
     require_unmoved,
 )
-from relay.fleet.worktrees import adopt_jobs, ensure_job, find_jobs, find_lost, remove_free
-from relay.git.command import GitError
-from relay.git.names import list_paths
-from relay.git.notes import is_locked
-from relay.git.repository import BranchError, Repo, is_checked_out, leave_work_tree, open_repo
-from relay.git.status import check_state
-from relay.git.worktrees import list_worktrees
-from relay.plan.model import Plan
-from relay.run.attempt.start import render_plan
-from relay.run.commit.plan_commit import take_edit
-from relay.run.loop import add_doubts, end_done, raise_cap
+from relay.run.phases.worktrees import adopt_jobs, ensure_job, find_jobs, find_lost, remove_free
 from relay.run.resume import settle
 from relay.run.selection import Selection, choose_phase
 from relay.session.events import JobMoved, Noticed

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from relay.base.errors import RepoError
-from relay.fleet.landing import Job, LandingCase, find_landing, find_obstacles, land, require_unmoved
 from relay.git.repository import open_repo
 from relay.plan.parse import parse_plan
+from relay.run.phases.landing import Job, LandingCase, find_landing, find_obstacles, land, require_unmoved
 from relay.store.obstacles import describe_in_the_way
 from relay.store.worktree_notes import note_checked
 

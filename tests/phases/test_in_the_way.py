@@ -9,7 +9,7 @@ from tests.effort import take_each
 from tests.endpoint.script import parse_script
 from tests.endpoint.server import serve
 from tests.fleet.field import count_answers
-from tests.fleet.test_user_acts import Bench
+from tests.phases.test_user_acts import Bench
 from tests.waiting import wait_until
 
 PLAN = """\

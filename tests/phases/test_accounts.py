@@ -2,8 +2,8 @@
 
 import pytest
 
-from relay.fleet.jobs import find_job_cost, open_account
-from relay.fleet.landing import Job
+from relay.run.phases.jobs import find_job_cost, open_account
+from relay.run.phases.landing import Job
 from relay.session.usage import Spent, Usage
 from relay.store.attempts import AttemptStart, note_spent, open_attempt
 from relay.store.checkpoints import WipRecord, save_wip

@@ -14,8 +14,8 @@ import pytest
 from relay.base.errors import ExitCode
 from tests.endpoint.script import parse_script
 from tests.endpoint.server import serve
-from tests.fleet.test_own_tree import HOLD, write_session
-from tests.fleet.test_user_acts import Bench
+from tests.phases.test_own_tree import HOLD, write_session
+from tests.phases.test_user_acts import Bench
 from tests.waiting import wait_until
 
 ROT = '[filter "rot"]\n\tclean = tr a-z n-za-m\n\tsmudge = tr a-z n-za-m\n\trequired = true\n'

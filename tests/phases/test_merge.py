@@ -3,10 +3,10 @@
 import pytest
 
 from relay.base.errors import ExitCode, RepoError
-from relay.fleet.landing import Job, LandingCase, find_landing, find_obstacles, find_phase_id, land, prepare
 from relay.git.repository import open_repo
 from relay.ledger.model import parse_ledger
 from relay.plan.parse import parse_plan
+from relay.run.phases.landing import Job, LandingCase, find_landing, find_obstacles, find_phase_id, land, prepare
 from relay.run.rewind import get_rewind
 from relay.session.events import GateStarted
 from relay.store.attempts import read_attempt

@@ -11,14 +11,14 @@ import pytest
 
 from relay.base.errors import RepoError
 from relay.config import Settings
-from relay.fleet.landing import find_landing, land
-from relay.fleet.worktrees import ensure_job, find_jobs, find_lost, is_free, name_job_branch, remove_free
 from relay.git.command import GitError
 from relay.git.lock_journal import declare_locks
 from relay.git.notes import lock_worktree, write_note
 from relay.git.repository import open_repo
 from relay.git.worktrees import list_worktrees, remove_worktree
 from relay.plan.parse import parse_plan
+from relay.run.phases.landing import find_landing, land
+from relay.run.phases.worktrees import ensure_job, find_jobs, find_lost, is_free, name_job_branch, remove_free
 from relay.session.usage import Spent
 from relay.store.attempts import NOWHERE, AttemptStart, continue_attempt, open_attempt, read_attempt
 from relay.store.checkpoints import WipRecord, save_wip
@@ -338,7 +338,7 @@ def test_a_copy_that_a_kill_left_half_made_is_made_anew(box, main, begun):
     for name in (*names, "rest/file"):
         box.write(name, "x")
     own = main.root.with_name(f"{main.root.name}.relay") / "1"
-    imports = "from tests.fleet.test_worktrees import Path, ensure, open_repo"
+    imports = "from tests.phases.test_worktrees import Path, ensure, open_repo"
     code = f"{imports}; ensure(open_repo(Path({str(main.root)!r})), '1')"
     child = subprocess.Popen([sys.executable, "-c", code], cwd=Path(__file__).parents[2])
     wait_until((own / "out").exists)

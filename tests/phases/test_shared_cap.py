@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relay.fleet.jobs import SharedCap, count_places
+from relay.run.phases.jobs import SharedCap, count_places
 
 
 def test_what_is_left_is_for_all_who_can_start_now():

@@ -4,14 +4,14 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from relay.base.errors import within
-from relay.fleet.landing import find_landing, is_open
-from relay.fleet.worktrees import find_jobs, find_lost, name_job_branch, remove_free
 from relay.git.names import render_path
 from relay.git.notes import lock_worktree
 from relay.git.repository import Repo
 from relay.plan.check import require_covered
 from relay.plan.model import Plan
 from relay.run.commit.readiness import require_gates
+from relay.run.phases.landing import find_landing, is_open
+from relay.run.phases.worktrees import find_jobs, find_lost, name_job_branch, remove_free
 from relay.run.selection import Selection
 from relay.setup.context import RunRequest
 from relay.store.attempts import read_attempt

@@ -7,12 +7,12 @@ from types import SimpleNamespace
 import pytest
 
 from relay.base.errors import ExitCode, RepoError
-from relay.fleet.worktrees import move_jobs
 from relay.git.repository import open_repo
+from relay.run.phases.worktrees import move_jobs
 from tests.endpoint.script import parse_script
 from tests.endpoint.server import serve
-from tests.fleet.test_own_tree import write_session
-from tests.fleet.test_user_acts import Bench
+from tests.phases.test_own_tree import write_session
+from tests.phases.test_user_acts import Bench
 
 TICK = {"tools": [{"name": "tick", "input": {"item": "1.1", "evidence": "done"}}]}
 

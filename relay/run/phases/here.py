@@ -5,9 +5,9 @@ from dataclasses import replace
 
 from relay.base.errors import ExitCode, RelayError
 from relay.base.hints import RUN, Command, Hint
-from relay.fleet.jobs import JobEnd
-from relay.fleet.landing import Job
 from relay.run.loop import run
+from relay.run.phases.jobs import JobEnd
+from relay.run.phases.landing import Job
 from relay.run.selection import Selection
 from relay.session.records import LoggedEvent
 from relay.session.usage import Spent, Usage

@@ -8,8 +8,8 @@ from relay.base.errors import ExitCode
 from tests.commit.test_hooks import NOT_ON_MAIN, install_hook
 from tests.endpoint.script import parse_script
 from tests.endpoint.server import serve
-from tests.fleet.test_own_tree import write_session
-from tests.fleet.test_user_acts import Bench
+from tests.phases.test_own_tree import write_session
+from tests.phases.test_user_acts import Bench
 
 PLAN = """\
 # Two

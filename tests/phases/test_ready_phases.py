@@ -1,7 +1,7 @@
 """Which phases begin, and where: on the tip of the plan's branch, or on the one that they wait for."""
 
-from relay.fleet.jobs import ReadyPhase, find_ready_phases
 from relay.plan.parse import parse_plan
+from relay.run.phases.jobs import ReadyPhase, find_ready_phases
 
 PLAN = """\
 # Four
