@@ -1,6 +1,6 @@
 """What one job costs with relay and with its peers: the same turns, the same work, tokens and money.
 
-    python benchmarks/peers.py [--place DIR] [--out DIR] [AGENT …]
+    python benchmarks/peers.py [--place DIR] [--rounds N] [--out DIR] [AGENT …]
 
 A rehearsal server plays the model: three phases of 13 turns, of which 12 call one tool. Everybody gets the same calls
 of their shell: a file is looked at, another written, a check is run, the code changed, the check run again. The 12th
@@ -11,14 +11,19 @@ relay has three rows. In *same turns* it shows the session no file in advance (`
 model says a last word behind its tick. In *files shown* the model leaves out the look at the file that the phase names,
 which stands in the first message. In *as it is* it leaves out the last word too: the tick names the commit.
 
+Then the same job is timed ``--rounds`` times, in turn: relay in one process and in one for each phase, *same turns*,
+and ``pi -p`` for each phase. Run that part on a quiet machine, or under ``chrt -f 50``.
+
 Packages are installed into DIR. Writes ``peers.md``. relay writes a second that a command took behind its exit code, so
 a busy machine adds a few tokens.
 """
 
 import argparse
 import json
+import statistics
 import sys
 import tempfile
+import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -26,8 +31,9 @@ from pathlib import Path
 from typing import Any
 
 from agents import PHASES, PROMPTS, make_client_environ, run_metered
-from processes import git, make_environ, make_repository
+from processes import Cost, git, make_environ, make_repository, run_process
 
+from relay.runners.agents.profiles import PROFILES, make_home
 from relay.session.prices import PRICES_SEEN, Price, cost_usd, find_price
 from relay.session.usage import Usage
 from rigs.agents.real import AGENTS, Agent, install
@@ -42,6 +48,7 @@ REFERENCE = "pi"
 NEWEST = {"pi": ("pi-acp@0.0.34", "@earendil-works/pi-coding-agent@1.6.0")}
 """Of agents that are measured in a newer version than the one that relay drives."""
 SAME, SHOWN, AS_IT_IS = "relay, same turns", "relay, files shown", "relay, as it is"
+TIMED = ("relay, one process", "relay, a process a phase", "relay, the SDK's import alone")
 DESCRIBED = frozenset({"claude", "opencode"})
 """Agents whose shell requires a description beside the command."""
 
@@ -181,6 +188,95 @@ def run_job(agent: Agent, path: str, row: str) -> Job:
     return Job(usages=tuple(used))
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timing:
+    """The job once by the clock."""
+
+    phase_s: float
+    """Of all processes together, by phase."""
+    first_s: float
+    """From the start of the first process to its first request."""
+    cpu_s: float
+    rss_mb: float
+    """Of the largest process."""
+
+
+def list_processes(client: str) -> list[list[str]]:
+    """Return the command lines of a timed job."""
+    run = [sys.executable, "-P", "-m", "relay", "run"]
+    numbers = range(1, PHASES + 1)
+    match client:
+        case "relay, one process":
+            return [run]
+        case "relay, a process a phase":
+            return [[*run, "--phase", str(n)] for n in numbers]
+        case "relay, the SDK's import alone":
+            return [[sys.executable, "-P", "-c", "import anthropic"] for _ in numbers]
+        case _:
+            asked = "Do this phase of the plan in PLAN.md, tick its box and commit."
+            return [[REFERENCE, "-p", f"{asked}\n\n{make_phase(n)}"] for n in numbers]
+
+
+def time_job(client: str, path: str) -> Timing:
+    """Play the job once with as many turns for each client, and look at the clock."""
+    agent = next(agent for agent in AGENTS if agent.name == REFERENCE) if client == REFERENCE else RELAY
+    asked: list[float] = []
+
+    def note_question() -> float:  # the server looks at the clock once for each question to the model
+        asked.append(time.perf_counter())
+        return asked[-1]
+
+    script = parse_script(make_script(agent, SAME))
+    with (
+        make_repository(make_files()) as root,
+        serve(script, clock=note_question) as server,
+        tempfile.TemporaryDirectory() as place,
+    ):
+        if agent is RELAY:
+            environ = make_environ(server.base_url, XDG_CONFIG_HOME=place, PYTHONPATH=str(HERE.parent))
+            environ |= {"RELAY_ARM": "ablate=preload"}
+        else:
+            profile = PROFILES[REFERENCE]
+            setup = next(setup for setup in profile.setups if setup.family == "anthropic")
+            words = {
+                "base": server.base_url,
+                "model": MODELS[0],
+                "window": "1000000",
+                "output": "128000",
+                "home": place,
+            }
+            make_home(replace(profile, files={}), setup, Path(place), words)
+            environ = make_environ(server.base_url, HOME=place, PATH=path, **profile.env)
+        costs = list[Cost]()
+        for argv in list_processes(client):
+            cost, status, output = run_process(argv, root, environ)
+            if status or server.errors:
+                raise RuntimeError(f"{client}: exit {status}\n{output}\n{server.errors}")
+            costs.append(cost)
+        if asked and server.unplayed:
+            raise RuntimeError(f"{client}: {server.unplayed}")
+    return Timing(
+        phase_s=sum(cost.wall_ms for cost in costs) / 1e3 / PHASES,
+        first_s=(asked[0] if asked else costs[0].end_s) - costs[0].begin_s,
+        cpu_s=sum(cost.cpu_ms for cost in costs) / 1e3,
+        rss_mb=max(cost.rss_mb for cost in costs),
+    )
+
+
+def render_times(rounds: Mapping[str, list[Timing]]) -> str:
+    """Return the table of the timed jobs as Markdown, by client."""
+    heads = ("client", "s a phase", f"× {REFERENCE}", "to the first request, s", "CPU s", "peak memory MB")
+    lines = [f"| {' | '.join(heads)} |", "| --- |" + " ---: |" * (len(heads) - 1)]
+    own = statistics.median(timing.phase_s for timing in rounds[REFERENCE])
+    for client, timings in rounds.items():
+        phase, first, cpu, rss = (
+            statistics.median(getattr(timing, name) for timing in timings)
+            for name in ("phase_s", "first_s", "cpu_s", "rss_mb")
+        )
+        lines.append(f"| {client} | {phase:.2f} | {phase / own:.2f} | {first:.2f} | {cpu:.2f} | {rss:.0f} |")
+    return "\n".join(lines)
+
+
 def read_usage(found: Mapping[str, Any]) -> Usage:
     """Return the usage of an answer."""
     written = found.get("cache_creation") or {}
@@ -194,7 +290,7 @@ def read_usage(found: Mapping[str, Any]) -> Usage:
     )
 
 
-def render_report(jobs: Mapping[str, Job]) -> str:
+def render_report(jobs: Mapping[str, Job], rounds: Mapping[str, list[Timing]]) -> str:
     """Return the report as Markdown."""
     today = datetime.now(UTC).date()
     prices = [price for model in MODELS if (price := find_price(model, at=today))]
@@ -234,6 +330,13 @@ The work is the same, three phases of it:
 | --- | ---: | ---: | ---: | ---: |
 {saved}
 
+## By the clock
+
+Medians of {len(rounds[REFERENCE])}, in turn, the server without latency, as many turns for each. {REFERENCE} is
+`pi -p` with the phase's text.
+
+{render_times(rounds)}
+
 A peer is given the phase's text and commits by `git` where relay is told by `tick`; it has no gate, no sandbox and no
 checkpoints, and its user starts each phase. The model is a script, so this says nothing about the quality of the work.
 """
@@ -253,6 +356,7 @@ def main() -> None:
     """Measure, print and write."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--place", type=Path, help="directory for the agents' packages")
+    parser.add_argument("--rounds", type=int, default=5, help="timed jobs of each client")
     parser.add_argument("--out", type=Path, default=HERE / "results", help="directory for the results")
     parser.add_argument("names", nargs="*", default=["pi", "claude", "opencode", "goose", "copilot"])
     options = parser.parse_args()
@@ -264,7 +368,11 @@ def main() -> None:
     for agent in sorted(agents, key=lambda agent: agent.name != REFERENCE):
         jobs[agent.name] = run_job(agent, path, agent.name)
         print(agent.name, jobs[agent.name].usage, flush=True)
-    report = render_report(jobs)
+    rounds: dict[str, list[Timing]] = {client: [] for client in (*TIMED, REFERENCE)}
+    for _ in range(options.rounds + 1):  # the first one compiles, and is not counted
+        for client, timings in rounds.items():
+            timings.append(time_job(client, path))
+    report = render_report(jobs, {client: timings[1:] for client, timings in rounds.items()})
     print(report)
     options.out.mkdir(parents=True, exist_ok=True)
     (options.out / "peers.md").write_text(report, encoding="utf-8")
