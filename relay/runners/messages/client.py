@@ -5,7 +5,7 @@ The only module that imports the SDK, and that names anything private of it: two
 What comes back goes as bytes to the tape and to relay's own reader. The SDK retries nothing, follows nobody, traces
 nothing, warns nobody and says nothing of itself. Variables of the process are not asked where relay was given others.
 
-Importing it takes 1 to 2.7 s and 80 MB, so `api.py` does that on a thread.
+Importing it takes 1 s on a slow machine (whole 2.6 s), so `api.py` does that on a thread.
 """
 
 import inspect
@@ -16,10 +16,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
 from typing import Any, cast
 
-import anthropic
 import httpx2
-from anthropic.lib.credentials import AccessToken, CredentialResult, TokenCache, default_credentials
-from anthropic.resources.messages import Messages
 
 from relay.runners.messages.answers import StreamBrokenError
 from relay.runners.messages.credentials import CredentialError, Proof
@@ -34,7 +31,13 @@ from relay.runners.messages.endpoint import (
     get_key_name,
     read_custom_headers,
 )
+from relay.runners.messages.late_names import late_names
 from relay.runners.messages.transport import USER_AGENT, BoundedClient, Wire
+
+with late_names("anthropic"):
+    import anthropic
+    from anthropic.lib.credentials import AccessToken, CredentialResult, TokenCache, default_credentials
+    from anthropic.resources.messages import Messages
 
 for _name in ("anthropic", "httpx2"):  # with ANTHROPIC_LOG they would write through the view, and prompts too
     logging.getLogger(_name).setLevel(logging.CRITICAL + 1)
