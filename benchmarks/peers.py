@@ -20,6 +20,7 @@ a busy machine adds a few tokens.
 
 import argparse
 import json
+import os
 import statistics
 import sys
 import tempfile
@@ -48,7 +49,7 @@ REFERENCE = "pi"
 NEWEST = {"pi": ("pi-acp@0.0.34", "@earendil-works/pi-coding-agent@1.6.0")}
 """Of agents that are measured in a newer version than the one that relay drives."""
 SAME, SHOWN, AS_IT_IS = "relay, same turns", "relay, files shown", "relay, as it is"
-TIMED = ("relay, one process", "relay, a process a phase", "relay, the SDK's import alone")
+TIMED = ("relay, one process", "relay, a process a phase", "relay, its import of the SDK alone")
 DESCRIBED = frozenset({"claude", "opencode"})
 """Agents whose shell requires a description beside the command."""
 
@@ -210,8 +211,8 @@ def list_processes(client: str) -> list[list[str]]:
             return [run]
         case "relay, a process a phase":
             return [[*run, "--phase", str(n)] for n in numbers]
-        case "relay, the SDK's import alone":
-            return [[sys.executable, "-P", "-c", "import anthropic"] for _ in numbers]
+        case "relay, its import of the SDK alone":
+            return [[sys.executable, "-P", "-c", "import relay.runners.messages.client"] for _ in numbers]
         case _:
             asked = "Do this phase of the plan in PLAN.md, tick its box and commit."
             return [[REFERENCE, "-p", f"{asked}\n\n{make_phase(n)}"] for n in numbers]
@@ -246,7 +247,8 @@ def time_job(client: str, path: str) -> Timing:
                 "home": place,
             }
             make_home(replace(profile, files={}), setup, Path(place), words)
-            environ = make_environ(server.base_url, HOME=place, PATH=path, **profile.env)
+            environ = make_environ(server.base_url, HOME=place, **profile.env)
+        environ["PATH"] = path.removesuffix(os.environ["PATH"]) + os.defpath  # no version manager is timed
         costs = list[Cost]()
         for argv in list_processes(client):
             cost, status, output = run_process(argv, root, environ)
