@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from relay.base.errors import RepoError
 from relay.base.values import dataclass
 from relay.git.command import Git, GitError
-from relay.git.config_guard import Guarded, find_value, guard
+from relay.git.config_guard import Guarded, find_value, guard, read_listing
 from relay.git.notes import write_note
 from relay.git.objects import render_now, write_unsigned
 from relay.git.repository import Repo
@@ -50,11 +50,17 @@ def find_identity(repo: Repo, environ: Mapping[str, str] | None = None) -> Ident
     """
     environ = os.environ if environ is None else environ
     given = {name: environ[name] for name in _VARIABLES if name in environ}
-    said = _ask_identity(repo.git.overruled((("user.useConfigOnly", "true"),)), given)
-    match = _IDENT.fullmatch(said)
-    if match is None or not match["name"] or not match["email"]:
-        return None
-    return Identity(name=match["name"], email=match["email"])
+    key = read_listing(repo), *given.items(), *repo.git.env.items()
+    if key not in _known:
+        said = _ask_identity(repo.git.overruled((("user.useConfigOnly", "true"),)), given)
+        match = _IDENT.fullmatch(said)
+        is_known = match is not None and match["name"] and match["email"]
+        _known[key] = Identity(name=match["name"], email=match["email"]) if match and is_known else None
+    return _known[key]
+
+
+_known: dict[tuple[object, ...], Identity | None] = {}
+"""By configuration and environment."""
 
 
 def _ask_identity(git: Git, env: Mapping[str, str]) -> str:

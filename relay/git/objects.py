@@ -405,10 +405,19 @@ def merge_commits(repo: Repo, ours: str, theirs: str, *, base: str = "") -> Merg
 def find_base(repo: Repo, one: str, other: str) -> str | None:
     """Return the newest common ancestor of two commits, any one where there are several; None without one.
 
-    Both are named by their ids.
+    Both are named by their ids. Git is asked once about two commits: they cannot change.
     """
-    found = repo.git.ask("merge-base", one, other)
-    return None if found is None else found.decode()
+    pair = repo.common_dir, min(one, other), max(one, other)
+    if pair not in _bases:
+        found = repo.git.ask("merge-base", one, other)
+        if found is None:  # a clone without all of the history may get more of it
+            return None
+        _bases[pair] = found.decode()
+    return _bases[pair]
+
+
+_bases: dict[tuple[Path, str, str], str] = {}
+"""By repository and pair of commits."""
 
 
 def find_fork(repo: Repo, branch: str, commit: str) -> str | None:
