@@ -54,7 +54,8 @@ def find_versions(root: Path, environ: dict[str, str]) -> dict[str, str]:
             # relay's own temporary files hold what git has; a linked tree's .git is a file
             for name in filter(lambda name: name != ".git" and not is_temporary(name), files):
                 path = Path(folder, name)
-                found[hash_blob(path.read_bytes())] = str(path.relative_to(root.parent))
+                if data := path.read_bytes():  # git makes a file before it writes it
+                    found[hash_blob(data)] = str(path.relative_to(root.parent))
         for line in git(tree, "ls-files", "-s", environ=environ, check=False).splitlines():
             head, _, shown = line.partition("\t")
             found.setdefault(head.split()[1], f"index:{shown}")

@@ -140,12 +140,6 @@ def test_a_file_that_gives_way_to_a_directory_is_not_in_the_way(box):
         assert find_in_the_way(box.open(), old, new, at=at) == (), at
 
 
-def test_nothing_is_in_the_way_of_a_move_to_the_same_place(box):
-    old, _ = make_pair(box)
-    box.write("a.txt", "edited\n")
-    assert find_in_the_way(box.open(), old, old) == ()
-
-
 def test_a_note_of_a_strangers_is_no_move(box):
     """A repository out of an archive may say anything there: what is no commit's id is nothing."""
     old, new = make_pair(box)

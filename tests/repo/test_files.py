@@ -19,14 +19,12 @@ def test_a_new_file_gets_its_directories(tmp_path):
     assert [p.name for p in (tmp_path / "a/b").iterdir()] == ["c"]
 
 
-@pytest.mark.parametrize(
-    ("before", "mode", "after"), [(0o640, "100755", 0o750), (0o755, "100644", 0o644), (0o600, "100644", 0o600)]
-)
-def test_permission_bits_are_kept_but_for_the_executable_ones(tmp_path, before, mode, after):
-    (tmp_path / "f").write_bytes(b"old")
-    (tmp_path / "f").chmod(before)
-    replace_file(tmp_path, "f", b"new", mode)
-    assert stat.S_IMODE((tmp_path / "f").stat().st_mode) == after
+def test_permission_bits_are_kept_but_for_the_executable_ones(tmp_path):
+    for before, mode, after in ((0o640, "100755", 0o750), (0o755, "100644", 0o644), (0o600, "100644", 0o600)):
+        (tmp_path / "f").write_bytes(b"old")
+        (tmp_path / "f").chmod(before)
+        replace_file(tmp_path, "f", b"new", mode)
+        assert stat.S_IMODE((tmp_path / "f").stat().st_mode) == after, (oct(before), mode)
 
 
 def test_a_hard_link_elsewhere_keeps_the_old_content(tmp_path):
@@ -71,37 +69,16 @@ def test_removal_takes_empty_directories_along_and_no_others(tmp_path):
     assert sorted(p.name for p in tmp_path.rglob("*")) == ["a", "keep"]
 
 
-def test_syncing_passes_over_what_is_gone(tmp_path):
-    (tmp_path / "f").write_bytes(b"x")
-    fsync_paths(tmp_path, ("f", "gone", "no/such/dir", "f/below"))
-
-
-def test_an_unreadable_file_is_an_error_in_words(tmp_path):
-    if os.getuid() == 0:
-        pytest.skip("root reads everything")
-    (tmp_path / "f").write_bytes(b"x")
-    (tmp_path / "f").chmod(0)
-    with pytest.raises(RepoError, match="cannot be read"):
-        read_file(tmp_path, "f")
-
-
-@pytest.mark.parametrize("path", ["../out", "a/../../out", "/etc/hostname", "..", "/", "d/.."])
-def test_a_path_that_is_not_below_the_root_is_nothing(tmp_path, path):
+def test_a_path_that_is_not_below_the_root_is_nothing(tmp_path):
     (tmp_path / "out").write_bytes(b"precious")
     root = tmp_path / "root"
     (root / "a").mkdir(parents=True)
     (root / "d").mkdir()
-    assert (read_file(root, path), find_stat(root, path), open_file(root, path)) == (None, None, None)
-    with pytest.raises(OSError, match=r"root|directory in this one"):
-        replace_file(root, path, b"new", "100644")
+    for path in ("../out", "a/../../out", "/etc/hostname", "..", "/", "d/.."):
+        assert (read_file(root, path), find_stat(root, path), open_file(root, path)) == (None, None, None), path
+        with pytest.raises(OSError, match=r"root|directory in this one"):
+            replace_file(root, path, b"new", "100644")
     assert (tmp_path / "out").read_bytes() == b"precious"
-
-
-def test_a_root_that_is_a_link_is_not_entered(tmp_path):
-    (tmp_path / "real").mkdir()
-    (tmp_path / "real/f").write_bytes(b"x")
-    (tmp_path / "root").symlink_to("real")
-    assert read_file(tmp_path / "root", "f") is None
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root gives files away")
@@ -129,11 +106,11 @@ def test_a_replacement_that_is_stopped_leaves_nothing(tmp_path):
     assert (tmp_path / "f").read_bytes() == b"old"
 
 
-@pytest.mark.parametrize("path", [".git/hooks/pre-commit", "sub/.git/config", ".GIT/x"])
-def test_nothing_is_written_into_a_git_directory(box, path):
+def test_nothing_is_written_into_a_git_directory(box):
     """A snapshot of relay's may come from somebody else's repository, with any path in it."""
-    with pytest.raises(RepoError, match="in a git directory"):
-        replace_file(box.root, path, b"#!/bin/sh\n", "100755")
-    with pytest.raises(RepoError, match="in a git directory"):
-        remove_file(box.root, path)
-    assert not (box.root / path).exists()
+    for path in (".git/hooks/pre-commit", "sub/.git/config", ".GIT/x"):
+        with pytest.raises(RepoError, match="in a git directory"):
+            replace_file(box.root, path, b"#!/bin/sh\n", "100755")
+        with pytest.raises(RepoError, match="in a git directory"):
+            remove_file(box.root, path)
+        assert not (box.root / path).exists(), path

@@ -1,7 +1,5 @@
 """What the branch's commits say about a plan."""
 
-import subprocess
-
 import pytest
 
 from relay.session.usage import Spent, Usage
@@ -95,32 +93,6 @@ def test_an_unborn_branch_has_no_history(new_box):
 def test_text_that_only_mentions_a_trailer_does_not_count(box):
     box.git("commit", "-q", "--allow-empty", "-m", "x\n\nRelay-Plan: PLAN.md\n\nis what relay writes")
     assert read_relay_commits(box.open(), "PLAN.md") == ()
-
-
-def test_merged_branches_count(box):
-    box.git("switch", "-qc", "side")
-    side = record(box)
-    box.git("switch", "-q", "main")
-    box.commit()
-    box.git("merge", "-q", "--no-edit", "side")
-    assert [c.commit for c in read_relay_commits(box.open(), "PLAN.md")] == [side]
-
-
-def test_a_shallow_clone_reads_what_it_has(box, tmp_path):
-    record(box, phase="1")
-    record(box, phase="2")
-    box.git("clone", "-q", "--depth=1", f"file://{box.root}", tmp_path / "shallow")
-    shallow = type(box)(root=tmp_path / "shallow", home=box.home)
-    assert [c.phase for c in read_relay_commits(shallow.open(), "PLAN.md")] == ["2"]
-
-
-def test_ten_thousand_commits_take_one_call(box):
-    stream = []
-    for number in range(10_000):
-        text = f"c{number}\n" + ("\nRelay-Plan: PLAN.md\nRelay-Phase: 1\n" if number % 10 == 0 else "")
-        stream.append(f"commit refs/heads/long\ncommitter a <a@a> {number} +0000\ndata {len(text)}\n{text}\n")
-    subprocess.run(["git", "fast-import", "--quiet"], cwd=box.root, input="".join(stream).encode(), check=True)
-    assert len(read_relay_commits(box.open(), "PLAN.md", rev="refs/heads/long")) == 1000
 
 
 TWO = "# Two\n\n## Phase 1 — Alpha\n- [{}] Do alpha — a.txt\n\n## Phase 2 — Beta\n- [ ] Do beta — b.txt\n"

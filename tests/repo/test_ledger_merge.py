@@ -57,24 +57,6 @@ def test_both_branches_entries_are_there_once_whatever_joins_them(folder: Path, 
     assert len(joined.claims) == 6
 
 
-def test_a_ledger_that_both_branches_begin_is_joined_too(folder: Path) -> None:
-    for branch in ("one", "two"):
-        git(folder, "switch", "-q", branch)
-        git(folder, "rm", "-q", PATH)
-        git(folder, "commit", "-q", "-m", "none yet")
-        record(folder, branch, 1)
-    git(folder, "merge", "-q", "-m", "x", "one")
-    assert len(parse_ledger((folder / PATH).read_text()).claims) == 2
-
-
-def test_a_claim_that_came_both_ways_counts_once(folder: Path) -> None:
-    record(folder, "one", 2)
-    record(folder, "two", 1)
-    git(folder, "cherry-pick", "one")
-    git(folder, "merge", "-q", "-m", "x", "one")
-    assert len(parse_ledger((folder / PATH).read_text()).claims) == 4
-
-
 def test_without_the_attribute_the_conflict_is_told_with_what_to_do(folder: Path) -> None:
     git(folder, "rm", "-q", ".gitattributes")
     git(folder, "commit", "-q", "-m", "no attributes")

@@ -5,7 +5,6 @@ import pytest
 from relay.git.repository import open_repo
 from relay.plan.parse import parse_plan
 from relay.store.outdated import MAX_BYTES, find_outdated, is_amended
-from tests.effort import take_each
 
 PLAN = """\
 # P
@@ -119,40 +118,34 @@ USES = [
 ]
 
 
-@pytest.mark.parametrize("line", take_each(8, DEFINITIONS))
-def test_definitions_are_known_by_their_form_and_uses_are_none(look, line):
-    use = "".join(f"{use}\n" for use in USES)
-    lost = look({**BEFORE, "src/keys.py": use}, {**BEFORE, "src/keys.py": f"a\n{line}\n{use}"})
-    assert say(lost) == ["item 2.2 names `load_key`, which src/keys.py defined before"]
-    assert look({**BEFORE, "src/keys.py": f"b\n{line}\n"}, {**BEFORE, "src/keys.py": f"a\n{line}\n{use}"}) == ()
+def test_definitions_are_known_by_their_form_and_uses_are_none(look):
+    """All in one file, each of a name of its own; the plan names them all."""
+    named = [line.replace("load_key", f"load_key_{number}") for number, line in enumerate(DEFINITIONS)]
+    items = [f"- [ ] Use `load_key_{number}` of it — src/keys.py" for number in range(len(named))]
+    plan = "\n".join(["# P", "## Phase 1", "- [ ] Do — a", "## Phase 2", *items, ""])
+    uses = [use.replace("load_key", f"load_key_{number}") for number in range(len(named)) for use in USES]
+    whole, rest = "".join(f"{line}\n" for line in named), "".join(f"{use}\n" for use in uses)
+    lost = look({**BEFORE, "src/keys.py": rest}, {**BEFORE, "src/keys.py": f"a\n{whole}{rest}"}, plan)
+    told = {f"item 2.{n + 1} names `load_key_{n}`, which src/keys.py defined before" for n in range(len(named))}
+    assert {*say(lost)} == told
+    assert look({**BEFORE, "src/keys.py": f"b\n{whole}"}, {**BEFORE, "src/keys.py": f"a\n{whole}{rest}"}, plan) == ()
 
 
-@pytest.mark.parametrize(
-    ("path", "text"),
-    [
-        ("src/keys.md", "def load_key():\n"),
-        ("src/k.py", f"def load_key():\n{'x' * MAX_BYTES}"),
-        ("b.py", "\0\ndef load_key():\n"),
-    ],
-)
-def test_prose_large_files_and_bytes_define_nothing(look, path, text):
+def test_prose_large_files_and_bytes_define_nothing(look):
     plain = {**BEFORE, "src/keys.py": ""}
-    assert look({**plain, path: ""}, {**plain, path: text}) == ()
+    others = {"src/keys.md": "", "src/k.py": f"{'x' * MAX_BYTES}", "b.py": "\0\n"}
+    assert (
+        look({**plain, **others}, {**plain, **{path: f"def load_key():\n{text}" for path, text in others.items()}})
+        == ()
+    )
 
 
 @pytest.mark.nightly
-@pytest.mark.parametrize(
-    ("note", "is_told"),
-    [
-        ("src/keys.py is src/api_keys.py now", True),
-        ("it is in src/api_keys.py", True),
-        ("keys.py moved", True),
-        ("hello", False),
-    ],
-)
-def test_a_phase_that_was_told_in_a_line_of_its_own_is_not_wrong_any_more(look, note, is_told):
+def test_a_phase_that_was_told_in_a_line_of_its_own_is_not_wrong_any_more(look):
     [found] = look(RENAMED)
-    amended = parse_plan(f"{PLAN}### Notes\n- amended: {note}\n")
-    assert is_amended(found, parse_plan(PLAN), amended) is is_told
-    assert not is_amended(found, amended, amended)
-    assert not is_amended(found, amended, parse_plan("## Phase 1\n- [ ] Other — a.py\n"))
+    told = ("src/keys.py is src/api_keys.py now", "it is in src/api_keys.py", "keys.py moved")
+    for note in (*told, "hello"):
+        amended = parse_plan(f"{PLAN}### Notes\n- amended: {note}\n")
+        assert is_amended(found, parse_plan(PLAN), amended) is (note in told), note
+        assert not is_amended(found, amended, amended)
+        assert not is_amended(found, amended, parse_plan("## Phase 1\n- [ ] Other — a.py\n"))

@@ -165,18 +165,6 @@ def test_a_renamed_file_says_what_it_said(new_box, place):
     assert look(box, ledger) == ""
 
 
-def test_of_a_renamed_file_that_is_edited_elsewhere_the_cited_lines_still_hold(new_box):
-    box = new_box()
-    box.write("db.py", TEXT * 9)
-    box.commit("the file")
-    lines, whole = cite(box, "db.py:2"), cite(box, "db.py")
-    box.git("mv", "db.py", "keys.py")
-    box.write("keys.py", TEXT * 9 + "six\n")
-    made = box.commit("another name")
-    assert look(box, lines) == ""
-    assert look(box, whole) == f"db.py, now keys.py, has changed (by {made[:8]} another name)"
-
-
 def test_a_renamed_file_that_says_something_else_is_named(cited):
     box, ledger = cited
     box.git("mv", "db.py", "keys.py")

@@ -52,11 +52,3 @@ def test_am_is_told_from_rebase(box):
     patch = box.git("format-patch", "-1", "--stdout", "side")
     box.git("am", check=False, stdin=patch)
     assert "git am is in progress" in str(check_state(box.open()))
-
-
-def test_another_work_tree_s_merge_is_its_own(box, tmp_path):
-    conflict(box)
-    box.git("worktree", "add", "-q", "-b", "other", tmp_path / "linked")
-    box.git("merge", "side", check=False)
-    linked = type(box)(root=tmp_path / "linked", home=box.home)
-    assert check_state(linked.open()) is None

@@ -19,11 +19,6 @@ STRANGE = [
 ]
 
 
-def test_a_clean_tree_is_empty(box):
-    status = read_status(box.open())
-    assert (status.entries, status.nested) == ((), ())
-
-
 def test_each_kind_of_change_is_seen(box):
     box.write("src/app.py", "print(2)\n")
     box.write("new.txt")
@@ -37,28 +32,12 @@ def test_each_kind_of_change_is_seen(box):
     assert status.untracked == ("new.txt",)
 
 
-def test_a_rename_is_a_deletion_and_an_addition(box):
-    box.git("mv", "src/old.py", "src/renamed.py")
-    assert set(read_status(box.open()).changed) == {"src/old.py", "src/renamed.py"}
-
-
 def test_strange_names_arrive_whole(box):
     for name in STRANGE:
         (box.root / name).write_bytes(b"x")
     assert sorted(read_status(box.open()).untracked) == sorted(STRANGE)
     for name in STRANGE:
         assert read_status(box.open(), (name,)).untracked == (name,)
-
-
-def test_unmerged_files_are_named(box):
-    box.git("switch", "-qc", "side")
-    box.write("src/app.py", "side\n")
-    box.commit()
-    box.git("switch", "-q", "main")
-    box.write("src/app.py", "main\n")
-    box.commit()
-    box.git("merge", "side", check=False)
-    assert read_status(box.open()).unmerged == ("src/app.py",)
 
 
 def test_a_moved_submodule_is_reported_and_a_dirty_one_is_not(box, new_box):

@@ -3,6 +3,7 @@
 import re
 import string
 from dataclasses import replace
+from itertools import product
 
 import pytest
 from hypothesis import HealthCheck, assume, example, given, settings
@@ -101,21 +102,18 @@ def test_git_shows_the_same_trailers_where_nothing_is_configured(box, trailers, 
     assert shown == "\n".join(f"{key}: {make_line(value)}" for key, value in trailers if make_line(value))
 
 
-@pytest.mark.parametrize(
-    ("text", "trailers"),
-    [
-        ("Relay-Plan: a", ()),
-        ("s\n\nRelay-Plan: a", (("Relay-Plan", "a"),)),
-        ("s\n\nRelay-Plan: a\n(cherry picked from commit abc)\n", (("Relay-Plan", "a"),)),
-        ("s\n\nRelay-Plan: a\n  folded\nB :c\n", (("Relay-Plan", "a folded"), ("B", "c"))),
-        ("s\n\nRelay-Plan: a\nprose\n", ()),
-        ("s\n\nRelay-Plan: a\n\nprose\n", ()),
-        ("s\n\nRelay-Plan: a\n\nRelay-Plan: b\n \n\n", (("Relay-Plan", "b"),)),
-        ("", ()),
-    ],
-)
-def test_only_the_last_paragraph_counts(text, trailers):
-    assert parse_message(text).trailers == trailers
+def test_only_the_last_paragraph_counts():
+    for text, trailers in {
+        "Relay-Plan: a": (),
+        "s\n\nRelay-Plan: a": (("Relay-Plan", "a"),),
+        "s\n\nRelay-Plan: a\n(cherry picked from commit abc)\n": (("Relay-Plan", "a"),),
+        "s\n\nRelay-Plan: a\n  folded\nB :c\n": (("Relay-Plan", "a folded"), ("B", "c")),
+        "s\n\nRelay-Plan: a\nprose\n": (),
+        "s\n\nRelay-Plan: a\n\nprose\n": (),
+        "s\n\nRelay-Plan: a\n\nRelay-Plan: b\n \n\n": (("Relay-Plan", "b"),),
+        "": (),
+    }.items():
+        assert parse_message(text).trailers == trailers, text
 
 
 def test_a_reader_of_the_log_sees_what_is_there():
@@ -138,14 +136,6 @@ def test_usage_comes_back(usage):
     assert parse_usage(render_usage(usage)) == usage
 
 
-def test_usage_reads_as_a_person_expects():
-    usage = Usage(input_tokens=1, output_tokens=2, cache_read_tokens=3, cache_write_5m_tokens=4)
-    assert render_usage(usage) == "input=1 output=2 cache_read=3 cache_write=4"
-    assert (
-        render_usage(Usage(cache_write_1h_tokens=5)) == "input=0 output=0 cache_read=0 cache_write=5 cache_write_1h=5"
-    )
-
-
 def test_unknown_usage_and_cost_stay_unknown():
     assert parse_usage(render_usage(None)) is None
     assert parse_usage("") is None
@@ -157,12 +147,6 @@ def test_unknown_usage_and_cost_stay_unknown():
 @given(st.integers(min_value=0, max_value=10**12))
 def test_cost_comes_back_to_a_millionth(micros):
     assert parse_cost(render_cost(micros / 1e6)) == pytest.approx(micros / 1e6, abs=1e-9)
-
-
-def test_cost_has_two_decimals_at_least():
-    assert [render_cost(value) for value in (0.0, 0.42, 1.5, 0.001234)] == [
-        "0.00 USD", "0.42 USD", "1.50 USD", "0.001234 USD",
-    ]  # fmt: skip
 
 
 @given(st.binary(min_size=1, max_size=40).filter(lambda b: b"\0" not in b))
@@ -184,38 +168,30 @@ def test_branch_names_stay_apart_in_refs(one, other):
     assert (render_ref_part(one) == render_ref_part(other)) == (one == other)
 
 
-@pytest.mark.parametrize("estimated", [True, False])
-@pytest.mark.parametrize("cost", [None, 0.0, 0.42])
-def test_what_was_spent_survives_as_trailers(cost, estimated):
+def test_what_was_spent_survives_as_trailers():
     """A cost that is no more than that stays one; what is unknown has no bound."""
-    spent = Spent(usage=Usage(input_tokens=3, output_tokens=4), cost_usd=cost, estimated=estimated)
+    for cost, estimated in product((None, 0.0, 0.42), (True, False)):
+        spent = Spent(usage=Usage(input_tokens=3, output_tokens=4), cost_usd=cost, estimated=estimated)
+        (_, usage), (_, written) = render_spent(spent)
+        assert parse_spent(usage, written) == replace(spent, estimated=estimated and cost is not None)
+        assert written.startswith("~") == (estimated and cost is not None)
 
-    (_, usage), (_, written) = render_spent(spent)
 
-    assert parse_spent(usage, written) == replace(spent, estimated=estimated and cost is not None)
-    assert written.startswith("~") == (estimated and cost is not None)
-
-
-@pytest.mark.parametrize(
-    ("text", "left"),
-    [
-        ("Add it [skip ci]", "Add it (skip ci)"),
-        ("Add it [CI Skip]", "Add it (CI Skip)"),
-        ("[skip azurepipelines] x ***NO_CI***", "(skip azurepipelines) x (NO_CI)"),
-        ("evidence\nskip-checks: true", "evidence\n(skip-checks) true"),
-        ("Parse it, closes #7", "Parse it, see #7"),
-        ("Fixes: org/repo.js#12, resolves GH-3", "see org/repo.js#12, see GH-3"),
-        ("implements https://git.invalid/org/repo/-/issues/4", "see https://git.invalid/org/repo/-/issues/4"),
-    ],
-)
-def test_orders_to_a_forge_are_disarmed(text, left):
+def test_orders_to_a_forge_are_disarmed():
     """No session keeps the checks of a push from running, and none closes an issue; its words stay."""
-    assert disarm(text, given="## Phase 1") == left
-
-
-@pytest.mark.parametrize("text", ["Fix #7", "Add it [skip ci]", "Fixes the list [no items] of #12", "prefix #7 [x]"])
-def test_what_the_plan_says_and_plain_words_are_left(text):
-    assert disarm(text, given="## Phase 1 - Fix #7 [skip ci]") == text
+    plan = "## Phase 1 - Fix #7 [skip ci]"
+    for text, left in {
+        "Add it [skip ci]": "Add it (skip ci)",
+        "Add it [CI Skip]": "Add it (CI Skip)",
+        "[skip azurepipelines] x ***NO_CI***": "(skip azurepipelines) x (NO_CI)",
+        "evidence\nskip-checks: true": "evidence\n(skip-checks) true",
+        "Parse it, closes #7": "Parse it, see #7",
+        "Fixes: org/repo.js#12, resolves GH-3": "see org/repo.js#12, see GH-3",
+        "implements https://git.invalid/org/repo/-/issues/4": "see https://git.invalid/org/repo/-/issues/4",
+    }.items():
+        assert disarm(text, given="## Phase 1") == left
+    for text in ("Fix #7", "Add it [skip ci]", "Fixes the list [no items] of #12", "prefix #7 [x]"):
+        assert disarm(text, given=plan) == text
 
 
 @given(st.text(alphabet="[]skip no ci#7closes:\n", max_size=300))

@@ -1,7 +1,6 @@
 """The objects that relay has git store are, byte for byte, those that git makes of the same files by itself."""
 
 import os
-import shutil
 import signal
 import subprocess
 from dataclasses import replace
@@ -21,7 +20,7 @@ from relay.git.objects import (
     write_paths_tree,
 )
 from relay.git.repository import open_repo
-from relay.git.trees import ABSENT, is_plain_entry
+from relay.git.trees import ABSENT
 from tests.effort import take_turns
 
 NAMES = st.sampled_from(["a", "a.b", "a-", "a/b", "a/b/c", "a/c", "b", "b/a", "é/ü", "sp ace/x\n", "\udcff/z", "Z"])
@@ -59,19 +58,6 @@ def test_a_changed_tree_is_the_one_that_git_makes_of_an_index(repo, rounds):
         assert by_trees == by_index
 
 
-def test_a_packed_tree_is_read_too(box):
-    box.write("deep/er/file", "1\n")
-    box.commit()
-    box.git("gc", "-q")
-    repo, tree = box.open(), box.text("rev-parse", "HEAD^{tree}")
-    blob = store_blobs(repo, [b"2\n"])[0]
-    added = [("deep/er/other", "100644", blob)]
-    found = write_paths_tree(repo, added, start=tree)
-    assert found == write_by_index(repo, added, tree) == write_paths_tree(repo, added, start="HEAD")
-    assert write_paths_tree(repo, [("deep/er/other", ABSENT, repo.zero_id)], start=found) == tree
-    assert write_paths_tree(repo, (), start=tree) == write_paths_tree(repo, (), start="HEAD") == tree
-
-
 def test_a_commit_of_nothing_has_its_tree(new_box):
     box = new_box()
     repo = box.open()
@@ -84,55 +70,30 @@ def plant_tree(box, data):
     return box.git("hash-object", "-t", "tree", "-w", "--literally", "--stdin", stdin=data).decode().strip()
 
 
-@pytest.mark.parametrize(
-    ("mode", "folder"),
-    take_turns([b"100644", b"100664", b"100700", b"0100644", b"120777"], (b"40000", b"040000")),
-)
-def test_the_modes_of_old_trees_are_read_as_git_reads_them(box, folder, mode):
+def test_the_modes_of_old_trees_are_read_as_git_reads_them(box):
     repo = box.open()
     blob = store_blobs(repo, [b"x"])[0]
-    inner = plant_tree(box, b"".join(b"%s %s\0" % (mode, name) + bytes.fromhex(blob) for name in (b"a", b"b")))
-    tree = plant_tree(box, b"%s d\0" % folder + bytes.fromhex(inner) + b"%s e\0" % mode + bytes.fromhex(blob))
-    added = [("d/new", "100644", blob)]
-    assert write_paths_tree(repo, added, start=tree) == write_by_index(repo, added, tree)
-    listed = {path: (box.text("ls-tree", tree, path)[:6], blob) for path in ("d/a", "e")}
-    assert read_entries(repo, tree, ("d", "d/a", "e")) == listed
+    modes = (b"100644", b"100664", b"100700", b"0100644", b"120777")
+    for mode, folder in take_turns(modes, (b"40000", b"040000")):
+        inner = plant_tree(box, b"".join(b"%s %s\0" % (mode, name) + bytes.fromhex(blob) for name in (b"a", b"b")))
+        tree = plant_tree(box, b"%s d\0" % folder + bytes.fromhex(inner) + b"%s e\0" % mode + bytes.fromhex(blob))
+        added = [("d/new", "100644", blob)]
+        assert write_paths_tree(repo, added, start=tree) == write_by_index(repo, added, tree), (mode, folder)
+        listed = {path: (box.text("ls-tree", tree, path)[:6], blob) for path in ("d/a", "e")}
+        assert read_entries(repo, tree, ("d", "d/a", "e")) == listed, (mode, folder)
     box.git("prune", "--expire=now")
 
 
-@pytest.mark.parametrize("rest", [b"100644 short\0" + b"x" * 19, b"100644 no end", b"100648 x\0" + b"x" * 20, b"\n"])
-def test_a_damaged_tree_is_no_start_for_another(box, rest):
+def test_a_damaged_tree_is_no_start_for_another(box):
     repo = box.open()
-    tree = plant_tree(box, b"100644 a\0" + bytes.fromhex(store_blobs(repo, [b""])[0]) + rest)
-    with pytest.raises(GitError, match="damaged"):
-        write_paths_tree(repo, [("b", "100644", BLOB)], start=tree)
-    with pytest.raises(GitError, match="damaged"):
-        read_entries(repo, tree, ("b",))
+    start = b"100644 a\0" + bytes.fromhex(store_blobs(repo, [b""])[0])
+    for rest in (b"100644 short\0" + b"x" * 19, b"100644 no end", b"100648 x\0" + b"x" * 20, b"\n"):
+        tree = plant_tree(box, start + rest)
+        with pytest.raises(GitError, match="damaged"):
+            write_paths_tree(repo, [("b", "100644", BLOB)], start=tree)
+        with pytest.raises(GitError, match="damaged"):
+            read_entries(repo, tree, ("b",))
     box.git("prune", "--expire=now")
-
-
-@pytest.mark.parametrize(
-    "path",
-    [
-        ".git/config",
-        "a/.GIT/x",
-        ".gitmodules/x",
-        ".gitmodules",
-        "a//b",
-        "../a",
-        "/a",
-        "./a",
-        "a/.git",
-    ],
-)
-def test_names_that_git_may_refuse_are_left_to_git(path):
-    assert not is_plain_entry(path, "100644")
-
-
-@pytest.mark.parametrize("path", ["a", ".gitignore", "d/.gitattributes", ".github/workflows/ci.yml", "a\nb", "\udcff"])
-def test_ordinary_names_are_not(path):
-    assert is_plain_entry(path, "100644")
-    assert not is_plain_entry(".gitignore", "120000")
 
 
 @pytest.mark.parametrize("args", [(), ("--object-format=sha256",)])
@@ -190,16 +151,6 @@ def test_a_damaged_object_is_written_anew(box):
         assert file.read_bytes() == whole
 
 
-def test_a_large_object_that_a_power_cut_left_empty_is_written_anew(box):
-    repo, content = box.open(), b"x" * 1_100_000
-    (blob,) = store_blobs(repo, [content])
-    file = _find_file(repo, content)
-    file.chmod(0o644)
-    file.write_bytes(b"")
-    assert store_blobs(repo, [content]) == (blob,)
-    assert file.stat().st_size > 0
-
-
 def test_a_tree_with_a_linked_gitignore_is_stored(box):
     """`git add` takes it, and git 2.40 calls it malformed where it is asked to store the tree as it is."""
     repo = box.open()
@@ -235,17 +186,17 @@ def test_objects_are_stored_by_one_process_that_may_end(box, tmp_path, kill):
 def test_a_path_as_deep_as_any_is_put_into_a_tree(box):
     repo = box.open()
     (blob,) = store_blobs(repo, [b"x"])
-    path = "d/" * 2_000 + "x"
+    path = "d/" * 1_200 + "x"  # deeper than a recursion may be
     tree = write_paths_tree(repo, [(path, "100644", blob)], start="HEAD")
     assert read_entries(repo, tree, (path, "src/app.py")).keys() == {path, "src/app.py"}
 
 
-@pytest.mark.parametrize("path", ["a/.git/config", "a/.GIT/x", "../a", "a//b"])
-def test_a_path_that_git_refuses_is_not_put_into_a_tree(box, path):
+def test_a_path_that_git_refuses_is_not_put_into_a_tree(box):
     repo = box.open()
     (blob,) = store_blobs(repo, [b"x"])
-    entries = [("b", "100644", blob), (path, "100644", blob)]
-    assert write_paths_tree(repo, entries) == write_paths_tree(repo, entries[:1])
+    kept = write_paths_tree(repo, [("b", "100644", blob)])
+    for path in ("a/.git/config", "a/.GIT/x", "../a", "a//b"):
+        assert write_paths_tree(repo, [("b", "100644", blob), (path, "100644", blob)]) == kept, path
 
 
 def test_a_path_that_looks_like_git_s_own_is_put_into_a_tree_where_git_takes_it(box):
@@ -253,22 +204,3 @@ def test_a_path_that_looks_like_git_s_own_is_put_into_a_tree_where_git_takes_it(
     (blob,) = store_blobs(repo, [b"one\n"])
     tree = write_paths_tree(repo, [(".gitmodules", "100644", blob)], start=repo.empty_tree)
     assert box.text("ls-tree", tree) == f"100644 blob {blob}\t.gitmodules"
-
-
-@pytest.mark.parametrize("obstacle", ["file", "folder"])
-def test_an_object_that_cannot_be_stored_can_be_later(box, obstacle):
-    """Where it cannot be written, and where it cannot get its name."""
-    repo = box.open()
-    refused = next(
-        text for text in (b"refused %d\n" % n for n in range(256)) if not _find_file(repo, text).parent.exists()
-    )
-    file = _find_file(repo, refused)
-    if obstacle == "file":
-        file.parent.write_bytes(b"")
-    else:
-        (file / "full").mkdir(parents=True)
-    with pytest.raises(GitError, match=r"an object cannot be stored|hash-object failed"):
-        store_blobs(repo, [refused])
-    assert list(repo.objects_dir.glob("*/tmp_obj_*")) == []
-    file.parent.unlink() if obstacle == "file" else shutil.rmtree(file)
-    assert store_blobs(repo, [refused]) == (find_blob_id(repo, refused),)

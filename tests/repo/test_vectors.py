@@ -21,6 +21,7 @@ from relay.store.completion import finish_commit
 from relay.store.fingerprint import take_fingerprint
 from relay.store.history import read_relay_commits
 from relay.store.snapshot import write_snapshot_tree
+from tests.effort import NIGHTLY, take_each
 
 HOOKS = (
     "pre-commit",
@@ -138,14 +139,6 @@ def plant_lazy_fetch(box, marker):
     box.git("config", "protocol.ext.allow", "always")
 
 
-VECTORS = [
-    plant_fsmonitor, plant_fsmonitor_by_include, plant_hooks, plant_hooks_path, plant_configured_hooks,
-    plant_filter("clean"), plant_filter("smudge"), plant_filter("process"), plant_odd_filter, plant_filter_by_include,
-    plant_filter_in_the_user_s_config_from_the_work_tree, plant_diff, plant_signing, plant_ssh_signing, plant_trailers,
-    plant_programs, plant_lazy_fetch,
-]  # fmt: skip
-
-
 @pytest.fixture
 def marker(tmp_path):
     script = tmp_path / "marker"
@@ -187,9 +180,22 @@ def work_through_everything(box):
     close_attempt(repo, attempt)
 
 
-@pytest.mark.parametrize("plant", VECTORS, ids=lambda plant: plant.__name__.removeprefix("plant_"))
-def test_nothing_is_executed(box, marker, tmp_path, plant):
-    plant(box, marker)
+TOGETHER = [
+    (plant_fsmonitor, plant_hooks, plant_diff, plant_trailers, plant_programs),
+    (plant_fsmonitor_by_include, plant_configured_hooks, plant_filter("clean"), plant_ssh_signing),
+    (plant_hooks_path, plant_filter("process"), plant_signing),
+    (plant_filter("smudge"),),
+    (plant_odd_filter,),
+    (plant_filter_by_include, plant_lazy_fetch),
+    (plant_filter_in_the_user_s_config_from_the_work_tree,),
+]
+"""By day; each alone in the night."""
+
+
+@pytest.mark.parametrize("plants", [(plant,) for group in TOGETHER for plant in group] if NIGHTLY else TOGETHER)
+def test_nothing_is_executed(box, marker, tmp_path, plants):
+    for plant in plants:
+        plant(box, marker)
     work_through_everything(box)
     assert not (tmp_path / "executed").exists()
     box.git("config", "--unset-all", "extensions.partialClone", check=False)
@@ -201,7 +207,7 @@ CONTROLS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("plant", CONTROLS, ids=lambda plant: plant.__name__.removeprefix("plant_"))
+@pytest.mark.parametrize("plant", take_each(3, CONTROLS))
 def test_control_a_plain_git_executes_it(box, marker, tmp_path, plant):
     plant(box, marker)
     box.write("src/app.py", "print(3)\n")
@@ -224,11 +230,3 @@ def test_a_missing_object_of_a_partial_clone_is_not_fetched(box, marker, tmp_pat
     assert (tmp_path / "executed").exists()
     file.write_bytes(kept)
     box.git("config", "--unset-all", "extensions.partialClone")
-
-
-def test_status_is_right_although_a_filter_is_switched_off(box):
-    box.git("config", "filter.evil.clean", "false")
-    box.git("config", "filter.evil.required", "true")
-    box.write(".gitattributes", "*.py filter=evil\n")
-    box.write("src/app.py", "print(9)\n")
-    assert set(read_status(box.open()).changed) == {"src/app.py"}

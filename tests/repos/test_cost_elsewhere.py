@@ -4,7 +4,6 @@ import json
 
 import pytest
 
-from relay.base.errors import ExitCode
 from relay.session.events import ResponseReceived
 from relay.session.values import SessionKind
 from tests.effort import take_each
@@ -90,16 +89,6 @@ def test_a_phase_that_is_finished_by_hand_has_cost_what_its_sessions_did(stage, 
     assert count(stage) == opened
 
 
-@pytest.mark.nightly
-def test_a_clone_counts_what_it_can_see(stage, opened, tmp_path):
-    """Attempts and snapshots are there once they are fetched."""
-    stage.git("clone", "-q", ".", str(tmp_path / "clone"))
-    stage.git("-C", str(tmp_path / "clone"), "fetch", "-q", "origin", "+refs/relay/*:refs/relay/*")
-    stage.root = tmp_path / "clone"
-
-    assert count(stage) == opened
-
-
 @pytest.mark.usefixtures("opened")
 def test_another_plan_does_not_pay_for_it(stage):
     stage.git("switch", "-qc", "other")
@@ -107,47 +96,3 @@ def test_another_plan_does_not_pay_for_it(stage):
     stage.commit("another plan")
 
     assert json.loads(stage.relay("status", "--plan", "other.md", "--json").stdout)["spent"]["usd"] == 0
-
-
-NEW = "# Another\n\n## Phase 1 — Zeta\nVerify: `test -s zeta.txt`\n- [ ] Say zeta — zeta.txt\n"
-
-
-@pytest.mark.nightly
-@pytest.mark.parametrize("removes", [True, False], ids=["removed first", "written over"])
-def test_a_plan_that_takes_the_place_of_another_one_does_not_pay_for_it(stage, opened, removes):
-    """Nothing of the old one is left in it; the old one's open attempt is not its own either."""
-    if removes:
-        stage.git("rm", "-q", "PLAN.md")
-        stage.git("commit", "-q", "-m", "no plan")
-    stage.write("PLAN.md", NEW)
-    stage.commit("another plan")
-    stage.git("switch", "-qc", "other")  # the attempt is another branch's
-    assert count(stage) == 0
-    stage.write("PLAN.md", NEW.replace("Another", "The same, with other words").replace("Say zeta", "Tell zeta"))
-    stage.commit("of the same")
-    assert count(stage) == 0
-    stage.git("revert", "--no-edit", "HEAD", "HEAD~1", *(["HEAD~2"] if removes else []))
-    assert count(stage) == opened
-
-
-DONE = """\
-  - turns:
-      - tools: [{name: write, input: {path: world.txt, content: "world\\n"}}]
-      - tools: [{name: tick, input: {item: "2.1", evidence: x}}, {name: tick, input: {item: "2.2", evidence: x}}]
-      - text: "Commit: Say world"
-"""
-
-
-@pytest.mark.nightly
-def test_a_new_plan_over_a_finished_one_begins_at_nothing(stage):
-    """Before it is committed too: status, the cap and the run count nothing of the finished plan."""
-    ended = stage.run(HELLO + DONE)
-    assert (ended.exit_code, ended.spent_usd > 0) == (ExitCode.DONE, True)
-    stage.write("PLAN.md", NEW)
-
-    assert count(stage) == 0
-    zeta = HELLO.replace("hello", "zeta").replace("Hello", "Zeta")
-    again = stage.run(zeta)
-
-    assert again.exit_code == ExitCode.DONE, again
-    assert 0 < again.spent_usd < ended.spent_usd

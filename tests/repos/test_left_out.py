@@ -5,7 +5,6 @@ import json
 import pytest
 
 from relay.base.errors import ExitCode, PlanError
-from relay.store.snapshot import MAX_UNTRACKED_BYTES
 from tests.effort import take_each
 
 
@@ -24,19 +23,6 @@ TICK = ("tick", {"item": "1.1", "evidence": "seen"})
 
 def committed(stage):
     return stage.git("show", "--name-only", "--format=", "HEAD").split()
-
-
-@pytest.mark.nightly
-def test_a_tracked_file_beside_thousands_of_generated_ones_is_committed(stage):
-    """A command edits it in a directory that snapshots leave out for its untracked files."""
-    stage.write("PLAN.md", "## Phase 1\nVerify: `grep -q new web/app.js`\n- [ ] Generate the pages\n")
-    stage.write("web/app.js", "old\n")
-    stage.commit("plan")
-
-    ended = stage.run(script(bash("cd web && echo new > app.js && seq -f %g.html 5001 | xargs touch"), TICK))
-
-    assert ended.exit_code == ExitCode.DONE, ended
-    assert committed(stage) == ["PLAN.md", "web/app.js"]
 
 
 def plan(stage, verify, *items):
@@ -62,41 +48,6 @@ def refuse(stage, text, *, early=False, **flags):
     assert stage.git("rev-parse", "HEAD") == before
     assert stage.server.errors == []
     return ended.reason
-
-
-@pytest.mark.nightly
-@pytest.mark.parametrize(
-    "item", take_each(2, ["Say hello — hello.txt", "Create `hello.txt`", "Say hello — greetings/"])
-)
-def test_a_file_of_the_users_that_satisfies_the_phase_already(stage, item):
-    """The session only has to tick; the commit would hold nothing. What the user commits is the phase's."""
-    plan(stage, "grep -rq hello --include=hello.txt .", item)
-    path = "greetings/hello.txt" if "greetings" in item else "hello.txt"
-    stage.write(path, "hello\n")
-
-    words = refuse(stage, script(TICK), early="/" not in item)
-
-    named = item.rpartition(" ")[2].strip("`/")
-    assert f"{named} (uncommitted changes of the user's from before this phase)" in words
-    stage.git("add", path)
-    stage.git("commit", "-q", "-m", "mine")
-    ended = stage.run(script(TICK))
-    assert ended.exit_code == ExitCode.DONE, ended
-    assert committed(stage) == ["PLAN.md"]
-
-
-@pytest.mark.nightly
-def test_a_dirty_file_of_the_users_that_satisfies_the_phase_already(stage):
-    """The same for one that HEAD has in another form, beside an item whose code is there."""
-    stage.write("config.py", "old\n")
-    plan(stage, "grep -q new config.py", "Say hello — hello.txt", "Change it — config.py")
-    stage.write("config.py", "new\n")
-    both = ("tick", {"item": "1.2", "evidence": "seen"})
-
-    words = refuse(stage, script(write("hello.txt", "hello\n"), TICK, both), early=True)
-
-    assert "config.py (uncommitted changes" in words
-    assert "hello.txt" not in words
 
 
 ONLY_READ = {
@@ -170,32 +121,3 @@ def test_a_file_in_a_repository_inside_of_this_one(stage, make_repo):
 
     assert "app/new.txt (not of this repository, app: a repository of its own)" in words
     assert "commit it there and tick the box yourself" in words
-
-
-@pytest.mark.nightly
-def test_a_file_of_the_users_that_was_too_large_at_the_start(stage):
-    """It is the user's, whatever the session makes of it; once he has committed it, the phase is through."""
-    plan(stage, "test $(wc -c < data.bin) -lt 100", "Shrink it — data.bin")
-    with (stage.root / "data.bin").open("wb") as file:
-        file.truncate(MAX_UNTRACKED_BYTES + 1)
-
-    words = refuse(stage, script(bash("echo small > data.bin"), TICK), early=True)
-
-    assert "needs data.bin, which no commit has" in words
-    stage.git("add", "data.bin")
-    stage.git("commit", "-q", "-m", "mine")
-    ended = stage.run(script(bash("echo small > data.bin"), TICK))
-    assert ended.exit_code == ExitCode.DONE, ended
-
-
-@pytest.mark.nightly
-def test_what_an_added_item_names_counts(stage):
-    """An item that the session itself added is not ticked without its file either."""
-    plan(stage, "grep -q hello hello.txt", "Say hello — hello.txt")
-    stage.write("mine.txt", "mine\n")
-    add = ("amend", {"phase": "1", "change": "- [ ] Write it — mine.txt", "why": "it is missing"})
-    both = ("tick", {"item": "1.2", "evidence": "seen"})
-
-    words = refuse(stage, script(write("hello.txt", "hello\n"), add, TICK, both))
-
-    assert "mine.txt (uncommitted changes" in words

@@ -4,26 +4,14 @@ import subprocess
 
 import pytest
 
-from relay.base.errors import ExitCode, PlanError
+from relay.base.errors import PlanError
 from relay.base.hints import AT_ROOT
-from relay.session.events import Noticed
 from tests.effort import take_each
-from tests.scripts import HELLO
 
 
 def read_committed(stage, path="PLAN.md"):
     done = subprocess.run(["git", "cat-file", "blob", f"HEAD:{path}"], cwd=stage.root, check=True, capture_output=True)
     return done.stdout
-
-
-@pytest.mark.nightly
-def test_an_ignored_plan_that_is_tracked_is_a_plan(stage, finish):
-    """Git itself does not ignore what it tracks."""
-    stage.write(".gitignore", "PLAN.md\n")
-    stage.commit("ignore")
-
-    assert finish() == ["PLAN.md", "hello.txt"]
-    assert stage.git("status", "--porcelain") == ""
 
 
 @pytest.mark.parametrize("name", take_each(2, ["plans/PLAN.md", "PLAN.md"]))
@@ -47,22 +35,6 @@ def test_a_plan_behind_a_symlink_is_refused_with_the_path_that_works(stage, fini
     assert stage.git("status", "--porcelain") == ""
 
 
-@pytest.mark.nightly
-def test_a_plan_that_is_a_link_out_of_the_repository(stage, tmp_path):
-    """What lies outside is neither read nor written by a run; `--dry-run` says the same."""
-    outside = tmp_path / "PLAN.md"
-    (stage.root / "PLAN.md").rename(outside)
-    (stage.root / "PLAN.md").symlink_to(outside)
-    stage.commit("link")
-
-    with pytest.raises(PlanError, match=f"symbolic link to {outside}"):
-        stage.run("sessions: []")
-
-    dry = stage.relay("run", "--dry-run", environ={"ANTHROPIC_API_KEY": "k"})
-    assert (dry.returncode, "symbolic link" in dry.stderr) == (ExitCode.USER, True)
-    assert "[x]" not in outside.read_text()
-
-
 def test_an_edited_plan_with_crlf_is_amended_and_ticked_in_place(stage, finish):
     """The blob has LF as git stores it with autocrlf, the file keeps CRLF, and each tick is one byte of it."""
     stage.git("config", "core.autocrlf", "true")
@@ -75,17 +47,6 @@ def test_an_edited_plan_with_crlf_is_amended_and_ticked_in_place(stage, finish):
     assert (stage.root / "PLAN.md").read_bytes() == ticked
     assert read_committed(stage) == ticked.replace(b"\r\n", b"\n")
     assert stage.git("status", "--porcelain") == ""
-
-
-@pytest.mark.nightly
-def test_line_ends_that_git_converts_are_nobodys_edit(stage, finish):
-    stage.git("config", "core.autocrlf", "true")
-    (stage.root / "PLAN.md").unlink()
-    stage.git("checkout", "-q", "PLAN.md")
-    assert b"\r\n" in (stage.root / "PLAN.md").read_bytes()
-
-    assert finish(HELLO.replace("turns:\n", "turns:\n      - tools: [{name: bash, input: {command: ls}}]\n", 1))
-    assert [event.text for event in stage.seen(Noticed) if "saved" in event.text] == []
 
 
 @pytest.mark.nightly

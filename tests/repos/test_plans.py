@@ -4,9 +4,7 @@ import pytest
 
 from relay.base.errors import ExitCode, RepoError
 from relay.base.hints import AT_ROOT
-from relay.git.repository import open_repo
 from relay.session.events import Noticed
-from relay.store.attempts import AttemptStart, open_attempt
 from tests.effort import take_each
 
 HELLO = """
@@ -91,22 +89,6 @@ def test_a_plan_edited_while_a_session_works_is_not_lost(stage, finish):
 
 
 @pytest.mark.nightly
-def test_a_plan_in_a_subdirectory_beside_another_one(stage, finish):
-    """Each plan has its own commits, ledger and boxes."""
-    stage.write("docs/PLAN.md", (stage.root / "PLAN.md").read_text())
-    stage.commit("two plans")
-    finish()
-    (stage.root / "hello.txt").write_text("")
-    stage.commit("again")
-    stage.plan_path = "docs/PLAN.md"
-
-    assert finish() == ["docs/PLAN.md", "hello.txt"]
-    assert [commit.plan for commit in stage.commits()] == ["docs/PLAN.md"]
-    assert (stage.root / "PLAN.md").read_text().count("- [x]") == 1
-    assert (stage.root / "docs/PLAN.md").read_text().count("- [x]") == 1
-
-
-@pytest.mark.nightly
 def test_a_renamed_plan_keeps_its_boxes(stage, finish):
     """The file is the truth: under its new name the next open phase is next."""
     finish()
@@ -152,17 +134,6 @@ def test_the_open_phase_of_one_plan_is_not_taken_for_another_plans(stage, finish
     assert finish(script.replace("hello", "hallo")) == ["docs/PLAN.md", "hallo.txt"]
 
 
-@pytest.mark.nightly
-def test_a_attempt_of_another_plan_that_did_nothing_is_no_obstacle(stage, finish):
-    """It was opened and the process died before the first tool."""
-    stage.write("docs/PLAN.md", (stage.root / "PLAN.md").read_text())
-    stage.commit("two plans")
-    open_attempt(open_repo(stage.root), AttemptStart(session_id="5e551011", phase_id="1", plan_path="PLAN.md"))
-    stage.plan_path = "docs/PLAN.md"
-
-    assert finish() == ["docs/PLAN.md", "hello.txt"]
-
-
 @pytest.mark.parametrize("commit", take_each(2, [False, True]))
 def test_a_plan_that_is_renamed_while_a_phase_is_open_keeps_it(stage, finish, commit):
     """Under its new name the phase goes on; a rename that the user has not committed is not committed for him."""
@@ -177,15 +148,3 @@ def test_a_plan_that_is_renamed_while_a_phase_is_open_keeps_it(stage, finish, co
 
     assert stage.git("status", "--porcelain") == ("" if commit else "D  PLAN.md\n")
     assert (stage.root / "BUILD.md").read_text().count("- [x]") == 1
-
-
-@pytest.mark.nightly
-def test_where_a_plan_stands_is_the_same_in_a_packed_repository(stage, finish):
-    finish()
-    stage.edit("Say it twice", "Say it three times")
-    stage.commit("think again")
-    stage.commit("nothing of the plan's")
-    told = stage.relay("status")
-    assert told.returncode == 0, told.stderr
-    stage.git("gc", "-q", "--prune=now")
-    assert stage.relay("status").stdout == told.stdout

@@ -39,12 +39,25 @@ def read_staged(stage):
 
 
 def test_a_run_commits_none_of_it_and_leaves_it_staged(staged, finish):
-    """Beside the phase's own files the index is, entry for entry, what it was."""
+    """Beside the phase's own files the index is, entry for entry, what it was.
+
+    Stashes, other work trees and untracked files stay as well: ralph-orchestrator cleared all stashes, gsd-2 forced
+    work trees away, ralphex would not start beside a scratch file, and continuous-claude committed it.
+    """
+    stash = staged.git("stash", "create").strip()
+    staged.git("stash", "store", stash)
+    other = staged.root.parent / "other"
+    staged.git("worktree", "add", "-q", str(other), "-b", "other")
+    (other / "AGENTS.md").write_text("uncommitted\n")
+    staged.write("tmp/handoff.md", "mine\n")
     before = read_staged(staged)
 
     assert finish() == ["PLAN.md", "hello.txt"]
 
     assert read_staged(staged) == before
+    assert "?? tmp/\n" in before[1]
+    assert staged.git("stash", "list", "--format=%H").split() == [stash]
+    assert (other / "AGENTS.md").read_text() == "uncommitted\n"
     assert [staged.git("show", f":{name}") for name in NAMES] == [f"staged {name}\n" for name in NAMES]
 
 

@@ -8,31 +8,10 @@ import sys
 import pytest
 
 from relay.base.errors import ExitCode
-from relay.session.events import Noticed
 from tests.effort import take_each
 from tests.endpoint.script import parse_script
 from tests.endpoint.server import serve
 from tests.scripts import HELLO
-
-LEAVES = """\
-## Phase 1 — Hello
-Verify: `grep -q hello hello.txt && date > report.txt && date > sub-report.log`
-- [ ] Say hello — hello.txt
-"""
-
-
-@pytest.mark.nightly
-def test_what_the_gate_leaves_behind_is_told_and_not_committed(stage, finish):
-    """It stays in the work tree; what git ignores is not worth a word."""
-    stage.write("PLAN.md", LEAVES)
-    stage.write(".gitignore", "*.log\n")
-    stage.commit("gate")
-
-    assert finish() == ["PLAN.md", "hello.txt"]
-
-    told = [notice.text for notice in stage.seen(Noticed) if "gate" in notice.text]
-    assert told == ["the gate left files behind, not committed: report.txt"]
-    assert stage.git("status", "--porcelain") == "?? report.txt\n"
 
 
 @pytest.mark.parametrize("flags", take_each(2, [(), ("--sandbox", "off")]))

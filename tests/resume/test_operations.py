@@ -9,14 +9,18 @@ from relay.base.errors import ExitCode, RepoError
 from relay.session.events import SessionStarted
 from relay.store.resume import ResumeCase
 from tests.effort import take_each, take_turns
-from tests.repos.test_strange import make_conflict
 from tests.scripts import HELLO
 
 
 @pytest.fixture
 def forked(stage):
     """`other` and `main` both changed AGENTS.md: whatever brings them together stops half way."""
-    make_conflict(stage)
+    stage.git("switch", "-q", "-c", "other")
+    stage.write("AGENTS.md", "theirs\n")
+    stage.commit("theirs")
+    stage.git("switch", "-q", "main")
+    stage.write("AGENTS.md", "ours\n")
+    stage.commit("ours")
     (stage.root.parent / "theirs.patch").write_text(stage.git("format-patch", "--stdout", "-1", "other"))
     return stage
 
