@@ -7,9 +7,9 @@ may be in the work tree, are overruled by the user's value for the same key, els
 
 `read_listing` runs ``git config --list`` again only when one of its files changed. relay needs the configuration before
 every command that could run a filter or a hook: 50 times in a phase of four tools. An answer is valid while every file
-that it came from, or could come from, is the same file with the same size and times. A file in the work tree that the
-configuration includes, present or not, can be a session's, which may change it twice within one tick of the clock: git
-is asked each time then.
+that it came from, or could come from, is the same file with the same size and times. Where the configuration includes
+other files git is asked each time: one may appear, a condition may be met, and one in the work tree is a session's,
+which may change it twice within one tick of the clock.
 
 `runs_outside` tells whether a filter command of the user's own configuration runs only code that no session can write.
 Git runs a filter at the top of the work tree. A relative path, a name that an interpreter or a launcher finds in the
@@ -74,10 +74,6 @@ def _has_setting(repo: Repo, file: Path) -> bool:
     return bool(result.code) or any(not _INERT.fullmatch(os.fsdecode(key)) for key in result.out.split(b"\0") if key)
 
 
-_CONDITIONS = ("gitdir:", "gitdir/i:", "hasconfig:remote.*.url:")
-"""Conditions on the place and on the configuration itself; a condition on the branch depends on refs. Source:
-git-config(1), conditional includes."""
-
 _known: dict[tuple[object, ...], tuple[tuple[str, ...], tuple[FileState, ...] | None, bytes]] = {}
 """By work tree and environment: the files, how they looked, and git's answer. None: they changed meanwhile."""
 
@@ -116,22 +112,18 @@ def _find_own_files(repo: Repo) -> tuple[str, ...]:
 
 
 def _find_files(repo: Repo, out: bytes) -> tuple[str, ...]:
-    """Return every file that the configuration depends on.
+    """Return every file that the configuration comes from.
 
-    Empty where a session can write one, at any moment, and where it depends on more than files.
+    Empty where a session can write one, at any moment, and where files include others, present or not.
     """
     parts = out.split(b"\0")
     own, files = _find_own_files(repo), dict.fromkeys(_find_standard_files(repo))
     for raw_origin, entry in zip(parts[1::3], parts[2::3], strict=False):
-        origin = os.fsdecode(raw_origin)
-        if not origin.startswith("file:"):
-            continue  # relay's own
-        file = os.path.join(repo.root, origin.removeprefix("file:"))  # noqa: PTH118  # as git does, no link followed
-        files[file] = None
-        try:
-            files |= dict.fromkeys(_get_included(repo, file, os.fsdecode(entry)))
-        except ValueError:
+        if entry.startswith((b"include.", b"includeif.")):
             return ()
+        origin = os.fsdecode(raw_origin)
+        if origin.startswith("file:"):  # else it is relay's own
+            files[os.path.join(repo.root, origin.removeprefix("file:"))] = None  # noqa: PTH118  # as git does, no link followed
     is_safe = all(file in own or _is_outside_file(repo.root, os.fsencode(file)) for file in files)
     return tuple(files) if is_safe else ()
 
@@ -147,29 +139,20 @@ def find_tree_files(repo: Repo) -> tuple[str, ...]:
         origin = os.fsdecode(raw_origin)
         if origin.startswith("file:"):
             file = os.path.join(repo.root, origin.removeprefix("file:"))  # noqa: PTH118  # as git does
-            files += [file, *_get_included(repo, file, os.fsdecode(entry), any_condition=True)]
+            files += [file, *_get_included(repo, file, os.fsdecode(entry))]
     # A linked work tree has the same files, and what is committed there comes to the main one.
     roots = dict.fromkeys((repo.root, *([repo.common_dir.parent] if repo.common_dir.name == ".git" else [])))
     own = (os.path.relpath(os.path.abspath(file), root) for file in files for root in roots)  # noqa: PTH100
     return tuple(dict.fromkeys(name for name in own if name.split("/")[0] not in {"..", ".git"}))
 
 
-def _get_included(repo: Repo, file: str, entry: str, *, any_condition: bool = False) -> Iterator[str]:
-    """Yield the file that an entry of `file` includes.
-
-    Raises:
-        ValueError: The include depends on an unknown condition; not with `any_condition`, which counts as met.
-    """
+def _get_included(repo: Repo, file: str, entry: str) -> Iterator[str]:
+    """Yield the file that an entry of `file` includes, whether or not its condition is met."""
     key, _, value = entry.partition("\n")
     if not (key == "include.path" or (key.startswith("includeif.") and key.endswith(".path"))):
         return
-    condition = key.removeprefix("includeif.") if key != "include.path" and not any_condition else ""
     if value.startswith("%") or (value.startswith("~") and not value.startswith("~/")):
-        if any_condition:
-            return  # git's own directory, or the home of another user
-        raise ValueError(value)
-    if condition and not condition.startswith(_CONDITIONS):
-        raise ValueError(condition)
+        return  # git's own directory, or the home of another user
     place = value.replace("~", repo.git.env.get("HOME", ""), 1) if value.startswith("~/") else value
     yield os.path.join(os.path.dirname(file), place)  # noqa: PTH118, PTH120  # as git does, no link followed
 

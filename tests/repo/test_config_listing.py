@@ -24,6 +24,16 @@ def include(box, section, path):
         file.write(f"[{section}]\n\tpath = {path}\n")
 
 
+def test_an_unchanged_configuration_is_asked_for_once(box, tmp_path):
+    repo, log = count_calls(box.open(), tmp_path)
+    assert len({read_listing(repo) for _ in range(5)}) == 1
+    assert len(log.read_text().splitlines()) == 1
+    include(box, "include", "../shared.cfg")  # which may appear
+    for _ in range(3):
+        read_listing(repo)
+    assert len(log.read_text().splitlines()) == 4
+
+
 CHANGES = {
     "its own": lambda box: box.git("config", "filter.evil.clean", "touch executed"),
     "the user's": lambda box: (box.home / ".gitconfig").write_text(FILTER, encoding="utf-8"),
@@ -31,63 +41,40 @@ CHANGES = {
         (box.home / ".config/git").mkdir(parents=True),
         (box.home / ".config/git/config").write_text(FILTER, encoding="utf-8"),
     ),
-    "included": lambda box: box.write("inside.cfg", FILTER),
-    "included from an include": lambda box: box.write("deep/inner.cfg", FILTER),
-    "included under a condition": lambda box: box.write("conditional.cfg", FILTER),
     "of the work tree": lambda box: (box.root / ".git/config.worktree").write_text(FILTER, encoding="utf-8"),
+    "included": lambda box: (include(box, "include", "../inside.cfg"), box.write("inside.cfg", FILTER)),
+    "by the branch": lambda box: (
+        include(box, 'includeIf "onbranch:other"', "../branch.cfg"),
+        box.write("branch.cfg", FILTER),
+        read_listing(box.open()),
+        box.git("switch", "-q", "-c", "other"),
+    ),
 }
 
 
-@pytest.fixture
-def configured(box):
-    box.git("config", "extensions.worktreeConfig", "true")
-    include(box, "include", "../inside.cfg")
-    include(box, "include", "../outer.cfg")
-    include(box, 'includeIf "gitdir:**"', "../conditional.cfg")
-    box.write("outer.cfg", "[include]\n\tpath = deep/inner.cfg\n")
-    return box
-
-
-def test_an_unchanged_configuration_is_asked_for_once(box, tmp_path):
-    include(box, "include", box.home / "shared.cfg")
-    include(box, 'includeIf "gitdir:**"', box.home / "conditional.cfg")
-    (box.home / "shared.cfg").write_text("[include]\n\tpath = inner.cfg\n", encoding="utf-8")
-    repo, log = count_calls(box.open(), tmp_path)
-    listings = {read_listing(repo) for _ in range(5)}
-    assert len(listings) == 1
-    assert len(log.read_text().splitlines()) <= 2  # the second time the includes are known from the first on
-
-
 @pytest.mark.parametrize("name", CHANGES)
-def test_a_changed_configuration_is_asked_for_again(configured, name):
-    repo = configured.open()
-    before = [read_listing(repo) for _ in range(3)]
-    CHANGES[name](configured)
-    assert b"filter.evil.clean" not in before[-1]
+def test_a_changed_configuration_is_asked_for_again(box, name):
+    box.git("config", "extensions.worktreeConfig", "true")
+    repo = box.open()
+    before = [guard(repo) for _ in range(3)]
+    CHANGES[name](box)
+    guarded = guard(repo)
+    assert find_own_filters(before[-1].config) == set()
     assert b"filter.evil.clean" in read_listing(repo)
+    if not name.startswith("the user's"):
+        assert ("filter.evil.clean", "") in guarded.git.settings
 
 
-def test_a_change_of_as_many_bytes_in_the_same_moment_is_seen(configured):
-    repo = configured.open()
-    file = configured.write("inside.cfg", FILTER)
+def test_a_change_of_as_many_bytes_in_the_same_moment_is_seen(box):
+    include(box, "include", "../inside.cfg")
+    file = box.write("inside.cfg", FILTER)
+    repo = box.open()
     found, old = file.stat(), [read_listing(repo) for _ in range(3)]
     with file.open("r+b") as same:
         same.write(FILTER.replace("evil", "good").encode())
     os.utime(file, ns=(found.st_atime_ns, found.st_mtime_ns))
     assert b"filter.evil.clean" in old[-1]
     assert b"filter.good.clean" in read_listing(repo)
-
-
-@pytest.mark.parametrize("name", ["shared.cfg", "inner.cfg", ".gitconfig"])
-def test_a_changed_file_of_the_user_s_is_seen(box, name):
-    include(box, "include", box.home / "shared.cfg")
-    (box.home / "shared.cfg").write_text("[include]\n\tpath = inner.cfg\n", encoding="utf-8")
-    repo = box.open()
-    before = [read_listing(repo) for _ in range(3)]
-    with (box.home / name).open("a", encoding="utf-8") as file:
-        file.write(FILTER)
-    assert b"filter.evil.clean" not in before[-1]
-    assert b"filter.evil.clean" in read_listing(repo)
 
 
 def test_a_file_of_the_user_s_that_leads_into_the_work_tree_is_not_trusted_to_stay(box, tmp_path):
@@ -98,34 +85,3 @@ def test_a_file_of_the_user_s_that_leads_into_the_work_tree_is_not_trusted_to_st
     for _ in range(3):
         read_listing(repo)
     assert len(log.read_text().splitlines()) == 3
-
-
-@pytest.mark.parametrize("ref", ["HEAD", "refs/heads/main"])
-def test_a_configuration_that_goes_by_the_branch_is_asked_for_again(configured, ref):
-    include(configured, 'includeIf "onbranch:other"', "../branch.cfg")
-    configured.write("branch.cfg", FILTER)
-    repo = configured.open()
-    before = [read_listing(repo) for _ in range(3)]
-    configured.git("branch", "other")
-    configured.git("symbolic-ref", ref, "refs/heads/other")
-    assert b"filter.evil.clean" not in before[-1]
-    assert b"filter.evil.clean" in read_listing(repo)
-
-
-def test_what_cannot_be_compared_is_asked_for_each_time(configured, tmp_path):
-    include(configured, "include", "../pipe.cfg")
-    include(configured, 'includeIf "future:condition"', "../later.cfg")
-    repo, log = count_calls(configured.open(), tmp_path)
-    for _ in range(3):
-        read_listing(repo)
-    assert len(log.read_text().splitlines()) == 3
-
-
-def test_a_filter_that_appears_while_relay_runs_is_switched_off(configured):
-    repo = configured.open()
-    for _ in range(3):
-        guard(repo)
-    configured.write("inside.cfg", FILTER)
-    guarded = guard(repo)
-    assert find_own_filters(guarded.config) == {"evil"}
-    assert ("filter.evil.clean", "") in guarded.git.settings
