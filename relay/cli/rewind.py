@@ -10,7 +10,7 @@ from relay.base.hints import RUN, Command
 from relay.cli.boundary import note_place
 from relay.cli.options import plan_option
 from relay.cli.screen import say
-from relay.git.lock_journal import clear_stale_locks, hold_collections
+from relay.git.lock_journal import clear_stale_locks
 from relay.git.names import SWITCH
 from relay.git.notes import lock_worktree
 from relay.run.rewind import get_rewind, rewind_to_branch
@@ -29,7 +29,7 @@ def command(phase: str, plan: str | None, *, yes: bool) -> None:
     and prints the git revert that undoes relay's commits on this branch instead.
     """
     place = note_place(plan)
-    with lock_worktree(place.repo), hold_collections(place.repo):
+    with lock_worktree(place.repo):
         remove_left_overs(find_folder(), now=time.time())
         if locks := clear_stale_locks(place.repo):
             raise RepoError("; ".join(locks))

@@ -23,6 +23,7 @@ from fnmatch import fnmatchcase
 from relay.base.values import dataclass
 from relay.fleet.takes import Take
 from relay.git import objects, refs
+from relay.git.lock_journal import storing
 from relay.git.message import Message, read_text
 from relay.git.names import parse_ref_part, render_ref_part
 from relay.git.notes import drop_note, lock_worktree, read_note, write_note
@@ -149,6 +150,7 @@ def _name_note(branch: str) -> str:
     return f"told-{hashlib.sha256(branch.encode(errors='surrogateescape')).hexdigest()[:16]}"
 
 
+@storing
 def move_fence(repo: Repo, branch: str, take: Take) -> None:
     """Set a phase's fence in this clone to a take and the cost of its open session by now; the next push has it."""
     attempt = read_attempt(repo, branch)
@@ -251,6 +253,7 @@ def list_work(found: Mapping[str, str]) -> tuple[str, ...]:
     return tuple(commit for ref, commit in found.items() if not ref.startswith(FENCES))
 
 
+@storing
 def put_aside(repo: Repo, branch: str, commits: tuple[str, ...]) -> str:
     """Keep `commits`, which others replace, under a new ref and return it; empty without commits."""
     if not commits:

@@ -18,6 +18,7 @@ from relay.git import objects
 from relay.git.config_guard import find_tree_files, guard
 from relay.git.hooks import has_hook
 from relay.git.identity import CommitDraft, get_identity, render_signoff, write_user_commit
+from relay.git.lock_journal import hold_collections
 from relay.git.message import Message, read_text, render_message
 from relay.git.names import render_path
 from relay.git.objects import is_ancestor
@@ -124,7 +125,7 @@ def leave(job: Job) -> None:
         RelayError: Somebody is at work in its work tree, or its branch moved.
     """
     repo = job.repo
-    with hold_worktree(repo):
+    with hold_worktree(repo), hold_collections(repo):
         attempt, head = read_attempt(repo), repo.head() or ""
         own = attempt.merges if attempt else read_text(repo, head).parents[1]
         if attempt and attempt.last_wip:

@@ -11,87 +11,149 @@ in this git directory and through no link.
 
 `hold_collections` keeps ``git gc`` out while relay stores objects that no ref names yet. `git gc --prune=now` lists the
 reachable objects, then deletes every other loose object; it also deletes one that was stored meanwhile, whatever ref
-holds it by then and however new it is. So relay takes the file by which git keeps two collections apart: ``gc.pid``, a
-process id and a host name. It counts while that process lives, and twelve hours at most. ``git prune`` itself looks at
-no file; `relay.store.checkpoints` finds out which objects it deleted.
+holds it by then and however new it is. So relay takes the file by which git keeps two collections apart, ``gc.pid``, in
+git's own way, and waits for a collection that is under way. The file holds a process id and a host name, and counts
+while that process lives: what a killed relay leaves keeps nobody out. relay holds it from the first object to the ref,
+never while a session or a gate is at work. ``git prune`` itself looks at no file; `relay.store.checkpoints` finds out
+which objects it deleted.
 """
 
 import contextlib
+import fcntl
+import functools
 import json
 import os
 import shutil
 import socket
 import stat
+import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+from typing import Concatenate, ParamSpec, TypeVar
 
-from relay.base.tree import is_temporary, read_start, remove_file, replace_unsynced
-from relay.base.walk import list_names, open_folder
+from relay.base.tree import is_temporary, make_temporary_name, read_start, remove_file
+from relay.base.walk import list_names
 from relay.git.names import render_ref_part
 from relay.git.notes import drop_note, read_note, write_note
 from relay.git.object_database import MARK
 from relay.git.repository import Repo
 
+P = ParamSpec("P")
+R = TypeVar("R")
+
 _COUNTS_S = 12 * 3600
 """Source: git's builtin/gc.c, lock_repo_for_gc()."""
-_RENEWED_S = 3600
+_LONGEST_S = 600.0
+"""How long a collection is waited for; then relay goes on: a checkpoint that may be lost is better than none."""
+_GAP_S = 0.005
+"""Between two looks: who collects in a loop leaves no longer gaps."""
 _MOST_BYTES = 512
+_OWN = "relay"
+"""Marks the file as a relay's: whoever holds the lock between relays knows that its process is not at work."""
+_held: dict[tuple[int, Path], list[int]] = {}
+"""By process and repository: the locked git directory, once for each open block."""
+_mutex = threading.Lock()
 
 
 @contextlib.contextmanager
 def hold_collections(repo: Repo) -> Iterator[None]:
-    """Keep ``git gc`` out until the end of the block."""
-    claim_collections(repo)
+    """Keep ``git gc`` out until the end of the block, which stores objects and moves a ref to them.
+
+    Waits for a collection under way, and for another relay that stores. Blocks of a process may overlap.
+    """
+    key = os.getpid(), repo.common_dir
+    with _mutex:
+        blocks = _held.setdefault(key, [])
+        blocks.append(blocks[0] if blocks else _take(repo))
     try:
         yield
     finally:
-        with contextlib.suppress(OSError):
-            if _read(repo) == _render():
-                _find_file(repo).unlink()
+        with _mutex:
+            place = blocks.pop()
+            if not blocks:
+                if _read(_find_file(repo)) == _render():
+                    _find_file(repo).unlink(missing_ok=True)
+                os.close(place)
 
 
-def claim_collections(repo: Repo) -> bool:
-    """Keep ``git gc`` out, unless one is under way or another relay holds the file; cheap when already held.
+def storing(function: Callable[Concatenate[Repo, P], R]) -> Callable[Concatenate[Repo, P], R]:
+    """Make a function of a repository keep ``git gc`` out until it returns."""
 
-    Returns:
-        Whether this process holds the file.
-    """
-    file, own = _find_file(repo), _render()
-    found = _read(repo)
-    with contextlib.suppress(OSError):
-        if found == own and time.time() - file.stat().st_mtime < _RENEWED_S:
-            return True
-        if found != own and _is_held(file, found):
-            return False
-        repo.make_relay_dir()
-        # No process outlives a power cut, and git takes an empty file for none.
-        with open_folder(repo.git_dir, (repo.relay_dir.name,)) as scratch, open_folder(repo.common_dir, ()) as here:
-            replace_unsynced(here, file.name, own, scratch_fd=scratch)
+    @functools.wraps(function)
+    def hold(repo: Repo, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        with hold_collections(repo):
+            return function(repo, *args, **kwargs)
+
+    return hold
+
+
+def _take(repo: Repo) -> int:
+    """Take the file, and a lock between relays that ends with the process; return the lock's descriptor."""
+    place = os.open(repo.common_dir, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    with contextlib.suppress(OSError):  # a file system without locks
+        fcntl.flock(place, fcntl.LOCK_EX)
+    until = time.monotonic() + _LONGEST_S
+    while (_is_at_work(_find_file(repo)) or not _claim(repo)) and time.monotonic() < until:
+        time.sleep(_GAP_S)
+    return place
+
+
+def _claim(repo: Repo) -> bool:
+    """Take the file under git's lock for it; return whether no collection is under way and none can begin."""
+    file, lock = _find_file(repo), _find_claim(repo)
+    scratch = repo.make_relay_dir() / make_temporary_name()
+    try:
+        scratch.write_bytes(_render())
+        os.link(scratch, lock)  # whole from its first moment, so that it says who left it
+    except FileExistsError:
+        if _read(lock) and not _is_counted(lock):
+            lock.unlink(missing_ok=True)
+        return not _is_at_work(file) and _is_older(lock, QUIET_S)  # git died with it, and no other git can take it
+    except OSError:  # a full disk, a file system without hard links: nothing is stored there, or by this rule
         return True
-    return False
+    finally:
+        scratch.unlink(missing_ok=True)
+    if _is_at_work(file):
+        lock.unlink()
+        return False
+    if _is_counted(file):  # by another machine: git does not begin here while the file is there
+        lock.unlink()
+    else:
+        lock.replace(file)
+    return True
 
 
 def _find_file(repo: Repo) -> Path:
     return repo.common_dir / "gc.pid"
 
 
-def _read(repo: Repo) -> bytes:
+def _find_claim(repo: Repo) -> Path:
+    return repo.common_dir / "gc.pid.lock"
+
+
+def _read(file: Path) -> bytes:
     with contextlib.suppress(OSError):
-        return read_start(_find_file(repo), _MOST_BYTES) or b""
+        return read_start(file, _MOST_BYTES) or b""
     return b""
 
 
 def _render() -> bytes:
-    return f"{os.getpid()} {socket.gethostname()}".encode()
+    return f"{os.getpid()} {socket.gethostname()} {_OWN}".encode()  # git reads the first two words
 
 
-def _is_held(file: Path, found: bytes) -> bool:
-    """Return whether a process that the file names keeps others out, by git's own rule."""
-    number, _, host = found.partition(b" ")
-    if not number.isdigit() or not int(number) or time.time() - file.stat().st_mtime > _COUNTS_S:
+def _is_at_work(file: Path) -> bool:
+    """Return whether a collection of this machine is under way; of relays only the caller holds the lock."""
+    words = _read(file).decode(errors="replace").split()
+    return words[1:] == [socket.gethostname()] and _is_counted(file)
+
+
+def _is_counted(file: Path) -> bool:
+    """Return whether the file keeps others out, by git's own rule; a relay's does not: the caller holds the lock."""
+    number, host, mark, *_ = *_read(file).decode(errors="replace").split(), "", "", ""
+    if not number.isdecimal() or not int(number) or _is_older(file, _COUNTS_S):
         return False
-    if host.strip() != socket.gethostname().encode():
+    if host != socket.gethostname():
         return True
     try:
         os.kill(int(number), 0)
@@ -99,7 +161,7 @@ def _is_held(file: Path, found: bytes) -> bool:
         return True
     except (OSError, OverflowError):
         return False
-    return True
+    return mark != _OWN  # of a relay that is gone, whose parent has not asked for its end yet
 
 
 _INTENT = "intent"
@@ -186,6 +248,9 @@ def _is_older(lock: Path, seconds: float) -> bool:
 
 
 def _clear_own(repo: Repo) -> None:
+    if os.path.lexists(_find_claim(repo)):
+        with hold_collections(repo):  # which removes what a killed relay left
+            pass
     branch = render_ref_part(repo.branch or "")
     refs = repo.common_dir / "refs/relay"
     counted = ("wip", "rejected", "rewound", "spent")

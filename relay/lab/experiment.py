@@ -16,6 +16,7 @@ from typing import Any
 
 from relay.base.errors import ConfigError
 from relay.base.values import dataclass
+from relay.git.lock_journal import storing
 from relay.git.message import Message, read_text
 from relay.git.objects import write_commit
 from relay.git.refs import find_ref, move_ref
@@ -157,6 +158,7 @@ def read_note(repo: Repo, experiment: Experiment, trial: Trial, what: str) -> di
     return _read(repo, name_trial(experiment, trial, what))
 
 
+@storing
 def _write(repo: Repo, ref: str, base: str, what: str, body: Mapping[str, Any]) -> None:
     message = Message(subject=f"relay lab compare: {what}", body=json.dumps(body, ensure_ascii=True))
     move_ref(repo, ref, write_commit(repo, find_tree(repo, base), (base,), message), None)

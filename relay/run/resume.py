@@ -9,6 +9,7 @@ from shlex import quote
 
 from relay.base.errors import RepoError
 from relay.base.hints import RUN
+from relay.git.lock_journal import hold_collections
 from relay.git.names import list_paths
 from relay.git.objects import diff_trees, read_blob, read_entries, write_paths_tree
 from relay.git.trees import ABSENT
@@ -95,11 +96,12 @@ def restore_saved(files: PlanFiles, attempt: OpenAttempt, observe: Observe) -> O
     """
     wanted = attempt.last_wip or TreeSnapshot(tree=attempt.base_tree, skipped=attempt.skipped)
     record = _make_record(files, attempt)
-    found = write_snapshot_tree(files.repo, replace=record.replace)
-    restoration = plan_restoration(files.repo, found=found, wanted=wanted, base=attempt.base_tree)
-    restored = TreeSnapshot(tree=restoration.tree, skipped=found.skipped, replaced=found.replaced)
-    # One move of the ref for both: the found state stays reachable as the parent of the restored one.
-    kept = save_snapshots(files.repo, attempt, record, found, restored)
+    with hold_collections(files.repo):
+        found = write_snapshot_tree(files.repo, replace=record.replace)
+        restoration = plan_restoration(files.repo, found=found, wanted=wanted, base=attempt.base_tree)
+        restored = TreeSnapshot(tree=restoration.tree, skipped=found.skipped, replaced=found.replaced)
+        # One move of the ref for both: the found state stays reachable as the parent of the restored one.
+        kept = save_snapshots(files.repo, attempt, record, found, restored)
     run_restoration(files.repo, restoration, attempt.base_head, attempt.merges)
     for words in _describe_restoration(restoration, kept, was_lost=not is_untouched(attempt)):
         observe(Noticed(text=words, warning=True))

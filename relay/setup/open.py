@@ -15,7 +15,7 @@ from typing import TypeAlias
 from relay.base.errors import RepoError
 from relay.base.interrupts import Interrupts
 from relay.config.model import OWN_LOOP
-from relay.git.lock_journal import clear_stale_locks, hold_collections
+from relay.git.lock_journal import clear_stale_locks
 from relay.git.notes import lock_worktree
 from relay.git.repository import Repo
 from relay.git.worktrees import forget_torn
@@ -267,7 +267,7 @@ def take_repository(request: RunRequest) -> Iterator[tuple[Meter, tuple[str, ...
     """
     repo, settings = request.repo, request.settings
     require_all(check_untaken(request))
-    with hold_worktree(repo) as left, hold_collections(repo):
+    with hold_worktree(repo) as left:
         meter = make_meter(repo, request.plan_path, settings, find_price_now(settings, settings.model))
         require_all(check_taken(request, meter))
         with _watching(request) if request.kind.writes and not request.is_apart else nullcontext():

@@ -33,6 +33,7 @@ from relay.base.values import dataclass
 from relay.base.walk import open_parent, open_regular, sync_fd
 from relay.git import objects, refs
 from relay.git.command import GitError
+from relay.git.lock_journal import storing
 from relay.git.message import CommitText, Message, read_text, read_texts
 from relay.git.names import parse_path, render_path, with_parents
 from relay.git.repository import Repo
@@ -138,6 +139,7 @@ def find_place_id(repo: Repo) -> str:
     return hashlib.sha256(os.fsencode(repo.git_dir)).hexdigest()[:16]
 
 
+@storing
 def open_attempt(repo: Repo, start: AttemptStart, *, base: TreeSnapshot | None = None) -> OpenAttempt:
     """Open an attempt on the branch, with the work tree as it is now for its start.
 
@@ -255,6 +257,7 @@ def _parse_spent(text: CommitText) -> Spent:
     return trailers.parse_spent(text.get(trailers.USAGE), text.get(trailers.COST))
 
 
+@storing
 def continue_attempt(repo: Repo, attempt: OpenAttempt, start: AttemptStart) -> OpenAttempt:
     """Put another session on an open attempt: base and snapshots stay; session, boot id and further trailers are new.
 
@@ -280,6 +283,7 @@ def continue_attempt(repo: Repo, attempt: OpenAttempt, start: AttemptStart) -> O
     )
 
 
+@storing
 def displace_attempt(repo: Repo, branch: str) -> None:
     """Note that no work tree has the work of a branch's open attempt any more: its newest snapshot must be restored.
 
@@ -296,6 +300,7 @@ def displace_attempt(repo: Repo, branch: str) -> None:
         raise RepoError(f"the open attempt of {branch} was changed by somebody else", hint=WHY)
 
 
+@storing
 def keep_snapshot(repo: Repo, found: TreeSnapshot, subject: str) -> tuple[str, str]:
     """Keep a snapshot that belongs to no attempt, under a ref of its own among those of the attempts.
 

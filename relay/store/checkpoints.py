@@ -15,7 +15,7 @@ from relay.base.tree import find_stat, remove_file, replace_file
 from relay.base.values import dataclass
 from relay.git import objects, refs
 from relay.git.config_guard import Guarded, guard
-from relay.git.lock_journal import claim_collections
+from relay.git.lock_journal import storing
 from relay.git.message import CommitText, Message, make_line, read_texts
 from relay.git.names import render_path
 from relay.git.objects import RELAY_IDENTITY
@@ -267,6 +267,7 @@ class WipRecord:
     """Further trailers, kept and returned with the open attempt."""
 
 
+@storing
 def save_wip(repo: Repo, attempt: OpenAttempt, record: WipRecord) -> OpenAttempt:
     """Snapshot the work tree on top of the attempt's last snapshot and return the attempt as it is now.
 
@@ -297,6 +298,7 @@ def _is_noted(repo: Repo, attempt: OpenAttempt, record: WipRecord, found: TreeSn
     )
 
 
+@storing
 def save_snapshots(repo: Repo, attempt: OpenAttempt, record: WipRecord, *snapshots: TreeSnapshot) -> OpenAttempt:
     """Store snapshots on top of the attempt's last one, in order; the ref moves once, to the last of them.
 
@@ -304,7 +306,6 @@ def save_snapshots(repo: Repo, attempt: OpenAttempt, record: WipRecord, *snapsho
         RepoError: Another process moved the attempt's snapshot ref.
     """
     last = attempt.last_wip
-    claim_collections(repo)
     for snapshot in snapshots:
         attempt = _write_snapshot(repo, attempt, record, snapshot)
     if attempt.last_wip and not refs.move_ref(

@@ -17,6 +17,7 @@ from relay.git.command import GitError
 from relay.git.config_guard import Guarded, guard
 from relay.git.hooks import HookResult, Hooks, has_hook, make_hook_run, only_forbids_branch
 from relay.git.identity import CommitDraft, get_identity, write_user_commit
+from relay.git.lock_journal import storing
 from relay.git.message import Message, join_trailers, render_message
 from relay.git.names import render_path
 from relay.git.repository import Repo
@@ -171,6 +172,7 @@ def commit_paths(repo: Repo, request: CommitRequest, *, hooks: Hooks | None = No
     return outcome
 
 
+@storing
 def _keep_loose(repo: Repo, request: CommitRequest) -> str:
     """Keep a version of a loose plan and its ledger under its ref, and return its tree."""
     before = find_plan_tree(repo, request.head, request.loose) if request.head else ""
@@ -229,9 +231,7 @@ def _commit_paths(repo: Repo, request: CommitRequest, hooks: Hooks | None) -> Co
         checked = _run_hooks(repo, guarded, checked, hooks)
     if isinstance(checked, CommitOutcome):
         return checked
-    completion.put_files(repo, guarded, checked.index, request.head, checked.request.replace)
-    tree = objects.write_tree(objects.private_git(guarded.git), checked.index)
-    return _write(repo, guarded, checked, identity, tree)
+    return _write(repo, guarded, checked, identity)
 
 
 def _stage(repo: Repo, guarded: Guarded, request: CommitRequest, paths: tuple[str, ...]) -> str:
@@ -370,9 +370,16 @@ def _run_hook(repo: Repo, guarded: Guarded, ready: _Ready, hooks: Hooks, name: s
     return replace(result, copies={path: data for path, data in left.items() if data is not None})
 
 
-def _write(repo: Repo, guarded: Guarded, ready: _Ready, identity: Mapping[str, str], tree: str) -> CommitOutcome:
-    """Write the commit of a tree, sync the files, move the branch (the commit point), then update index and files."""
+@storing
+def _write(repo: Repo, guarded: Guarded, ready: _Ready, identity: Mapping[str, str]) -> CommitOutcome:
+    """Write tree and commit, sync the files, move the branch (the commit point), then update index and files.
+
+    Raises:
+        GitError: ``git gc`` has taken what was staged while hooks were at work, or the disk is full.
+    """
     request = ready.request
+    completion.put_files(repo, guarded, ready.index, request.head, request.replace)
+    tree = objects.write_tree(objects.private_git(guarded.git), ready.index)
     parents = tuple(filter(None, (request.head, request.merges)))
     text = _finish_text(ready)
     commit = write_user_commit(repo, guarded, CommitDraft(tree=tree, parents=parents, message=text, identity=identity))

@@ -24,6 +24,7 @@ from dataclasses import replace
 from relay.base.values import dataclass
 from relay.git import objects, refs
 from relay.git.command import GitError
+from relay.git.lock_journal import storing
 from relay.git.message import CommitText, Message, read_text
 from relay.git.names import parse_path, parse_ref_part, render_path, render_ref_part
 from relay.git.repository import Repo
@@ -190,6 +191,7 @@ def begin_planning(repo: Repo, plan_path: str, session_id: str) -> PlanningRecor
     return record
 
 
+@storing
 def save_plan_usage(repo: Repo, record: PlanningRecord, plan: bytes) -> None:
     """Keep the cost of a written plan, with the plan's text; replaces the branch's earlier record.
 
@@ -216,6 +218,7 @@ def drop_plan_usage(repo: Repo, kept: PlanningRecord) -> None:
             refs.drop_ref(repo, ref, commit)
 
 
+@storing
 def save_rejected_plan(repo: Repo, record: PlanningRecord, plan: bytes) -> str:
     """Keep a plan that was turned down, with its cost, and return the ref."""
     ref = next_ref(repo, "rejected", get_branch(repo))
@@ -280,6 +283,7 @@ def keeping_spent(repo: Repo, plan_path: str, session_id: str, read_spent: Calla
         drop_spent(repo, session_id)
 
 
+@storing
 def keep_spent(repo: Repo, ref: str, own: Whose, spent: Spent, *, before: str | None = None) -> str:
     """Keep cost that no commit records under a ref, which is at `before` (None: not there yet); return the commit."""
     kept = (

@@ -1,14 +1,25 @@
 """What ``git gc --prune=now`` may take, and what relay does where something was taken."""
 
 import os
+import shutil
+import subprocess
+import sys
+import threading
+from itertools import product
 
 import pytest
 
 from relay.base.errors import RepoError
-from relay.git.lock_journal import claim_collections, hold_collections
+from relay.git import lock_journal
+from relay.git.command import GitError
+from relay.git.hooks import HookResult, Hooks
+from relay.git.lock_journal import clear_stale_locks, hold_collections
+from relay.git.message import Message
 from relay.session.usage import Spent, Usage
 from relay.store.attempts import AttemptStart, open_attempt, read_attempt
 from relay.store.checkpoints import WipRecord, repair_refs, save_wip
+from relay.store.commit import CommitEnd, CommitRequest, commit_paths
+from tests.effort import NIGHTLY, take_each
 
 START = AttemptStart(session_id="s-1", phase_id="1", plan_path="PLAN.md")
 
@@ -21,12 +32,11 @@ def collect(box):
 def make_snapshots(box, count=3):
     """Return the repository, and the attempt after each of its snapshots."""
     repo = box.open()
-    with hold_collections(repo):
-        attempts = [open_attempt(repo, START)]
-        for number in range(count):
-            box.write("work.txt", f"{number}\n")
-            spend = Spent(usage=Usage(output_tokens=number), cost_usd=float(number))
-            attempts.append(save_wip(repo, attempts[-1], WipRecord(spend=spend, items=(f"1.{number}",))))
+    attempts = [open_attempt(repo, START)]
+    for number in range(count):
+        box.write("work.txt", f"{number}\n")
+        spend = Spent(usage=Usage(output_tokens=number), cost_usd=float(number))
+        attempts.append(save_wip(repo, attempts[-1], WipRecord(spend=spend, items=(f"1.{number}",))))
     return repo, attempts
 
 
@@ -40,40 +50,128 @@ def lose(box, name):
 
 def test_nothing_is_collected_while_relay_stores(box):
     repo = box.open()
-    with hold_collections(repo):
+    with hold_collections(repo), hold_collections(repo):
         blob = box.text("hash-object", "-w", "--stdin")
         collect(box)
         assert box.text("cat-file", "-t", blob) == "blob"
     collect(box)
     assert not box.git("cat-file", "-t", blob, check=False)
-    assert not (box.root / ".git/gc.pid").exists()
+    assert not list((box.root / ".git").glob("gc.pid*"))
 
 
-@pytest.mark.parametrize("left", ["0 here", "4194303 here", "-1 here", "x", ""])
-def test_what_a_killed_process_left_keeps_nobody_out(box, left):
-    file = box.root / ".git/gc.pid"
-    file.write_text(left.replace("here", os.uname().nodename))
-    assert claim_collections(box.open())
-    assert file.read_text() == f"{os.getpid()} {os.uname().nodename}"
+@pytest.mark.parametrize("is_held", take_each(2, [True, False]))
+def test_a_user_who_collects_all_the_time_loses_nothing_of_relay_s(box, is_held, monkeypatch):
+    """Between two checkpoints he may; without the hold, objects of them are lost."""
+    if not is_held:
+        monkeypatch.setattr(lock_journal, "_take", lambda repo: os.open(repo.common_dir, os.O_RDONLY))
+    loop = "until test -e stop; do git gc -q --prune=now 2>/dev/null && echo >>done; done"
+    repo, lost = box.open(), []
+    with subprocess.Popen(["sh", "-c", loop], cwd=box.root, env=box.environ):
+        attempt = open_attempt(repo, START)
+        for number in range(120 if NIGHTLY else 12):
+            for name in range(30):
+                box.write(f"src/{name}.txt", f"{number} {name}\n")
+            try:
+                attempt = save_wip(repo, attempt, WipRecord(spend=Spent(), items=(f"1.{number}",)))
+            except RepoError as error:
+                lost.append(str(error))
+        (box.root / "stop").touch()
+    lost += repair_refs(repo)
+    missing = box.git("rev-list", "--objects", "--missing=print", "--all", "--no-object-names", check=False)
+    assert (lost == [] and b"?" not in missing) is is_held, (lost, missing)
+    assert (box.root / "done").read_text()
+    if not is_held:  # git-fsck(1) would complain
+        shutil.rmtree(box.root / ".git")
 
 
-@pytest.mark.parametrize("holder", ["1 here", "1 elsewhere"])
-def test_a_collection_under_way_is_left_alone_until_its_time_is_over(box, holder):
-    file = box.root / ".git/gc.pid"
-    file.write_text(holder.replace("here", os.uname().nodename))
+def test_what_a_killed_process_left_keeps_nobody_out(box):
+    file, claim = box.root / ".git/gc.pid", box.root / ".git/gc.pid.lock"
+    here = os.uname().nodename
+    for left in (f"0 {here}", f"4194303 {here}", f"-1 {here}", "x", ""):
+        file.write_text(left)
+        claim.write_text(f"4194303 {here}")
+        with hold_collections(box.open()):
+            assert file.read_text() == f"{os.getpid()} {here} relay", left
+        assert not list((box.root / ".git").glob("gc.pid*"))
+    claim.write_text("")  # a git's, which keeps others out
+    os.utime(claim, (0, 0))
     with hold_collections(box.open()):
-        assert file.read_text().startswith("1 ")
-    assert file.exists()
-    os.utime(file, (0, 0))
+        assert (
+            b"gc.pid.lock"
+            in subprocess.run(["git", "gc"], cwd=box.root, env=box.environ, check=False, capture_output=True).stderr
+        )
+    assert claim.exists()
+    claim.write_text(f"4194303 {here}")
+    assert clear_stale_locks(box.open()) == ()
+    assert not claim.exists()
+
+
+def end(process):
+    process.kill()
+    process.wait()
+
+
+def test_a_collection_under_way_is_waited_for_and_another_machine_s_is_left_alone(box, monkeypatch):
+    file = box.root / ".git/gc.pid"
+    with subprocess.Popen(["sleep", "600"]) as other:
+        file.write_text(f"{other.pid} {os.uname().nodename}")
+        timer = threading.Timer(0.3, end, [other])
+        timer.start()
+        with hold_collections(box.open()):
+            assert file.read_text().startswith(f"{os.getpid()} ")
+    monkeypatch.setattr(lock_journal, "_LONGEST_S", 0)
+    for holder in ("1 elsewhere", f"1 {os.uname().nodename}"):
+        file.write_text(holder)
+        with hold_collections(box.open()):
+            assert file.read_text() == holder
+        assert file.read_text() == holder
+    os.utime(file, (0, 0))  # its time is over
     with hold_collections(box.open()):
-        assert not file.read_text().startswith("1 ")
+        assert file.read_text().startswith(f"{os.getpid()} ")
+
+
+def test_relays_that_store_in_one_repository_wait_for_each_other(box):
+    """Else the first that is done would let collections in under the other."""
+    code = (
+        "import sys\nfrom pathlib import Path\nfrom relay.git.lock_journal import hold_collections\n"
+        "from relay.git.repository import open_repo\n"
+        "with hold_collections(open_repo(Path(sys.argv[1]))):\n    print(flush=True)\n    input()\n"
+    )
+    command, pipe = [sys.executable, "-c", code, box.root], subprocess.PIPE
+    with subprocess.Popen(command, text=True, stdin=pipe, stdout=pipe) as other:
+        assert other.stdout
+        assert other.stdout.readline() == "\n"
+        timer = threading.Timer(0.3, other.kill)  # and nobody asks for its end
+        timer.start()
+        with hold_collections(box.open()):
+            assert (box.root / ".git/gc.pid").read_text().startswith(f"{os.getpid()} ")
+
+
+def test_what_is_collected_while_a_hook_is_at_work_is_not_committed_half(box, tmp_path):
+    """A hook may take minutes, and the user may collect: a commit whose file git has lost is not made."""
+    hook = box.write(".git/hooks/pre-commit", "#!/bin/sh\n")
+    hook.chmod(0o755)
+    box.write(".gitattributes", "*.txt text\n")
+    repo, head = box.open(), box.commit("attributes")
+    box.write("new.txt", "one\r\ntwo\r\n")
+
+    def run(_):
+        collect(box)
+        return HookResult(ok=True)
+
+    request = CommitRequest(branch="main", head=head, message=Message(subject="s"), paths=("new.txt",))
+    with pytest.raises(GitError):
+        commit_paths(repo, request, hooks=Hooks(run=run, scratch=tmp_path / "scratch"))
+    assert box.text("rev-parse", "HEAD") == head
+    assert commit_paths(repo, request).end is CommitEnd.COMMITTED
+    assert box.tree("HEAD")["new.txt"] == b"one\ntwo\n"
 
 
 def test_a_link_in_its_place_is_not_followed(box, tmp_path):
     (tmp_path / "aim").write_text("kept")
     (box.root / ".git/gc.pid").symlink_to(tmp_path / "aim")
-    assert claim_collections(box.open())
-    assert (tmp_path / "aim").read_text() == "kept"
+    with hold_collections(box.open()):
+        assert (tmp_path / "aim").read_text() == "kept"
 
 
 def test_what_is_whole_is_left_as_it_is(box):
@@ -97,20 +195,19 @@ def test_the_newest_whole_snapshot_is_found(box, rev):
     assert (box.root / "work.txt").read_text() == "2\n"
 
 
-@pytest.mark.parametrize("data", [b"", b"\0" * 41, b"93"])
-@pytest.mark.parametrize("ref", ["leg/main", "wip/main/000001"])
-def test_a_ref_that_a_power_cut_emptied_is_put_aside_and_found_again(box, ref, data):
+def test_a_ref_that_a_power_cut_emptied_is_put_aside_and_found_again(box):
     """Git neither reads nor drops it, so that every run would end there."""
     repo, (*_, attempt) = make_snapshots(box)
-    file = box.root / ".git/refs/relay" / ref
-    file.write_bytes(data)
     (box.root / ".git/refs/relay/leg/other.lock").write_bytes(b"")
-    (words,) = repair_refs(repo)
-    assert words.startswith(f"refs/relay/{ref} held no id")
-    assert read_attempt(repo) == attempt
-    (kept,) = (box.root / ".git/relay").glob("broken-*")
-    assert kept.read_bytes() == data
-    assert repair_refs(repo) == ()
+    for ref, data in product(("leg/main", "wip/main/000001"), (b"", b"\0" * 41, b"93")):
+        (box.root / ".git/refs/relay" / ref).write_bytes(data)
+        (words,) = repair_refs(repo)
+        assert words.startswith(f"refs/relay/{ref} held no id")
+        assert read_attempt(repo) == attempt, (ref, data)
+        (kept,) = (box.root / ".git/relay").glob("broken-*")
+        assert kept.read_bytes() == data
+        kept.unlink()
+        assert repair_refs(repo) == ()
 
 
 def test_a_broken_ref_of_another_kind_is_put_aside(box):

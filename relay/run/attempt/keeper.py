@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from relay.base.redaction import redact
 from relay.base.tree import read_file, replace_file
 from relay.base.words import list_some
+from relay.git.lock_journal import hold_collections
 from relay.git.trees import FILE
 from relay.ledger.belief import ClaimStatus, Judgement, find_beside, judge
 from relay.ledger.model import (
@@ -376,7 +377,8 @@ class Keeper:
     def _keep_own(self) -> str:
         """Save plan and ledger as they are on disk, which other checkpoints do not hold; return the commit."""
         repo, record = self._ctx.repo, self._make_record()
-        found = write_snapshot_tree(repo)
-        drafted = write_snapshot_tree(repo, replace=record.replace)
-        self.attempt = save_snapshots(repo, self.attempt, record, found, drafted)
+        with hold_collections(repo):
+            found = write_snapshot_tree(repo)
+            drafted = write_snapshot_tree(repo, replace=record.replace)
+            self.attempt = save_snapshots(repo, self.attempt, record, found, drafted)
         return f"{self.attempt.last_wip.commit[:12]}~1" if self.attempt.last_wip else ""

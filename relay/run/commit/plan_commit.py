@@ -16,6 +16,7 @@ from relay.config import Settings
 from relay.config.model import COMMIT_HOOKS
 from relay.gate.model import GateMemory
 from relay.git.identity import render_signoff
+from relay.git.lock_journal import hold_collections
 from relay.git.message import Message
 from relay.git.names import list_paths, render_path
 from relay.git.objects import read_blob
@@ -209,7 +210,8 @@ def put_back(files: PlanFiles) -> tuple[str, ...]:
     found = [path for path in own if path in {*status.changed, *status.untracked}]
     if not found:
         return ()
-    ref, _ = keep_snapshot(repo, write_snapshot_tree(repo), "relay: the plan as it was found")
+    with hold_collections(repo):
+        ref, _ = keep_snapshot(repo, write_snapshot_tree(repo), "relay: the plan as it was found")
     for path in found:
         if (committed := read_blob(repo, "HEAD", path)) is None:
             (repo.root / path).unlink()
@@ -263,8 +265,9 @@ def take_edit(ctx: RunContext, begun: str | None) -> None:
     if check_ticks_kept(rest, kept):
         return
     if by_hand:
-        as_left = write_snapshot_tree(ctx.repo, replace={ctx.plan_path: encode_text(shown.text)})
-        ref, _ = keep_snapshot(ctx.repo, as_left, "relay: the plan as a person left it")
+        with hold_collections(ctx.repo):
+            as_left = write_snapshot_tree(ctx.repo, replace={ctx.plan_path: encode_text(shown.text)})
+            ref, _ = keep_snapshot(ctx.repo, as_left, "relay: the plan as a person left it")
         words = f"{list_some(sorted(by_hand))} was ticked by hand while a session worked; only relay ticks"
         text = f"{words}, so it is open again. The file as it was: git show {ref}:{ctx.plan_path}"
         ctx.observe(Noticed(text=text, warning=True))

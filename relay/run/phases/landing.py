@@ -16,6 +16,7 @@ from relay.base.words import list_some
 from relay.git import objects
 from relay.git.config_guard import guard
 from relay.git.identity import get_identity
+from relay.git.lock_journal import hold_collections
 from relay.git.message import CommitText, read_text, read_texts
 from relay.git.names import JOB_BRANCHES, list_paths, render_ref_part
 from relay.git.objects import Merge, find_base, is_ancestor, merge_commits, read_patch
@@ -268,7 +269,7 @@ def prepare(job: Job, landing: Landing) -> tuple[str, ...]:
         RepoError: Files in the job's work tree are in the way, its branch moved, or the plan has lost the phase.
     """
     repo, branch = job.repo, get_branch(job.repo)
-    with hold_worktree(repo) as told:
+    with hold_worktree(repo) as told, hold_collections(repo):
         merged = merge(job, landing)
         attempt = _ensure_attempt(job, landing, merged)
         if attempt.last_wip is None:
