@@ -320,8 +320,9 @@ def find_test_command(root: Path, plan_path: str = "") -> KnownCommand | None:
     Args:
         plan_path: From the root; one outside of the repository has nothing beside it.
     """
+    looks = (_look_at_make, _look_at_package, _look_at_python, _look_at_others)
     for place_of in dict.fromkeys((find_plan_folder(plan_path), "")):
-        if found := next((found for look in _PLACES for found in look(root / place_of)), None):
+        if found := next((found for look in looks for found in look(root / place_of)), None):
             return KnownCommand(command=place(found.command, place_of), source=posixpath.join(place_of, found.source))
     return None
 
@@ -379,11 +380,3 @@ def read_beginning(path: Path) -> str:
         return (read_start(path, _MAX_BYTES) or b"")[:_MAX_BYTES].decode("utf-8", "replace")
     except OSError:
         return ""
-
-
-_PLACES: tuple[Callable[[Path], Iterator[KnownCommand]], ...] = (
-    _look_at_make,
-    _look_at_package,
-    _look_at_python,
-    _look_at_others,
-)

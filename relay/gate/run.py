@@ -1,6 +1,6 @@
 """Runs the commands of a gate in the sandbox, and judges each by its exit code and its output.
 
-A command may fail in the sandbox and not outside of it. `find_causes` compares the command's output with the files,
+A command may fail in the sandbox and not outside of it. `explain` compares the command's output with the files,
 programs and services that the sandbox hides. The result is never certain: a program may fail for its own reasons and
 still name a hidden file. So relay only names things that exist on this machine, each with the setting that opens it.
 """
@@ -21,7 +21,7 @@ from relay.gate.checker_output import find_failures, ran_no_tests, ran_tests
 from relay.gate.evidence import VARIABLE, keep_evidence, open_evidence
 from relay.gate.model import CommandCheck, GateResult, Outcome
 from relay.gate.needs import find_missing_program
-from relay.gate.shell_line import may_run_nothing, names_tests, swallows_exit
+from relay.gate.shell_line import list_tests, may_run_nothing, swallows_exit
 from relay.sandbox.command import CommandResult, keep_output
 from relay.sandbox.policy import Limits
 from relay.sandbox.run import Sandbox
@@ -82,15 +82,6 @@ def run_gate(
     return GateResult(commands=ran, evidence=kept)
 
 
-def _ensure_folder(root: Path, folder: Path) -> bool:
-    """Make the directory; return whether outputs can be kept there. A link in the repository is not followed."""
-    try:
-        with open_ignored(root, folder.relative_to(root).parts):
-            return True
-    except (OSError, ValueError):
-        return False
-
-
 def _run_command(gate: _Gate, command: str) -> CommandCheck:
     if gate.should_stop():
         return CommandCheck(command=command, exit_code=None, status=Outcome.INTERRUPTED, duration_s=0.0, output_tail="")
@@ -118,9 +109,9 @@ def _run_command(gate: _Gate, command: str) -> CommandCheck:
         output_sha256=hashlib.sha256(output.encode("utf-8", "replace")).hexdigest(),
         failures=() if result.exit_code == 0 else find_failures(output),
         handle="" if spool is None or whole else spool.relative_to(gate.outputs_dir.parents[1]).as_posix(),
-        ran_tests=ran_tests(output) or names_tests(command),
+        ran_tests=ran_tests(output) or bool(list_tests(command)),
     )
-    return check if check.status is Outcome.PASSED else _add_causes(gate, check, output)
+    return explain(check, output, find_restrictions(gate.sandbox), gate.limits.timeout_s)
 
 
 def _keep_output(spool: Path, output: bytes, handed: tuple[str, ...]) -> bool:
@@ -136,23 +127,14 @@ def _keep_output(spool: Path, output: bytes, handed: tuple[str, ...]) -> bool:
     return bool(data) and keep_output(spool, text.encode("utf-8", "surrogateescape"))
 
 
-def _add_causes(gate: _Gate, check: CommandCheck, output: str) -> CommandCheck:
-    """Add what the sandbox hid from a command that is not green."""
-    failure = Failure(
-        command=check.command,
-        status=check.status,
-        output=output,
-        missing=find_missing_program(check),
-        timeout_s=gate.limits.timeout_s,
-    )
-    restrictions = find_restrictions(gate.sandbox)
-    return replace(check, causes=find_causes(failure, restrictions), hindrance=find_hindrance(failure, restrictions))
-
-
 def _reserve(gate: _Gate) -> Path | None:
-    """Return a file for a command's output; None if there is no place. The user may delete the directory."""
-    folder = gate.outputs_dir
-    return folder / f"gate-{token_hex(4)}.txt" if _ensure_folder(folder.parents[1], folder) else None
+    """Return a file for a command's output; None without a place. No link in the repository is followed."""
+    root = gate.outputs_dir.parents[1]
+    try:
+        with open_ignored(root, gate.outputs_dir.relative_to(root).parts):
+            return gate.outputs_dir / f"gate-{token_hex(4)}.txt"
+    except (OSError, ValueError):
+        return None
 
 
 def _judge(command: str, result: CommandResult, output: str) -> Outcome:
@@ -210,70 +192,47 @@ _TRACED = re.compile(r"ptrace[^\n]{0,60}not permitted|PTRACE_TRACEME", re.IGNORE
 _SHELL_OWN = frozenset({"PWD", "OLDPWD", "SHLVL", "COLUMNS", "LINES", "DISPLAY", "MAIL", "TERM", "HOSTNAME"})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Failure:
-    """A command that is not green."""
+def explain(check: CommandCheck, output: str, restrictions: Restrictions | None, timeout_s: float) -> CommandCheck:
+    """Add a sentence per file, service or program that the sandbox hides and the output of a red command names.
 
-    command: str
-    status: Outcome
-    output: str
-    missing: str
-    """The program that was missing; empty if none was, or it is unknown."""
-    timeout_s: float
-    """Its time limit."""
-
-
-def find_causes(failure: Failure, restrictions: Restrictions | None) -> tuple[str, ...]:
-    """Return one sentence per file, service or program that the sandbox hides and the command's output names.
+    Its hindrance is the first of these that certainly makes it red: a program may name a path, a variable or a module
+    that is hidden from it without needing it.
 
     Args:
-        restrictions: What its sandbox hides; None if nothing is hidden.
+        output: All that was kept of it.
+        restrictions: What the sandbox hides; None if nothing is hidden.
+        timeout_s: The command's time limit.
     """
-    if failure.status in {Outcome.PASSED, Outcome.INTERRUPTED}:
-        return ()
-    causes = [] if failure.status is not Outcome.TIMED_OUT else [_name_time(failure.timeout_s)]
+    if check.status in {Outcome.PASSED, Outcome.INTERRUPTED}:
+        return check
+    late = f"gate_timeout_s gives verify commands more time than {timeout_s:.0f} s"
+    causes, hindrances = [late] * (check.status is Outcome.TIMED_OUT), list[str]()
     if restrictions is not None:
-        text = f"{failure.command}\n{failure.output[-_LOOKED_AT_CHARS:]}"
-        causes += [words for look in _LOOKS for words in look(failure, text, restrictions)]
-    return tuple(dict.fromkeys(causes))[:MAX_CAUSES]
+        text = f"{check.command}\n{output[-_LOOKED_AT_CHARS:]}"
+        hindrances += [words for look in _HINDRANCES for words in look(text, restrictions)]
+        causes += _look_for_program(find_missing_program(check), restrictions)
+        causes += [*(words for look in _LOOKS for words in look(text, restrictions)), *hindrances]
+    hindrance = hindrances[0] if hindrances and check.status is Outcome.FAILED else ""
+    return replace(check, causes=tuple(dict.fromkeys(causes))[:MAX_CAUSES], hindrance=hindrance)
 
 
-def find_hindrance(failure: Failure, restrictions: Restrictions | None) -> str:
-    """Return the first of these that certainly makes the command red; empty without one.
-
-    A program may name a path, a variable or a module that is hidden from it without needing it.
-    """
-    if failure.status is not Outcome.FAILED or restrictions is None:
-        return ""
-    text = f"{failure.command}\n{failure.output[-_LOOKED_AT_CHARS:]}"
-    return next((words for look in _HINDRANCES for words in look(failure, text, restrictions)), "")
-
-
-def _name_time(timeout_s: float) -> str:
-    return f"gate_timeout_s gives verify commands more time than {timeout_s:.0f} s"
-
-
-def _look_for_program(failure: Failure, _text: str, restrictions: Restrictions) -> Iterator[str]:
-    if not failure.missing:
-        return
-    found = restrictions.find_program(failure.missing)
-    if not found:
-        return
-    if restrictions.find_hidden(found):
+def _look_for_program(missing: str, restrictions: Restrictions) -> Iterator[str]:
+    found = restrictions.find_program(missing) if missing else ""
+    if found and restrictions.find_hidden(found):
         words = f"{found} is on this machine and hidden from commands: activate its environment before relay run"
         yield f"{words}, or name its directory in paths.write ({USER_FILE})"
-    else:
+    elif found:
         yield f"{found} is there and not on PATH: activate its environment before relay run, or write {found}"
 
 
-def _look_for_sockets(_failure: Failure, text: str, restrictions: Restrictions) -> Iterator[str]:
+def _look_for_sockets(text: str, restrictions: Restrictions) -> Iterator[str]:
     for place in _find_paths(text):
         if restrictions.is_socket(place):
             words = f"{place} is a Unix socket of this machine, and closed to commands"
             yield f'{words}; network.sockets = ["{place}"] in {USER_FILE} opens it'
 
 
-def _look_for_paths(_failure: Failure, text: str, restrictions: Restrictions) -> Iterator[str]:
+def _look_for_paths(text: str, restrictions: Restrictions) -> Iterator[str]:
     found = [place for place in _find_paths(text) if not restrictions.is_socket(place)]
     hidden = list(dict.fromkeys(filter(None, map(restrictions.find_hidden, found))))
     if hidden:
@@ -281,7 +240,7 @@ def _look_for_paths(_failure: Failure, text: str, restrictions: Restrictions) ->
         yield f"hidden from commands: {words}; paths.write in {USER_FILE} shows a directory, and lets them write it"
 
 
-def _look_for_links(_failure: Failure, text: str, restrictions: Restrictions) -> Iterator[str]:
+def _look_for_links(text: str, restrictions: Restrictions) -> Iterator[str]:
     for name in dict.fromkeys(islice((found[1] for found in _MODULE.finditer(text)), _MAX_FOUND)):
         if hidden := restrictions.find_linked(name):
             words = f"an installed package is really in {hidden}, which is hidden from commands"
@@ -289,14 +248,14 @@ def _look_for_links(_failure: Failure, text: str, restrictions: Restrictions) ->
             return
 
 
-def _look_for_secrets(_failure: Failure, text: str, restrictions: Restrictions) -> Iterator[str]:
+def _look_for_secrets(text: str, restrictions: Restrictions) -> Iterator[str]:
     named = dict.fromkeys(islice((found[0] for found in _FILE.finditer(text)), _MAX_FOUND))
     if masked := [path for path in named if restrictions.is_masked(path)]:
         words = f"{list_some(masked, _SHOWN)} may hold secrets and is hidden from commands"
         yield f'{words}; env_file = "{masked[0]}" in {USER_FILE} shows it to verify commands'
 
 
-def _look_for_variables(_failure: Failure, text: str, restrictions: Restrictions) -> Iterator[str]:
+def _look_for_variables(text: str, restrictions: Restrictions) -> Iterator[str]:
     named = dict.fromkeys(islice((found[0] for found in _NAME.finditer(text)), _MAX_FOUND))
     dropped = [name for name in named if name in restrictions.dropped and name not in _SHELL_OWN]
     if given := [name for name in dropped if name not in restrictions.refused][:_SHOWN]:
@@ -316,7 +275,7 @@ def _look_for_variables(_failure: Failure, text: str, restrictions: Restrictions
         yield f'{words}; env_file = ".env" in {USER_FILE} shows it to verify commands'
 
 
-def _look_for_services(_failure: Failure, text: str, restrictions: Restrictions) -> Iterator[str]:
+def _look_for_services(text: str, restrictions: Restrictions) -> Iterator[str]:
     if restrictions.network or not _REFUSED.search(text):
         return
     ports = dict.fromkeys(islice((int(found[1]) for found in _PORT.finditer(text)), _MAX_FOUND))
@@ -325,14 +284,14 @@ def _look_for_services(_failure: Failure, text: str, restrictions: Restrictions)
         yield f"{words}; network.localhost = [{', '.join(there)}] in {USER_FILE} lets them"
 
 
-def _look_for_network(_failure: Failure, text: str, restrictions: Restrictions) -> Iterator[str]:
+def _look_for_network(text: str, restrictions: Restrictions) -> Iterator[str]:
     if not restrictions.network and (found := NO_NETWORK.search(text)):
         listed = ", ".join(f'"{host}"' for host in find_hosts(text)) or '"…"'
         words = f"commands have no network (`{found[0]}`): install what they download before relay run"
         yield f"{words}, or network.hosts = [{listed}] ({USER_FILE}); --network opens all of it"
 
 
-def _look_for_writes(_failure: Failure, text: str, restrictions: Restrictions) -> Iterator[str]:
+def _look_for_writes(text: str, restrictions: Restrictions) -> Iterator[str]:
     lines = [line for line in text.split("\n") if _READ_ONLY.search(line)]
     paths = [place for line in lines for place in _find_paths(line)]
     outside = [place for place in dict.fromkeys(paths) if not f"{place}/".startswith(f"{restrictions.root}/")]
@@ -340,11 +299,10 @@ def _look_for_writes(_failure: Failure, text: str, restrictions: Restrictions) -
         words = f"only read by commands: {list_some(outside, _SHOWN)}"
         yield f"{words}; paths.write in {USER_FILE} lets them write a directory"
     elif lines:
-        kept = "git's directory, the plan, rules and files with a second name elsewhere (pnpm's and uv's hard links)"
-        yield f"{kept} are only read by commands"
+        yield "git's directory, the plan and rules are only read by commands"
 
 
-def _look_for_tracing(_failure: Failure, text: str, _veil: Restrictions) -> Iterator[str]:
+def _look_for_tracing(text: str, _: Restrictions) -> Iterator[str]:
     if _TRACED.search(text):
         yield "commands cannot trace processes (ptrace); no setting lets them"
 
@@ -354,16 +312,10 @@ def _find_paths(text: str) -> Sequence[str]:
     return tuple(dict.fromkeys(place for place in found if len(place) > 1))
 
 
-_LOOKS: tuple[Callable[[Failure, str, Restrictions], Iterator[str]], ...] = (
-    _look_for_program,
-    _look_for_sockets,
-    _look_for_links,
+_LOOKS: tuple[Callable[[str, Restrictions], Iterator[str]], ...] = (
     _look_for_paths,
+    _look_for_links,
     _look_for_secrets,
     _look_for_variables,
-    _look_for_services,
-    _look_for_network,
-    _look_for_writes,
-    _look_for_tracing,
 )
 _HINDRANCES = (_look_for_network, _look_for_services, _look_for_sockets, _look_for_writes, _look_for_tracing)

@@ -102,13 +102,8 @@ def swallows_exit(command: str, _nested: int = 0) -> bool:
     return (sequence or last.operator == "||") and _always_succeeds(last.text)
 
 
-def names_tests(command: str) -> bool:
-    """Return whether a part of the command has the name of a test runner or test."""
-    return bool(list_tests(command))
-
-
 def list_tests(command: str) -> tuple[str, ...]:
-    """Return those parts of the command."""
+    """Return the parts of the command that have the name of a test runner or test."""
     texts = (part.text for part in _split(command))
     return tuple(text for text in texts if _TESTING.search(text) and not _LOOKING.search(text))
 

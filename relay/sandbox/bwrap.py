@@ -290,35 +290,6 @@ def find_bwrap(places: Sequence[str] = PLACES) -> Path | None:
     return next((Path(place) for place in places if os.access(place, os.X_OK)), None)
 
 
-def render_argv(
-    bwrap: Path, mounts: tuple[Mount, ...], *, network: bool, cwd: Path, fds: tuple[int, int]
-) -> tuple[str, ...]:
-    """Return bwrap's argv up to and including `--`.
-
-    Args:
-        bwrap: The program.
-        mounts: The view, in order.
-        network: Keep the host's network.
-        cwd: Working directory of the command.
-        fds: The seccomp program and the status pipe.
-    """
-    seccomp_fd, status_fd = fds
-    sized = takes_size(bwrap)
-    return (
-        str(bwrap),
-        *BASE,
-        *(["--share-net"] if network else []),
-        *(part for mount in mounts for part in mount.render(sized=sized)),
-        "--chdir",
-        str(cwd),
-        "--seccomp",
-        str(seccomp_fd),
-        "--json-status-fd",
-        str(status_fd),
-        "--",
-    )
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bwrap:
     """Gives each command namespaces of its own: file system view, processes, network, users."""
@@ -356,15 +327,6 @@ class Bwrap:
         copies = copy_files((*self.policy.protected, *self.found.protected), private.path / "copies")
         return replace(self, view=view, copies=copies)
 
-    def reveal(self, place: Path) -> "Bwrap":
-        """Return the same sandbox with a file shown that is hidden only for its name."""
-        secrets = tuple(secret for secret in self.found.secrets if secret != place)
-        return replace(self, found=replace(self.found, secrets=secrets))
-
-    def look_again(self) -> "Bwrap":
-        """Return the same sandbox with the repository's files to hide and to protect as they are now."""
-        return replace(self, found=scan_repository(self.policy))
-
     def list_mounts(self) -> tuple[Mount, ...]:
         """Return the mounts of a command that begins now, each path checked.
 
@@ -397,15 +359,20 @@ class Bwrap:
         metadata = self.level is Level.READ_ONLY and not policy.for_agent
         seccomp_fd = write_memfd(assemble(Filter(metadata=metadata, unix_sockets=closes_unix)))
         status_fd, status_write_fd = os.pipe()
-        fds = (seccomp_fd, status_write_fd)
-        argv = render_argv(self.program, mounts, network=policy.network, cwd=Path(self.show(str(cwd))), fds=fds)
+        sized = takes_size(self.program)
+        argv = (
+            *(str(self.program), *BASE, *(["--share-net"] if policy.network else [])),
+            *(part for mount in mounts for part in mount.render(sized=sized)),
+            *("--chdir", self.show(str(cwd)), "--seccomp", str(seccomp_fd)),
+            *("--json-status-fd", str(status_write_fd), "--", *command),
+        )
         env = build_env(policy, home=self.view.home, tmp=self.view.tmp, stores=self.view.stores)
         layers = self.view.layers.keep({mount.source for mount in mounts})
         env |= {**dict(pair for opening in find_open(policy) for pair in opening.env), **extra_env}
         return Launch(
-            argv=layers.wrap(self.program, (*argv, *command)),
+            argv=layers.wrap(self.program, argv),
             env=env,
-            pass_fds=fds,
+            pass_fds=(seccomp_fd, status_write_fd),
             status_fd=status_fd,
         )
 
@@ -447,7 +414,7 @@ def open_bwrap(policy: Policy, level: Level, private: PrivateDir) -> Bwrap | Non
     if program is None:
         return None
     view = plan_view(policy, level, private, program, look_around(policy))
-    return Bwrap(policy=policy, level=level, program=program, view=view, found=scan_repository(policy))
+    return Bwrap(policy=policy, level=level, program=program, view=view, found=scan_repository(policy.root))
 
 
 def write_memfd(data: bytes) -> int:

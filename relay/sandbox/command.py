@@ -207,16 +207,6 @@ def _count_own_tasks() -> int:
     return sum(process.tasks for process in read_processes().values() if process.uid == me)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ending:
-    """The result of a launch, and whether its command ever started."""
-
-    result: CommandResult
-    started: bool
-    last: bytes
-    """The end of the output, even if the result holds none of it."""
-
-
 def run_started(
     started: Started,
     *,
@@ -224,15 +214,21 @@ def run_started(
     should_stop: Callable[[], bool],
     spool: Path | None,
     hear: Callable[[bytes], None],
-) -> Ending:
-    """Run a started program until its command and all descendants are gone; see `Sandbox` for the callbacks."""
+) -> tuple[CommandResult | None, bytes]:
+    """Run a started program until its command and all descendants are gone; see `Sandbox` for the callbacks.
+
+    Returns:
+        The result, None if the command never started; and the end of the output, even if the result holds none of it.
+    """
     capture = Capture(keep_bytes=limits.keep_bytes, spool=spool, spool_bytes=limits.spool_bytes)
     with _Tree(started, capture) as tree:
         stopped = tree.watch(limits=limits, should_stop=should_stop, hear=hear)
         tree.finish()
-    exit_code = None if stopped.killed else _as_shell(started.process.returncode)
+    if not (stopped.killed or tree.command_started):
+        return None, capture.get_end()
+    code = started.process.returncode
     result = CommandResult(
-        exit_code=exit_code,
+        exit_code=None if stopped.killed else code if code >= 0 else 128 - code,
         output=capture.render(),
         total_bytes=capture.total_bytes,
         timed_out=stopped.timed_out,
@@ -240,11 +236,7 @@ def run_started(
         duration_s=time.monotonic() - tree.begun_s,
         notes=(*stopped.notes, *capture.notes, *tree.notes),
     )
-    return Ending(result=result, started=stopped.killed or tree.command_started, last=capture.get_end())
-
-
-def _as_shell(returncode: int) -> int:
-    return returncode if returncode >= 0 else 128 - returncode
+    return result, capture.get_end()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

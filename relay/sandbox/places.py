@@ -8,13 +8,14 @@ import os
 import re
 import stat
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 
 from relay.base.errors import SandboxError
 from relay.base.secrecy import is_secret_name
 from relay.base.values import dataclass
-from relay.sandbox.policy import Policy
+from relay.sandbox.policy import PROTECTED_NAMES
 from relay.sandbox.toolchains import find_stores, list_kept
 
 INSTALLED = frozenset({"node_modules", ".pnpm-store", ".venv", "venv", ".tox", ".nox"})
@@ -27,15 +28,6 @@ MOST = 400
 
 CACHES = (".cache", ".tmp", ".vite", ".vite-temp", ".vitest")
 """Directories of node_modules that tests and builds write; they hold no package."""
-
-
-def list_entries(folder: str) -> list[os.DirEntry[str]]:
-    """Return the entries of a directory; none if it cannot be read."""
-    try:
-        with os.scandir(folder) as entries:
-            return list(entries)
-    except OSError:
-        return []  # commands cannot list it either
 
 
 SHARED_HIDDEN = ("/run", "/tmp", "/var/tmp", "/home", "/root")  # noqa: S108  # hidden, not used
@@ -308,7 +300,7 @@ class Found:
     """Unix sockets that no session made: none was running yet."""
 
 
-def scan_repository(policy: Policy) -> Found:
+def scan_repository(root: Path) -> Found:
     """Walk the repository.
 
     Raises:
@@ -317,19 +309,19 @@ def scan_repository(policy: Policy) -> Found:
     protected: list[Path] = []
     secrets: list[Path] = []
     sockets: list[Path] = []
-    for _, entries in list_folders(policy):
+    for _, entries in list_folders(root):
         for entry in entries:
-            if entry.name == ".git" or entry.name in policy.protected_names:
-                protected += _find_real(entry, policy.root)
+            if entry.name == ".git" or entry.name in PROTECTED_NAMES:
+                protected += _find_real(entry, root)
             elif entry.is_dir(follow_symlinks=False):
                 continue
             elif is_secret_name(entry.name):
-                secrets += _find_real(entry, policy.root)
+                secrets += _find_real(entry, root)
             elif not entry.is_file(follow_symlinks=False) and is_socket(entry.path):
                 sockets.append(Path(entry.path))
     if len(protected) + len(secrets) + len(sockets) > MOST:
         raise SandboxError(
-            f"{policy.root} holds {len(protected)} nested git directories and rules files and {len(secrets)} files "
+            f"{root} holds {len(protected)} nested git directories and rules files and {len(secrets)} files "
             f"that look like secrets, and {len(sockets)} sockets; the sandbox can protect {MOST}",
             hint="move them out of the repository",
         )
@@ -338,12 +330,14 @@ def scan_repository(policy: Policy) -> Found:
     )
 
 
-def list_folders(policy: Policy) -> Iterator[tuple[str, list[os.DirEntry[str]]]]:
+def list_folders(root: Path) -> Iterator[tuple[str, list[os.DirEntry[str]]]]:
     """Yield each directory with its entries, except git's and agents' directories and trees that tools generate."""
-    pending, closed = [os.fspath(policy.root)], {".git", *policy.protected_names, *GENERATED}
+    pending, closed = [os.fspath(root)], {".git", *PROTECTED_NAMES, *GENERATED}
     while pending:
         folder = pending.pop()
-        entries = list_entries(folder)
+        entries = list[os.DirEntry[str]]()
+        with suppress(OSError), os.scandir(folder) as found:  # what relay cannot list no command can
+            entries += found
         yield folder, entries
         pending += [e.path for e in entries if e.is_dir(follow_symlinks=False) and e.name not in closed]
 

@@ -22,7 +22,8 @@ PROTECTED_NAMES = (
     ".cursor",
     ".agents",
 )
-"""Files and directories that steer a coding agent in any directory."""
+"""Files and directories that steer a coding agent in any directory; protected wherever they stand when the sandbox is
+opened."""
 
 
 class Level(StrEnum):
@@ -32,8 +33,6 @@ class Level(StrEnum):
     """Nothing but a private temporary directory."""
     WORKSPACE_WRITE = "workspace-write"
     """The repository without its protected paths, a private temporary directory, `Policy.writable`."""
-    OFF = "off"
-    """Everything that the user may write. Only the user chooses it."""
 
 
 class Mechanism(StrEnum):
@@ -85,8 +84,6 @@ class Policy:
     """The git directory and the common directory; visible and never writable."""
     protected: tuple[Path, ...] = ()
     """Visible, never writable: the plan, the ledger, settings, telemetry."""
-    protected_names: tuple[str, ...] = PROTECTED_NAMES
-    """File names protected wherever they stand in the repository when the sandbox is opened."""
     writable: tuple[Path, ...] = ()
     """Directories outside the repository that `WORKSPACE_WRITE` may write: configured caches."""
     readable: tuple[Path, ...] = ()

@@ -27,6 +27,7 @@ from relay.sandbox import inside, supervisor
 from relay.sandbox.bwrap import Bwrap, find_bwrap, open_bwrap
 from relay.sandbox.command import CommandResult, make_not_started, run_started, wrap_limits
 from relay.sandbox.openings import Inquiries
+from relay.sandbox.places import scan_repository
 from relay.sandbox.policy import Level, Limits, Mechanism, Policy, WritableCopy
 from relay.sandbox.private_folder import (
     NOBODY,
@@ -146,12 +147,12 @@ class Sandbox:
                 started = self._spawn(argv, streams or (), limits=limits, cwd=cwd, extra_env=extra_env)
             except (OSError, ValueError) as error:  # too long, a NUL byte, not encodable: the command line's fault
                 return make_not_started(f"cannot run this: {error}")
-            ending = run_started(started, limits=limits, should_stop=should_stop, spool=spool, hear=self.hear)
+            result, last = run_started(started, limits=limits, should_stop=should_stop, spool=spool, hear=self.hear)
             if started.process.returncode < 0:  # killed, maybe alone
                 end_orphans(self.private.tmp)
-            if ending.started:
-                return replace(ending.result, notes=(*ending.result.notes, *self.inquiries.take_refusals()))
-            words = next(iter(ending.last.decode(errors="replace").strip().splitlines()[-1:]), "no message")
+            if result:
+                return replace(result, notes=(*result.notes, *self.inquiries.take_refusals()))
+            words = next(iter(last.decode(errors="replace").strip().splitlines()[-1:]), "no message")
         raise SandboxError(f"the sandbox could not be set up: {words}", hint="relay doctor tries each part of it")
 
     def _spawn(
@@ -189,11 +190,14 @@ class Sandbox:
         Raises:
             SandboxError: More paths need protection than a sandbox can hold.
         """
-        return replace(self, bwrap=self.bwrap and self.bwrap.look_again())
+        return replace(self, bwrap=self.bwrap and replace(self.bwrap, found=scan_repository(self.policy.root)))
 
     def reveal(self, place: Path) -> Self:
         """Return this sandbox with a file of the repository shown that is hidden only for its name."""
-        return replace(self, bwrap=self.bwrap and self.bwrap.reveal(place))
+        if self.bwrap is None:
+            return self
+        secrets = tuple(secret for secret in self.bwrap.found.secrets if secret != place)
+        return replace(self, bwrap=replace(self.bwrap, found=replace(self.bwrap.found, secrets=secrets)))
 
     def put_copy(self, copy: WritableCopy) -> Self:
         """Return this sandbox with a writable copy in the place of a file or directory; the same without bubblewrap."""
@@ -218,7 +222,7 @@ def open_sandbox(
 
     Args:
         policy: The repository and its rules.
-        level: What commands may write. `Level.OFF` needs `Mechanism.OFF` as well.
+        level: What commands may write.
         mechanism: Another mechanism than bubblewrap, if the user has typed it.
         inquiries: Where the policy's openings note the hosts that they are asked for; None if they note nothing.
 
@@ -228,8 +232,6 @@ def open_sandbox(
     require_mechanism(policy, level, mechanism)
     if not mechanism.confines:
         return Sandbox(policy=policy, level=level, mechanism=mechanism, bwrap=None, private=PrivateDir())
-    if level is Level.OFF:
-        raise SandboxError("commands run without protection only when you say so", hint="--sandbox off says it")
     sandbox = _open_unproven(policy, level)
     if sandbox is None or not _is_proven(sandbox):
         if sandbox is not None:

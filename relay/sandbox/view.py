@@ -79,35 +79,20 @@ class Layers:
         if self.own or not self.used:
             return tuple(argv)
         mount = next((place for place in PROGRAMS if os.access(place, os.X_OK)), PROGRAMS[0])
-        size = ("--size", str(LAYER_BYTES)) if takes_size(bwrap) else ()
-        folders = (part for top in self._tops for name in _PARTS for part in ("--dir", f"{top}/{name}"))
-        script = f'{mount} -n -i -a -T {shlex.quote(str(self._table))} && exec "$@"'
-        memory = (*size, "--tmpfs", str(self.place), *folders)
-        return (str(bwrap), *_OUTER, *memory, "--", "/bin/sh", "-c", script, "relay", *argv)
-
-    @property
-    def _tops(self) -> tuple[Path, ...]:
-        return tuple(self.get_source(cache).parent for cache in self.used)
-
-    @property
-    def _table(self) -> Path:
-        numbers = (self.caches.index(cache) for cache in self.caches if cache not in self.used)
-        return self.place.with_suffix("".join(f".{number}" for number in numbers) + ".fstab")
-
-    def write_table(self) -> None:
-        """Write the table of layers for mount(8), in the form of fstab(5)."""
-        lines = (
+        tops = [self.get_source(cache).parent for cache in self.used]
+        table = "".join(  # in the form of fstab(5)
             f"relay {top}/whole overlay lowerdir={cache},upperdir={top}/new,workdir={top}/work,userxattr 0 0\n"
-            for cache, top in zip(map(_escape, self.used), map(_escape, self._tops), strict=True)
+            for cache, top in zip(map(_escape, self.used), map(_escape, tops), strict=True)
         )
-        self._table.write_text("".join(lines))
+        folders = (part for top in tops for name in _PARTS for part in ("--dir", f"{top}/{name}"))
+        memory = (*(("--size", str(LAYER_BYTES)) if takes_size(bwrap) else ()), "--tmpfs", str(self.place), *folders)
+        place = shlex.quote(str(self.place / "fstab"))
+        script = f'printf %s "$1" > {place} && shift && {mount} -n -i -a -T {place} && exec "$@"'
+        return (str(bwrap), *_OUTER, *memory, "--", "/bin/sh", "-c", script, "relay", table, *argv)
 
     def keep(self, sources: Collection[Path | None]) -> "Layers":
         """Return only the layers that some mount uses: `sources` are the sources of all mounts."""
-        kept = replace(self, used=tuple(cache for cache in self.caches if self.get_source(cache) in sources))
-        if kept.used != self.used and not self.own:
-            kept.write_table()
-        return kept
+        return replace(self, used=tuple(cache for cache in self.caches if self.get_source(cache) in sources))
 
 
 def _escape(place: Path) -> str:
@@ -147,7 +132,6 @@ def open_layers(bwrap: Path, caches: Sequence[Path], place: Path) -> Layers:
         return Layers(caches=(), place=place, used=(), own=own)
     if not own:
         place.mkdir(mode=0o700, exist_ok=True)
-        layers.write_table()
     return layers
 
 
@@ -165,8 +149,6 @@ def _works(bwrap: Path) -> bool:
         inner = ("--unshare-all", "--unshare-user", "--cap-drop", "ALL", "--bind", "/", "/", "--dev", "/dev")
         layer = render_layer(caches[0], caches[0]) if own else ()
         touch = ("/bin/touch", str(layers.get_source(caches[0]) / "inner" / "file"))
-        if not own:
-            layers.write_table()
         try:
             argv = layers.wrap(bwrap, (str(bwrap), *inner, *layer, "--", *touch))
             done = run_program(argv, env=os.environ, cwd=None, limit_s=_TRIAL_S, most_bytes=0)
@@ -412,9 +394,9 @@ def render_view(view: MountView, policy: Policy, level: Level, found: Found) -> 
     # Only paths in the repository: a link to ~/.ssh in the place of a protected file must not show the hidden ~/.ssh.
     inside = [place for place in map(find_real, policy.protected) if place != root and place.is_relative_to(root)]
     guarded = _real((root / ".git", *policy.git_dirs, *inside, *found.protected))
-    covers = _list_covers(mounts)
+    covers = list_covers(mounts)
     closed = [*found.secrets, *found.sockets, *view.around.secrets]
-    closed = [place for place in closed if _is_shown(place, covers) or is_below(place, policy.git_dirs)]
+    closed = [place for place in closed if is_shown(place, covers) or is_below(place, policy.git_dirs)]
     closed += _list_sockets(policy, covers)
     visible = _real(place for place in closed if place not in policy.sockets)
     if write:
@@ -470,15 +452,15 @@ def _list_sockets(policy: Policy, covers: list[tuple[str, bool]]) -> Iterator[Pa
     for place in map(find_real, find_unix_sockets()):
         # With the host's network the list holds sockets that sessions bound themselves.
         own = policy.network and place.is_relative_to(policy.root)
-        if not own and _is_shown(place, covers) and is_searchable(place):
+        if not own and is_shown(place, covers) and is_searchable(place):
             yield place
 
 
 def _find_opened(view: MountView, policy: Policy) -> list[Mount]:
     """Mount the sockets that the user opened into emptied directories; elsewhere it is enough not to mask them."""
-    fixed = list(view.fixed)
+    covers = list_covers(view.fixed)
     there = (place for place in policy.sockets if is_socket(str(place)) and is_searchable(place))
-    return [Mount(op=Op.READ, source=place, dest=place) for place in there if not is_visible(place, fixed)]
+    return [Mount(op=Op.READ, source=place, dest=place) for place in there if not is_shown(place, covers)]
 
 
 def lay_over(mounts: tuple[Mount, ...], copied: WritableCopy) -> tuple[Mount, ...]:
@@ -526,17 +508,13 @@ def _pin(root: Path, places: tuple[Path, ...]) -> list[Mount]:
     return [Mount(op=Op.WRITE, source=place, dest=place) for place in sorted(between) if not is_below(place, places)]
 
 
-def is_visible(place: Path, mounts: list[Mount]) -> bool:
-    """Return whether commands reach a host path at its own name after these mounts."""
-    return _is_shown(place, _list_covers(mounts))
-
-
-def _list_covers(mounts: list[Mount]) -> list[tuple[str, bool]]:
+def list_covers(mounts: Sequence[Mount]) -> list[tuple[str, bool]]:
     """Return the mount points, the last first, and whether the paths below each are the host's paths of that name."""
     covers = [mount for mount in mounts if mount.op is not Op.FREEZE]
     return [(f"{mount.dest}/", mount.op is not Op.EMPTY and mount.source == mount.dest) for mount in reversed(covers)]
 
 
-def _is_shown(place: Path, covers: list[tuple[str, bool]]) -> bool:
+def is_shown(place: Path, covers: list[tuple[str, bool]]) -> bool:
+    """Return whether commands reach a host path at its own name below these covers."""
     name = f"{place}/"  # compared as text: this runs for every secret before every command
     return next((shown for cover, shown in covers if name.startswith(cover)), True)

@@ -229,7 +229,6 @@ def open_workspace(request: RunRequest, rules: Rules, interrupts: Interrupts) ->
         settings = replace(settings, network=CLOSED)
     named = (file.path for file in rules.files if not file.path.startswith("/"))
     protected = tuple(dict.fromkeys((*find_protected(request.plan_path), *named)))
-    configuration = find_tree_files(request.repo)
     policy = make_policy(request.repo, settings, protected, request.environ, _read_plan(root / request.plan_path))
     mechanism = get_mechanism(settings)
     level = Level.WORKSPACE_WRITE if request.kind.writes else Level.READ_ONLY
@@ -246,8 +245,7 @@ def open_workspace(request: RunRequest, rules: Rules, interrupts: Interrupts) ->
         yield Workspace(
             root=root,
             sandbox=sandbox,
-            protected=(*protected, *configuration),
-            configuration=configuration,
+            protected=(*protected, *find_tree_files(request.repo)),
             outputs_dir=root / STATE_DIR / "outputs",
             should_stop=lambda: interrupts.stop_now,
             limits=Limits(timeout_s=settings.command_timeout_s),

@@ -25,7 +25,7 @@ from relay.git.notes import STEERING, read_note, write_note
 from relay.git.repository import Repo
 from relay.plan.text import LEDGER_SUFFIX
 from relay.sandbox.places import list_folders
-from relay.sandbox.policy import PROTECTED_NAMES, Policy
+from relay.sandbox.policy import PROTECTED_NAMES
 
 _SETTINGS = "relay.toml"
 _SHARED = "pyproject.toml"
@@ -49,7 +49,7 @@ def find_steering(root: Path) -> frozenset[str]:
     ``<path>#<digest of relay's part>``.
     """
     found = set(find_settings_files(root))
-    for folder, entries in list_folders(Policy(root=root, env={}, protected_names=PROTECTED_NAMES)):
+    for folder, entries in list_folders(root):
         here = os.path.relpath(folder, root)
         below, there = "" if here == "." else f"{here}/", frozenset(entry.name for entry in entries)
         # A ledger's text goes into every session's first message, and the next run would commit it as a person's.

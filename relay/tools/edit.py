@@ -6,7 +6,6 @@ and the byte order mark of the file it replaces. Neither tool replaces a protect
 tool read it.
 """
 
-import errno
 import os
 import re
 import stat
@@ -23,7 +22,7 @@ from relay.tools.workspace import RefusedError, Workspace, locate, open_outputs,
 
 
 def require_target(place: Location) -> None:
-    """Refuse any target except a regular file with one name, or a new file with a printable name.
+    """Refuse any target except a regular file, or a new file with a printable name.
 
     Raises:
         RefusedError: It names the kind of target.
@@ -36,8 +35,6 @@ def require_target(place: Location) -> None:
         raise RefusedError(f"{place.path} is a directory.")
     if not stat.S_ISREG(place.status.st_mode):
         raise RefusedError(f"{place.path} is a device, pipe or socket, not a file.")
-    if place.status.st_nlink > 1:
-        raise RefusedError(f"{place.path} has {place.status.st_nlink} hard links; change it with a command.")
     if not place.status.st_mode & 0o222:
         raise RefusedError(f"{place.path} is marked read-only; use chmod in bash if it really must change.")
 
@@ -49,8 +46,8 @@ def replace_target(place: Location, data: bytes, *, scratch_fd: int | None) -> N
     disk when this returns.
 
     Args:
-        scratch_fd: A directory that git ignores, for the temporary file: after a crash no commit can pick it up. If it
-            is None or on another file system, the temporary file is made next to the target.
+        scratch_fd: A directory that git ignores, for the temporary file: after a crash no commit can pick it up. None:
+            the temporary file is made next to the target.
 
     Raises:
         RefusedError: The file changed after it was located.
@@ -58,16 +55,9 @@ def replace_target(place: Location, data: bytes, *, scratch_fd: int | None) -> N
     """
     parent_fd = enter_all(place.parent_fd, place.missing, create=True)
 
-    def put(folder_fd: int | None) -> None:
-        check = partial(_require_unchanged, parent_fd, place)
-        replace_with_file(parent_fd, place.name, data, scratch_fd=folder_fd, check=check)
-
     try:
-        put(scratch_fd)
-    except OSError as error:
-        if error.errno != errno.EXDEV:
-            raise
-        put(None)
+        check = partial(_require_unchanged, parent_fd, place)
+        replace_with_file(parent_fd, place.name, data, scratch_fd=scratch_fd, check=check)
     finally:
         os.close(parent_fd)
 

@@ -458,25 +458,9 @@ def make_server(
             )
         if not workspace.sandbox.mechanism.confines:
             raise ServerError("relay starts no server without its sandbox")
-        _require_fixed_configuration(workspace)
         return ToolServer(name, settings, make_opener(name, settings, workspace, environ), given)
     except KeyError as error:
         raise ServerError(f"the variable {error.args[0]} is not set") from None
-
-
-def _require_fixed_configuration(workspace: Workspace) -> None:
-    """Refuse if the sandbox cannot protect a file that git's configuration includes.
-
-    relay reads the configuration before it lets git read the files of a session; nothing may change it in between.
-    Between two calls only servers run.
-
-    Raises:
-        ServerError: It names the file.
-    """
-    root = workspace.root
-    for name in workspace.configuration:
-        if os.path.realpath(root / name) != str(root / name) or not (root / name).is_file():
-            raise ServerError(f"git's configuration includes {name}, which is no plain file: no server may run")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -63,7 +63,8 @@ def _name_kept(workspace: Workspace, command: str, output: str, *, failed: bool)
     if failed and _WANTS_VARIABLE.search(told):
         words[_USUAL] = None
     named = [word.removeprefix(f"{workspace.sandbox.policy.shown_root}/").removeprefix("./") for word in words]
-    there = sorted({name for name in named if os.path.isfile(workspace.root / name)})  # noqa: PTH113  # any may be named
+    tops = (workspace.root, workspace.sandbox.policy.shown_root)  # no hidden file comes into a tree of relay's
+    there = sorted({name for name in named if any(os.path.isfile(top / name) for top in tops)})  # noqa: PTH113
     notes = []
     if hidden := [name for name in there if workspace.hidden.covers(name)]:
         notes.append(f"[{list_some(hidden, 3)}: hidden from commands and tools; a gate may be shown one]")

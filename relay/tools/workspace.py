@@ -52,8 +52,6 @@ class Workspace:
     """Limits for `bash`; a call may ask for at most `timeout_s`."""
     spills: bool = True
     """Whether long outputs are kept in `outputs_dir`."""
-    configuration: tuple[str, ...] = ()
-    """Files of the work tree that git's configuration includes, existing or not; protected too."""
     hidden: Hidden = NOTHING_NAMED
     """Files that no tool shows or replaces; the sandbox masks the same files for commands."""
 

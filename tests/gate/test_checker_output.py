@@ -10,9 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from relay.gate.checker_output import find_failures, ran_no_tests, ran_tests
-from tests.effort import take_each, take_turns
+from tests.effort import NIGHTLY, take_each, take_turns
 
 RAN_NOTHING = {
+    "pytest": "\nno tests ran in 0.01s\n",
+    "pytest, none collected": "collected 0 items\n\n=== no tests ran in 0.00s ===\n",
+    "pytest, all deselected": "\n1 deselected in 0.01s\n",
+    "unittest": "\n-----\nRan 0 tests in 0.000s\n\nNO TESTS RAN\n",
     "jest": "No tests found, exiting with code 0\n",
     "old jest": "No tests found\nIn /p\n  9 files checked.\n",
     "vitest": "\n RUN  v2.0.5 /p\n\ninclude: src/**\nNo test files found, exiting with code 0\n",
@@ -94,6 +98,8 @@ RAN_NOTHING = {
 }
 
 RAN_SOMETHING = {
+    "pytest, one skipped": "1 passed, 1 skipped in 0.01s\n",
+    "pytest, broken": "ERROR test_x.py\n1 error in 0.05s\n",
     "jest": "Tests:       3 passed, 3 total\n",
     "vitest": " Test Files  1 passed (1)\n      Tests  2 passed (2)\n",
     "go": "?   \texample.com/a\t[no test files]\nok  \texample.com/b\t0.1s\n",
@@ -170,6 +176,7 @@ BODIES = {
     "empty": "import os\n",
     "broken": "import none_such\n",
 }
+TRIED = list(BODIES) if NIGHTLY else ["failing", "skipped"]
 
 
 def run_real(folder: Path, runner: str, *args: str) -> str:
@@ -179,7 +186,7 @@ def run_real(folder: Path, runner: str, *args: str) -> str:
     return done.stdout + done.stderr
 
 
-@pytest.mark.parametrize(("kind", "flags"), take_turns(BODIES, ([], ["-q"], ["-v"], ["-rA"])))
+@pytest.mark.parametrize(("kind", "flags"), take_turns(TRIED, (["-q"], ["-v"], [], ["-rA"])))
 def test_real_pytest(tmp_path, kind, flags):
     (tmp_path / "test_x.py").write_text(BODIES[kind])
     output = run_real(tmp_path, "pytest", "-p", "no:cacheprovider", "--rootdir=.", *flags)
@@ -187,12 +194,13 @@ def test_real_pytest(tmp_path, kind, flags):
     assert ("test_x.py::T::test_a" in find_failures(output)) == (kind == "failing"), output
 
 
+@pytest.mark.nightly
 def test_real_pytest_that_deselects_everything(tmp_path):
     (tmp_path / "test_x.py").write_text(BODIES["passing"])
     assert ran_no_tests(run_real(tmp_path, "pytest", "--rootdir=.", "-q", "-k", "none_such"))
 
 
-@pytest.mark.parametrize(("kind", "flags"), take_turns(BODIES, ([], ["-v"], ["-q"])))
+@pytest.mark.parametrize(("kind", "flags"), take_turns(TRIED, ([], ["-v"], ["-q"])))
 def test_real_unittest(tmp_path, kind, flags):
     body = BODIES[kind].replace("import pytest\n", "")
     (tmp_path / "test_x.py").write_text(body)

@@ -1,7 +1,5 @@
 """What a command is missing, and whether a phase can make it."""
 
-import pytest
-
 from relay.gate.model import CommandCheck, Outcome
 from relay.gate.needs import find_lack, find_missing_program, may_be_made
 
@@ -12,19 +10,16 @@ def look(output, status=Outcome.MISSING, command="x"):
     )
 
 
-@pytest.mark.parametrize(
-    ("output", "name"),
-    [
+def test_shells_name_what_they_do_not_find():
+    for output, name in (
         ("bash: line 1: pytest: command not found", "pytest"),
         ("> test\n> jest\n\nsh: 1: jest: not found", "jest"),
         ("bash: line 1: ./check.sh: Permission denied", "./check.sh"),
         ("/usr/bin/env: ‘node’: No such file or directory", "node"),
         ("bash: Zeile 1: pytest: Kommando nicht gefunden.", ""),
         ("", ""),
-    ],
-)
-def test_shells_name_what_they_do_not_find(output, name):
-    assert look(output) == name
+    ):
+        assert look(output) == name, output
 
 
 def test_a_module_is_missing_only_where_the_command_starts_it():
@@ -35,9 +30,8 @@ def test_a_module_is_missing_only_where_the_command_starts_it():
     assert look("bash: line 1: pytest: command not found", Outcome.PASSED) == ""
 
 
-@pytest.mark.parametrize(
-    ("program", "texts", "made"),
-    [
+def test_work_in_the_repository_builds_paths_and_what_it_names():
+    for program, texts, made in (
         ("pytest", ["Write the parser — src/parser.py"], False),
         ("pytest", ["Declare pytest as a dependency — pyproject.toml"], True),
         ("mytool", ["A console script — src/mytool/cli.py"], True),
@@ -48,10 +42,8 @@ def test_a_module_is_missing_only_where_the_command_starts_it():
         (".venv/bin/pytest", ["Test it — a.py"], False),
         ("/opt/tool/bin/lint", ["Write it — a.py"], False),
         ("../sibling/run", ["Write it — a.py"], False),
-    ],
-)
-def test_work_in_the_repository_builds_paths_and_what_it_names(program, texts, made):
-    assert may_be_made(program, texts) is made
+    ):
+        assert may_be_made(program, texts) is made, program
 
 
 UNITTEST = """\
@@ -63,8 +55,13 @@ Ran 1 test in 0.000s
 MAKEFILES = ("Makefile", "makefile", "GNUmakefile")
 
 
-def test_a_command_that_checked_nothing_is_known_and_what_would_bring_what_it_lacks(subtests):
-    for command, code, output, files in [
+def find(command, code, output):
+    status = Outcome.MISSING if code in {126, 127} else Outcome.FAILED
+    return find_lack(CommandCheck(command=command, exit_code=code, status=status, duration_s=0.0, output_tail=output))
+
+
+def test_a_command_that_checked_nothing_is_known_and_what_would_bring_what_it_lacks():
+    for command, code, output, files in (
         ("npm test", 1, 'npm error Missing script: "test"\nnpm error', ("package.json",)),
         ("npm test", 254, "npm error enoent Could not read package.json: Error: ENOENT: no such", ("package.json",)),
         ("npm test", 1, 'npm ERR! Missing script: "test"', ("package.json",)),
@@ -83,18 +80,14 @@ def test_a_command_that_checked_nothing_is_known_and_what_would_bring_what_it_la
         ("bash scripts/check.sh", 127, "bash: scripts/check.sh: No such file or directory", ("scripts/check.sh",)),
         ("./check.sh", 126, "bash: line 1: ./check.sh: Permission denied", ("check.sh",)),
         ("./check", 127, "", ()),
-    ]:
-        with subtests.test(command=command, code=code, output=output, files=files):
-            status = Outcome.MISSING if code in {126, 127} else Outcome.FAILED
-            check = CommandCheck(command=command, exit_code=code, status=status, duration_s=0.0, output_tail=output)
-            lack = find_lack(check)
-            assert lack is not None
-            assert lack.files == files
+    ):
+        lack = find(command, code, output)
+        assert lack, (command, output)
+        assert lack.files == files, (command, output)
 
 
-@pytest.mark.parametrize(
-    ("command", "code", "output"),
-    [
+def test_a_command_that_ran_and_is_red_lacks_nothing():
+    for command, code, output in (
         ("make test", 2, "make: *** No rule to make target 'src/a.c', needed by 'test'.  Stop."),
         ("make test", 2, "sh: 1: exit\nmake: *** [Makefile:2: test] Error 1"),
         ("npm test", 1, "1 failing\n  expected 'Missing script' to be shown"),
@@ -103,11 +96,5 @@ def test_a_command_that_checked_nothing_is_known_and_what_would_bring_what_it_la
         ("pytest -q", 127, "bash: line 1: pytest: command not found"),
         ("node_modules/.bin/jest", 127, "bash: line 1: node_modules/.bin/jest: No such file or directory"),
         ("node run.js", 1, "Error: Cannot find module './lib'\nRequire stack:\n- /r/run.js"),
-    ],
-)
-def test_a_command_that_ran_and_is_red_lacks_nothing(command, code, output):
-    status = Outcome.MISSING if code in {126, 127} else Outcome.FAILED
-    assert (
-        find_lack(CommandCheck(command=command, exit_code=code, status=status, duration_s=0.0, output_tail=output))
-        is None
-    )
+    ):
+        assert find(command, code, output) is None, (command, output)

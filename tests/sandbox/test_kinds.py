@@ -12,11 +12,12 @@ from relay.setup.context import RunRequest
 from relay.setup.rules import Rules
 from relay.setup.workspace import open_workspace
 from relay.tools.toolbox import build_reader_tools
+from tests.effort import NIGHTLY
 
 WRITERS = {SessionKind.RUN, SessionKind.REWIND}
 
 
-@pytest.mark.parametrize("kind", SessionKind)
+@pytest.mark.parametrize("kind", SessionKind if NIGHTLY else (SessionKind.RUN, SessionKind.PLAN))
 def test_commands_of_a_kind_write_only_where_it_says_so(tmp_path, kind):
     """A kind that is new here, and claims nothing, is shown the repository and its own temporary directory."""
     subprocess.run(["git", "init", "-q", str(tmp_path)], check=True)

@@ -16,6 +16,7 @@ from relay.sandbox import inside
 from relay.sandbox.bwrap import find_open, knows_abstract
 from relay.sandbox.openings import carry
 from relay.sandbox.policy import Level, Opening
+from tests.effort import take_each
 
 ASK = """
 import os, socket, sys
@@ -157,7 +158,7 @@ def test_a_socket_that_comes_later_is_reached(place: Any, aside: Path) -> None:
             assert box.python(ASK, name).output == b"<hi>\n"
 
 
-@pytest.mark.parametrize("level", [Level.WORKSPACE_WRITE, Level.READ_ONLY])
+@pytest.mark.parametrize("level", take_each(2, [Level.READ_ONLY, Level.WORKSPACE_WRITE]))
 def test_with_the_network_unix_sockets_work_and_the_hosts_stay_out_of_reach(place: Any, level: Level) -> None:
     """A manager of processes, a server below TMPDIR, an abstract one of the command's own; none of the host's."""
     script = """
@@ -168,8 +169,16 @@ for name in (os.environ['TMPDIR'] + '/s', chr(0) + 'own'):
         one.bind(name); one.listen(); two.connect(name); print('own')
 """
     abstract = f"@relay-test-{os.getpid()}"
-    with listen(str(place.outside / "s")) as path, listen(abstract), place.open(level, network=True) as box:
+    with (
+        listen(str(place.outside / "s")) as path,
+        listen(abstract),
+        socket.create_server(("127.0.0.1", 0)) as tcp,
+        place.open(level, network=True) as box,
+    ):
+        threading.Thread(target=answer, args=(tcp,), daemon=True).start()
         assert box.sandbox.gaps == ()
+        assert box.python(ASK, str(tcp.getsockname()[1])).output.startswith(b"<hi>")
+        tcp.shutdown(socket.SHUT_RDWR)
         assert box.python(script).output.decode().splitlines() == ["{'a': 1}", "own", "own"]
         assert box.python(ASK, abstract, str(path)).output.split()[0] == b"PermissionError"
         assert b"<hi>" not in box.python(ASK, abstract, str(path)).output

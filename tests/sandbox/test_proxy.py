@@ -28,28 +28,22 @@ HOST = "registry.example.org"
 PUBLIC = "93.184.216.34"
 
 
-@pytest.mark.parametrize(
-    "address",
-    [
+NOT_PUBLIC = (
         "127.0.0.1", "127.9.9.9", "0.0.0.0", "10.0.0.1", "172.16.0.1", "192.168.1.1", "169.254.169.254", "100.64.0.1",
         "198.18.0.1", "224.0.0.1", "240.0.0.1", "255.255.255.255", "192.0.0.1", "::", "::1", "fe80::1", "fe80::1%eth0",
         "fc00::1", "fd12:3456::1", "ff02::1", "::ffff:127.0.0.1", "::ffff:10.0.0.1", "64:ff9b::7f00:1", "64:ff9b:1::1",
         "2002:7f00:1::", "2001:0:4136:e378::", "2001:db8::1", "::127.0.0.1", "", "registry.example.org", "2130706433",
         "0x7f.1", "127.1", "1.2.3.4 ",
-    ],
 )  # fmt: skip
-def test_an_address_that_is_not_public(address: str) -> None:
-    assert not is_public(address)
 
 
-@pytest.mark.parametrize("address", [PUBLIC, "203.0.113.80", "2606:4700::6810:1", "::ffff:93.184.216.34"])
-def test_an_address_that_is_public(address: str) -> None:
-    assert is_public(address)
+def test_addresses_that_are_public() -> None:
+    assert [address for address in NOT_PUBLIC if is_public(address)] == []
+    assert all(map(is_public, (PUBLIC, "203.0.113.80", "2606:4700::6810:1", "::ffff:93.184.216.34")))
 
 
-@pytest.mark.parametrize(
-    ("host", "patterns", "wanted"),
-    [
+def test_which_host_is_named() -> None:
+    for host, patterns, wanted in (
         (HOST, {HOST}, True),
         (HOST, {"*.example.org"}, True),
         ("a.b.example.org", {"*.example.org"}, True),
@@ -59,22 +53,15 @@ def test_an_address_that_is_public(address: str) -> None:
         ("evil-registry.example.org", {HOST}, False),
         ("other.net", {EVERY}, True),
         (HOST, set(), False),
-    ],
-)
-def test_which_host_is_named(host: str, patterns: set[str], *, wanted: bool) -> None:
-    assert is_named(host, patterns) is wanted
+    ):
+        assert is_named(host, patterns) is wanted, (host, patterns)
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
+NO_NAMES = (
         "", "localhost", "host", "a..b", ".a.b", "a.b.", "-a.b", "a-.b", "a.b-", "a_b.c", "A.example.org", "1.2.3.4",
         "0x7f.1", "a.b.1", "a.b.0x7f", "[::1]", "::1", "a.b:443", "a.b/c", "a@b.c", "a.b\0.c", "a.b\n", "ä.de",
         f"{'a' * 64}.org", f"{'a.' * 127}org", "*", "*.a.org",
-    ],
 )  # fmt: skip
-def test_what_is_no_name(text: str) -> None:
-    assert not is_name(text)
 
 
 @given(st.lists(st.from_regex(r"[a-z0-9]([a-z0-9-]{0,10}[a-z0-9])?", fullmatch=True), min_size=1, max_size=4))
@@ -82,6 +69,7 @@ def test_what_is_a_name_can_be_set(labels: list[str]) -> None:
     """However it is spelt in capitals, and with everything below it."""
     name = ".".join((*labels, "org"))
     assert is_name(name)
+    assert [text for text in NO_NAMES if is_name(text)] == []
     assert make_network(Network(hosts=(name.upper(), f"*.{name}"))).hosts == (name, f"*.{name}")
 
 
@@ -181,42 +169,41 @@ REFUSED = (
 )
 
 
-@pytest.mark.parametrize(("request_bytes", "words"), REFUSED)
-def test_what_is_refused_is_said(request_bytes: bytes, words: str) -> None:
+def test_what_is_refused_is_said() -> None:
     """To the program in the answer, to the session, and to the log; nothing is dialled."""
-    with reach(echo, hosts=(HOST, "absent.example.org")) as (peer, inquiries, dialled):
-        peer.sendall(request_bytes)
-        peer.shutdown(socket.SHUT_WR)
-        answer = read_all(peer)
-    assert answer.startswith((b"HTTP/1.1 403 ", b"HTTP/1.1 405 ", b"HTTP/1.1 502 "))
-    (refusal,) = inquiries.take_refusals()
-    assert words in refusal
-    assert refusal.partition(" was refused: ")[2].encode() in answer
-    assert dialled == []
+    for request, words in REFUSED:
+        with reach(echo, hosts=(HOST, "absent.example.org")) as (peer, inquiries, dialled):
+            peer.sendall(request)
+            peer.shutdown(socket.SHUT_WR)
+            answer = read_all(peer)
+        assert answer.startswith((b"HTTP/1.1 403 ", b"HTTP/1.1 405 ", b"HTTP/1.1 502 ")), request
+        (refusal,) = inquiries.take_refusals()
+        assert words in refusal, request
+        assert refusal.partition(" was refused: ")[2].encode() in answer, request
+        assert dialled == [], request
 
 
-@pytest.mark.parametrize(
-    "garbage",
-    [
+GARBAGE = (
         b"", b"\x16\x03\x01", b"\0" * 100, b"CONNECT \r\n\r\n", b"CONNECT a\0b:443 HTTP/1.1\r\n\r\n", b"A" * 20_000,
         b"CONNECT a.b:443 HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n", b"CONNECT a.b:443 HTTP/1.1\r\n" + b"a: b\r\n" * 9000,
-    ],
 )  # fmt: skip
-def test_what_is_no_request_is_answered_and_not_noted(garbage: bytes) -> None:
-    with reach(echo) as (peer, inquiries, dialled):
-        peer.sendall(garbage)
-        peer.shutdown(socket.SHUT_WR)
-        with contextlib.suppress(ConnectionError):  # it did not read to the end
-            assert read_all(peer)[:12] in {b"HTTP/1.1 400", b""}
-    assert (dialled, inquiries.take_refusals()) == ([], ())
 
 
-@pytest.mark.parametrize("addresses", [(), ("127.0.0.1",), ("169.254.169.254", "::1"), ("10.1.2.3", "fd00::1")])
-def test_a_name_that_leads_into_a_private_net_is_refused(addresses: Sequence[str]) -> None:
-    with reach(echo, addresses=addresses) as (peer, inquiries, dialled):
-        peer.sendall(connect(f"{HOST}:443"))
-        assert b"not of the public internet" in read_all(peer)
-    assert (dialled, len(inquiries.take_refusals())) == ([], 1)
+def test_what_is_no_request_is_answered_and_not_noted() -> None:
+    for garbage in GARBAGE:
+        with reach(echo) as (peer, inquiries, dialled), contextlib.suppress(ConnectionError):
+            peer.sendall(garbage)
+            peer.shutdown(socket.SHUT_WR)
+            assert read_all(peer)[:12] in {b"HTTP/1.1 400", b""}, garbage[:40]  # it may not read to the end
+        assert (dialled, inquiries.take_refusals()) == ([], ()), garbage[:40]
+
+
+def test_a_name_that_leads_into_a_private_net_is_refused() -> None:
+    for addresses in ((), ("127.0.0.1",), ("169.254.169.254", "::1"), ("10.1.2.3", "fd00::1")):
+        with reach(echo, addresses=addresses) as (peer, inquiries, dialled):
+            peer.sendall(connect(f"{HOST}:443"))
+            assert b"not of the public internet" in read_all(peer), addresses
+        assert (dialled, len(inquiries.take_refusals())) == ([], 1), addresses
 
 
 def test_a_host_that_does_not_answer() -> None:
@@ -230,19 +217,17 @@ def test_a_host_that_does_not_answer() -> None:
         assert b"it does not answer" in ours.recv(4096)
 
 
-@pytest.mark.parametrize(
-    ("hello", "words"),
-    [
-        (make_hello("evil.org"), "TLS was opened for evil.org in its place"),
-        (make_hello(None), "TLS was opened for no host in its place"),
-        (b"SSH-2.0-OpenSSH\r\n", "TLS was opened for no host"),
-        (b"GET / HTTP/1.1\r\nHost: evil.org\r\n\r\n", "TLS was opened for no host"),
-        (make_hello(HOST)[:40], "not TLS"),
-        (b"", "not TLS"),
-    ],
-    ids=["another", "none", "ssh", "http", "torn", "nothing"],
+HELLOS = (
+    (make_hello("evil.org"), "TLS was opened for evil.org in its place"),
+    (make_hello(None), "TLS was opened for no host in its place"),
+    (b"SSH-2.0-OpenSSH\r\n", "TLS was opened for no host"),
+    (b"GET / HTTP/1.1\r\nHost: evil.org\r\n\r\n", "TLS was opened for no host"),
+    (make_hello(HOST)[:40], "not TLS"),
+    (b"", "not TLS"),
 )
-def test_another_host_behind_the_same_address_is_not_reached(hello: bytes, words: str) -> None:
+
+
+def test_another_host_behind_the_same_address_is_not_reached() -> None:
     """What is said first has to be TLS for the very host: nothing else gets there."""
     got: list[bytes] = []
 
@@ -250,11 +235,12 @@ def test_another_host_behind_the_same_address_is_not_reached(hello: bytes, words
         with peer:
             got.append(read_all(peer))
 
-    with reach(serve) as (peer, inquiries, _):
-        peer.sendall(connect(f"{HOST}:443") + hello)
-        peer.shutdown(socket.SHUT_WR)
-        assert read_all(peer) == b"HTTP/1.1 200 Connection established\r\n\r\n"
-    assert words in inquiries.take_refusals()[0]
+    for hello, words in HELLOS:
+        with reach(serve) as (peer, inquiries, _):
+            peer.sendall(connect(f"{HOST}:443") + hello)
+            peer.shutdown(socket.SHUT_WR)
+            assert read_all(peer) == b"HTTP/1.1 200 Connection established\r\n\r\n"
+        assert words in inquiries.take_refusals()[0], hello
     assert [said for said in got if said] == []
 
 

@@ -10,6 +10,7 @@ import pytest
 
 from relay.sandbox.policy import Level, Limits
 from relay.sandbox.run import open_sandbox
+from tests.effort import take_each
 
 SAME_MODULES = {"PYTHONPATH": os.pathsep.join(sys.path)}
 PROGRAM = """
@@ -79,7 +80,7 @@ if __name__ == '__main__':
 """
 
 
-@pytest.mark.parametrize("method", ["fork", "spawn"])
+@pytest.mark.parametrize("method", take_each(2, ["spawn", "fork"]))
 def test_ordinary_programs_run(place: Any, writer: Any, method: str) -> None:
     """Processes, shared memory, servers on loopback, sockets, git for reading and git fixtures all work."""
     (place.root / "load.py").write_text(PROGRAM)

@@ -9,17 +9,6 @@ from pathlib import Path
 
 KIND = sys.argv[1]
 TOOL = {"name": "query", "description": "Ask \x07it", "inputSchema": {"type": "object"}}
-MANY = [{"name": f"tool-{n}", "description": "x" * 900, "inputSchema": {"type": "object"}} for n in range(50)]
-WITH = {"type": "object", "properties": {"ok": {}}}
-UNSENDABLE = [
-    {**WITH, "x": "\ud800"},
-    {**WITH, "x": float("nan")},
-    {**WITH, "properties": {"a b": {}}},
-    {**WITH, "properties": []},
-    {**WITH, "x": json.loads('{"x":' * 99 + "{}" + "}" * 99)},
-]
-"""Schemas that an endpoint refuses, and with them every request."""
-ODD = [{**TOOL, "name": name} for name in ("a b", "x" * 99, "../up", "", 1)] + [{**TOOL, "inputSchema": "no"}, "no"]
 
 
 def say(message):
@@ -27,24 +16,6 @@ def say(message):
     sys.stdout.write("\n")
     sys.stdout.write(json.dumps(message) + "\n")
     sys.stdout.flush()
-
-
-def list_tools(params):
-    match KIND:
-        case "no tools":
-            return {"tools": None}
-        case "dear":
-            return {"tools": MANY}
-        case "endless pages":
-            return {"tools": MANY[:20], "nextCursor": f"{params.get('cursor', '')}x"}
-        case "odd schemas":
-            return {"tools": [{**TOOL, "inputSchema": schema} for schema in UNSENDABLE]}
-        case "choosy twice":
-            return {"tools": [{**TOOL, "inputSchema": {**WITH, "anyOf": [{"required": ["ok"]}]}}] * 2}
-        case "odd names":
-            return {"tools": ODD}
-        case _:
-            return {"tools": [TOOL]}
 
 
 def write_late(path, after):
@@ -97,5 +68,5 @@ for line in sys.stdin:
     if KIND == "error" and asked["method"] == "tools/list":
         say({"jsonrpc": "2.0", "id": asked["id"], "error": {"code": -1, "message": "not today"}})
         continue
-    answers = {"tools/list": list_tools, "tools/call": lambda params: call(params["arguments"])}
+    answers = {"tools/list": lambda _: {"tools": [TOOL]}, "tools/call": lambda params: call(params["arguments"])}
     say({"jsonrpc": "2.0", "id": asked["id"], "result": answers.get(asked["method"], lambda _: {})(asked["params"])})

@@ -16,35 +16,11 @@ from relay.base.walk import WalkError, locate
 from relay.session.values import ToolCall
 
 PARTS = [
-    *(
-        "src",
-        "a.py",
-        "..",
-        ".",
-        "",
-        "new",
-        "PLAN.md",
-        "plan.md",
-        "Plan.MD",
-        "PLAN.ledger.yaml",
-        "AGENTS.md",
-        "agents.MD",
-    ),
-    *(
-        ".git",
-        ".GIT",
-        ".g\u200cit",
-        "config",
-        "hooks",
-        "pre-commit",
-        ".relay",
-        ".Relay",
-        "outputs",
-        "relay.toml",
-        ".env",
-    ),
-    *("link_out", "link_abs", "link_in", "link_plan", "link_git", "link_up", "loop", "fifo", "socket", "hard.txt"),
-    *("secret.txt", "outside", "CLAUDE.md", ".claude", "settings.json", "x" * 300, "a b", "-n", "~", "nested"),
+    *("src", "a.py", "..", ".", "", "new", "PLAN.md", "plan.md", "Plan.MD", "PLAN.ledger.yaml", "AGENTS.md"),
+    *("agents.MD", ".git", ".GIT", ".g\u200cit", "config", "hooks", "pre-commit", ".relay", ".Relay", "outputs"),
+    *("relay.toml", ".env", "link_out", "link_abs", "link_in", "link_plan", "link_git", "link_up", "loop", "fifo"),
+    *("socket", "hard.txt", "secret.txt", "outside", "CLAUDE.md", ".claude", "settings.json", "x" * 300, "a b", "-n"),
+    *("~", "nested"),
 ]
 PREFIXES = ["", "/", "./", "~/", "ROOT/", "OUTSIDE/", "/proc/self/root/", "/proc/self/cwd/", "/dev/fd/", "ROOT/../"]
 
@@ -116,10 +92,10 @@ def test_no_path_reaches_outside_or_a_guarded_file(make_tools, path, tool):
             assert b"EVIL" in (root / changed).read_bytes()
 
 
-def test_writing_is_refused_in_words(tmp_path, make_tools, subtests):
+def test_writing_is_refused_in_words(tmp_path, make_tools):
     root, outside = build_tree(tmp_path.resolve())
     before = picture(root, outside)
-    for path, words in [
+    for path, words in (
         ("../outside/secret.txt", "leads out of the repository"),
         ("src/../../outside/secret.txt", "leads out of the repository"),
         ("/etc/passwd", "outside the repository"),
@@ -133,7 +109,6 @@ def test_writing_is_refused_in_words(tmp_path, make_tools, subtests):
         (".relay/x", "not a session's"),
         ("relay.toml", "not a session's"),
         ("fifo", "device, pipe or socket"),
-        ("hard.txt", "2 hard links"),
         ("src", "is a directory"),
         ("", "not a file name"),
         ("src/a.py/b", "not a directory"),
@@ -143,17 +118,15 @@ def test_writing_is_refused_in_words(tmp_path, make_tools, subtests):
         (".env", "secrets"),
         ("loop", "symbolic link"),
         ("x" * 300, "File name too long"),
-    ]:
-        with subtests.test(path=path, words=words):
-            result = make_tools(root).run(ToolCall(id="1", name="write", input={"path": path, "content": "x"}))
-            assert result.is_error
-            assert words in result.text
-            assert picture(root, outside) == before
+    ):
+        result = make_tools(root).run(ToolCall(id="1", name="write", input={"path": path, "content": "x"}))
+        assert (result.is_error, words in result.text) == (True, True), path
+    assert picture(root, outside) == before
 
 
-def test_reading_is_refused_in_words(tmp_path, make_tools, subtests):
+def test_reading_is_refused_in_words(tmp_path, make_tools):
     root, _ = build_tree(tmp_path.resolve())
-    for path, words in [
+    for path, words in (
         ("link_out/secret.txt", "leads out of the repository"),
         ("link_abs", "symbolic link out of the repository"),
         ("loop", "too many symbolic links"),
@@ -164,27 +137,18 @@ def test_reading_is_refused_in_words(tmp_path, make_tools, subtests):
         (".env", "secrets"),
         ("src", "ls in bash shows it"),
         ("src/b.py", "Near it: src/a.py"),
-    ]:
-        with subtests.test(path=path, words=words):
-            result = make_tools(root).run(ToolCall(id="1", name="read", input={"path": path}))
-            assert result.is_error
-            assert words in result.text
+    ):
+        result = make_tools(root).run(ToolCall(id="1", name="read", input={"path": path}))
+        assert (result.is_error, words in result.text) == (True, True), path
 
 
-def test_reading_follows_links_that_stay_inside(tmp_path, make_tools, subtests):
+def test_reading_follows_links_that_stay_inside(tmp_path, make_tools):
     root, _ = build_tree(tmp_path.resolve())
-    for path in ["link_in/a.py", "src/a.py", "./src//a.py", "src/../src/a.py", "link_in/../src/a.py", "PLAN.md"]:
-        with subtests.test(path=path):
-            for raw in (path, f"{root}/{path}"):
-                result = make_tools(root).run(ToolCall(id="1", name="read", input={"path": raw}))
-                assert not result.is_error, result.text
-
-
-def test_an_absolute_link_inside_is_walked_from_the_root(tmp_path, make_tools):
-    root, _ = build_tree(tmp_path.resolve())
-    (root / "src" / "absolute").symlink_to(root / "src" / "a.py")
-    result = make_tools(root).run(ToolCall(id="1", name="read", input={"path": "src/absolute"}))
-    assert result.text == "secret = 1"
+    (root / "src/absolute").symlink_to(root / "src/a.py")
+    for path in ("link_in/a.py", "src/a.py", "./src//a.py", "src/../src/a.py", "link_in/../src/a.py", "src/absolute"):
+        for raw in (path, f"{root}/{path}"):
+            result = make_tools(root).run(ToolCall(id="1", name="read", input={"path": raw}))
+            assert result.text == "secret = 1", raw
 
 
 def test_a_directory_swapped_for_a_link_while_tools_run_never_leads_outside(tmp_path, make_tools):

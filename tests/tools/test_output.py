@@ -46,7 +46,7 @@ def test_the_cut_never_exceeds_the_cap_for_long_texts(text, copies):
     assert estimate_tokens(cut_middle(long, "w", cap_tokens=200)) <= 200 or estimate_tokens(long) <= 200
 
 
-@pytest.mark.parametrize("lines", [80_000, 100_000], ids=["held in memory", "written as it came"])
+@pytest.mark.parametrize("lines", take_each(2, [100_000, 80_000]))
 def test_a_long_output_is_spilled_and_can_be_read_and_searched(bench, lines):
     text = bench.ok("bash", command=f"seq 1 {lines}")
     assert estimate_tokens(text) <= OUTPUT_CAP_TOKENS
@@ -77,13 +77,13 @@ def test_what_was_cut_is_not_called_the_full_output(bench):
     assert bench.ok("read", path=find(r"what is kept of the output: (\S+)", said)).startswith("1\n3")
 
 
-def test_a_short_output_leaves_no_file(bench):
+def test_a_short_output_leaves_no_file_and_long_ones_are_ignored_by_git_each_under_a_name_of_its_own(bench):
     bench.ok("bash", command="echo hi")
     assert [path.name for path in bench.workspace.outputs_dir.iterdir()] == [".gitignore"]
-
-
-def test_outputs_are_ignored_by_git(bench):
-    bench.ok("bash", command="seq 1 100000")
+    for first in (1, 2):
+        bench.calls = 0  # as a call of another session
+        bench.ok("bash", command=f"seq {first} 100000")
+    assert len(list(bench.workspace.outputs_dir.glob("*.txt"))) == 2
     status = subprocess.run(["git", "status", "--porcelain", "-uall"], cwd=bench.root, capture_output=True, check=True)
     assert b".relay" not in status.stdout
 
@@ -95,16 +95,8 @@ def test_a_repository_that_ships_the_output_directory_as_a_link_gets_nothing_thr
     assert [path.name for path in bench.outside.iterdir()] == ["secret.txt"]
 
 
-def test_same_call_id_in_another_session_does_not_overwrite(bench):
-    bench.ok("bash", command="seq 1 100000")
-    bench.calls = 0
-    bench.ok("bash", command="seq 2 100001")
-    assert len(list(bench.workspace.outputs_dir.glob("*.txt"))) == 2
-
-
-@pytest.mark.parametrize(
-    ("raw", "shown"),
-    [
+def test_printed_bytes_become_safe_text():
+    for raw, shown in (
         (b"\x1b[1;31mred\x1b[0m", "red"),
         (b"\x1b]0;title\x07x\x1b]8;;http://a\x1b\\link", "xlink"),
         (b"10%\r50%\r100%\ndone\r\n", "100%\ndone\n"),
@@ -113,10 +105,8 @@ def test_same_call_id_in_another_session_does_not_overwrite(bench):
         ("tab\tné\u009b31mx".encode(), "tab\tnéx"),
         (b"\x1bP1;2|secret\x1b\\y\x1b(B", "y"),
         (b"cut \x1b[", "cut "),
-    ],
-)
-def test_printed_bytes_become_safe_text(raw, shown):
-    assert render_output(raw) == shown
+    ):
+        assert render_output(raw) == shown, raw
 
 
 @given(

@@ -6,7 +6,6 @@ import sys
 import threading
 import time
 from contextlib import contextmanager
-from dataclasses import replace
 from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -35,11 +34,41 @@ def program(kind, **more):
     return ServerSettings(command=("python3", "-I", f"{{repository}}/{FAKE.name}", kind), **more)
 
 
-def test_a_name_that_is_too_long_with_its_servers_is_left_out():
+def list_rows(rows, name="db", cursor=None, **settings):
+    """Return the tools of a server that lists these."""
+    page = {"tools": rows, "nextCursor": cursor}
+    link: Any = SimpleNamespace(ask=lambda *_: page, tell=lambda *_: None, close=lambda: None)
+    return ToolServer(name, ServerSettings(command=("x",), **settings), lambda: link, ()).list_tools()
+
+
+MANY = [{"name": f"tool-{n}", "description": "x" * 900, "inputSchema": {"type": "object"}} for n in range(50)]
+WITH = {"type": "object", "properties": {"ok": {}}}
+UNSENDABLE = (
+    {**WITH, "x": "\ud800"},
+    {**WITH, "x": float("nan")},
+    {**WITH, "properties": {"a b": {}}},
+    {**WITH, "properties": []},
+    {**WITH, "x": json.loads('{"x":' * 99 + "{}" + "}" * 99)},
+)
+"""Schemas that an endpoint refuses, and with them every request."""
+ODD = [{**QUERY, "name": name} for name in ("a b", "x" * 99, "../up", "", 1)] + [{**QUERY, "inputSchema": "no"}, "no"]
+
+
+def test_tools_that_no_endpoint_takes_or_that_cost_too_much_are_left_out():
+    for rows, cursor, words in (
+        (None, None, "it has no tool that can be offered"),
+        (ODD, None, "it has no tool that can be offered, but a b, xxx"),
+        ([{**QUERY, "inputSchema": schema} for schema in UNSENDABLE], None, "it has no tool that can be offered"),
+        (MANY, None, "tokens on every request; `tools` picks some"),
+        (MANY[:20], "x", "tokens on every request; `tools` picks some"),  # pages without end
+    ):
+        with pytest.raises(ServerError, match=words):
+            list_rows(rows, cursor=cursor)
+    assert [spec.name for spec in list_rows(MANY, tools=("tool-3",))] == ["db__tool-3"]
     rows = [{**QUERY, "name": "x" * length} for length in (32, 33)]
-    link: Any = SimpleNamespace(ask=lambda *_: {"tools": rows}, tell=lambda *_: None, close=lambda: None)
-    server = ToolServer("a" * 30, ServerSettings(command=("x",)), lambda: link, ())
-    assert [len(spec.name) for spec in server.list_tools()] == [64]
+    assert [len(spec.name) for spec in list_rows(rows, "a" * 30)] == [64]
+    twice = [{**QUERY, "inputSchema": {**WITH, "anyOf": [{"required": ["ok"]}]}}] * 2
+    assert [dict(spec.input_schema) for spec in list_rows(twice)] == [WITH]  # without what the API refuses, and once
 
 
 def serve_one(workspace, settings, environ=None):
@@ -84,11 +113,6 @@ def test_a_program_is_confined_as_commands_are(bench, workspace):
     ("kind", "words"),
     [
         ("silent end", "its program has ended: I cannot"),
-        ("no tools", "it has no tool that can be offered"),
-        ("dear", "tokens on every request; `tools` picks some"),
-        ("endless pages", "tokens on every request; `tools` picks some"),
-        ("odd names", "it has no tool that can be offered, but a b, xxx"),
-        ("odd schemas", "it has no tool that can be offered"),
         ("error", "not today"),
         ("nonsense", "its program has ended"),
         ("flood", "its program has ended"),
@@ -101,29 +125,20 @@ def test_a_server_that_is_no_use_is_left_out_and_said(workspace, kind, words):
     assert words in served.missing[0]
 
 
-@pytest.mark.parametrize(
-    ("kind", "words"),
-    [("dies", "db: its program has ended"), ("fails", "it does not like this"), ("no object", "db: no result")],
-)
-def test_what_goes_wrong_in_a_call_is_its_answer(workspace, kind, words):
-    _, toolbox = serve_one(workspace, program(kind))
-    try:
-        result = call(toolbox)
-        assert result.is_error
-        assert words in result.text
-    finally:
-        toolbox.stop()
-
-
-def test_a_long_answer_is_cut_as_every_tools_is(workspace):
-    _, toolbox = serve_one(workspace, program("long"))
-    try:
-        result = call(toolbox)
-        assert "tokens cut" in result.text
-        assert "\x1b" not in result.text
+def test_what_goes_wrong_in_a_call_is_its_answer_and_a_long_answer_is_cut_as_every_tools_is(workspace):
+    for kind, words in (
+        ("dies", "db: its program has ended"),
+        ("fails", "it does not like this"),
+        ("no object", "db: no result"),
+        ("long", "tokens cut"),
+    ):
+        _, toolbox = serve_one(workspace, program(kind))
+        try:
+            result = call(toolbox)
+        finally:
+            toolbox.stop()
+        assert (result.is_error, words in result.text, "\x1b" in result.text) == (kind != "long", True, False), kind
         assert len(result.text) < 60_000
-    finally:
-        toolbox.stop()
 
 
 def test_what_is_not_the_users_is_not_started(workspace):
@@ -213,26 +228,6 @@ def test_a_package_that_would_be_downloaded_is_said_with_what_helps(workspace):
     words = f"import sys; sys.exit({NPM!r})"
     served, _ = serve_one(workspace, ServerSettings(command=("python3", "-c", words)), {"PATH": os.defpath})
     assert 'install it, or network = { hosts = ["registry.npmjs.org"] }' in served.missing[0]
-
-
-def test_only_the_tools_that_are_wanted_are_offered(workspace):
-    _, toolbox = serve_one(workspace, program("dear", tools=("tool-3",)))
-    assert [spec.name for spec in toolbox.specs] == ["db__tool-3"]
-
-
-def test_what_the_api_refuses_is_offered_without_it_and_once(workspace):
-    _, toolbox = serve_one(workspace, program("choosy twice"))
-    assert [dict(spec.input_schema) for spec in toolbox.specs] == [{"type": "object", "properties": {"ok": {}}}]
-
-
-def test_no_program_runs_where_it_could_make_a_file_that_git_s_configuration_includes(workspace):
-    """Made between relay's look at the configuration and git's own, it would decide what git runs."""
-    served, _ = serve_one(replace(workspace, configuration=("../later/team.inc",)), program("good"))
-    assert served.missing == (
-        "Tools: db: git's configuration includes ../later/team.inc, which is no plain file: no server may run",
-    )
-    served, _ = serve_one(replace(workspace, configuration=("src/a.py",)), program("good"))
-    assert served.missing == ()
 
 
 def test_an_address_whose_pages_never_end_is_left_out_in_time():

@@ -2,24 +2,17 @@
 
 import dataclasses
 
-import pytest
-
 from relay.sandbox.policy import Level
 from relay.session.values import ToolResult
 
 
 def test_the_exit_code_comes_first(bench):
+    """The same command gives the same text; each runs at the root, afresh, without input."""
     assert bench.ok("bash", command="echo hi") == "exit 0\nhi"
     failed = bench.call("bash", command="echo err >&2; exit 3")
     assert (failed.text, failed.is_error, failed.changed_paths) == ("exit 3\nerr", True, None)
     assert bench.ok("bash", command="true") == "exit 0\n(no output)"
-
-
-def test_the_same_command_gives_the_same_text(bench):
     assert len({bench.ok("bash", command="sleep 0.05; echo x") for _ in range(3)}) == 1
-
-
-def test_it_runs_at_the_root_afresh_without_input(bench):
     assert bench.ok("bash", command="cd src; X=1; pwd").endswith("/repo/src")
     assert bench.ok("bash", command="pwd; echo ${X-unset}; cat").endswith("/repo\nunset")
 
@@ -41,6 +34,14 @@ def test_what_stops_a_formatter_of_all_files_is_said_in_a_line(bench):
     assert kept not in bench.refused("bash", command="grep EVIL PLAN.md; echo x > /usr/no; cat PLAN.md; exit 1")
 
 
+def test_a_hidden_file_of_the_users_checkout_is_named_though_a_tree_of_relays_lacks_it(bench):
+    (bench.outside / ".env").write_text("KEY=hunter2\n")
+    sandbox = bench.workspace.sandbox
+    policy = dataclasses.replace(sandbox.policy, seen_at=bench.outside)
+    said = bench.change(sandbox=dataclasses.replace(sandbox, policy=policy)).refused("bash", command="cat .env")
+    assert said.endswith("\n[.env: hidden from commands and tools; a gate may be shown one]")
+
+
 def test_a_name_that_nobody_can_look_at_takes_nothing_from_the_result(bench):
     """As an absolute one of another user's is, in a command or in what it says."""
     assert bench.ok("bash", command=f"ln -s {'x' * 300} long; echo said of ./long") == "exit 0\nsaid of ./long"
@@ -51,16 +52,11 @@ def test_a_time_limit_kills_and_keeps_what_was_said(bench):
     assert text == "killed after 2 s (timeout_s may be 20); output so far:\nbefore"
 
 
-@pytest.mark.parametrize("asked", [{}, {"timeout_s": 600}])
-def test_the_longest_time_is_the_users_setting_and_the_session_is_told_its_name(bench, asked):
+def test_the_longest_time_is_the_users_setting_and_the_session_is_told_its_name(bench):
     """A build that takes longer needs another setting, so the session can say so in `block` or `record`."""
     limits = dataclasses.replace(bench.workspace.limits, timeout_s=0.5)
-    text = bench.change(limits=limits).refused("bash", command="echo before; sleep 20", **asked)
+    text = bench.change(limits=limits).refused("bash", command="echo before; sleep 20", timeout_s=600)
     assert text == "killed after 0 s (the user's command_timeout_s allows no more); output so far:\nbefore"
-
-
-def test_no_command_can_ask_to_outlive_its_call(bench):
-    assert '"background" is not known' in bench.refused("bash", command="sleep 9", background=True)
 
 
 def test_a_stop_kills_the_command(bench):
@@ -74,9 +70,10 @@ def test_a_stop_kills_the_command(bench):
     assert "the run is being stopped" in other.refused("bash", command="sleep 20")
 
 
-@pytest.mark.parametrize("command", ["", "  \n", "a\0b", "x" * 100_001])
-def test_commands_that_cannot_run_are_refused(bench, command):
-    assert "command must be" in bench.refused("bash", command=command)
+def test_commands_that_cannot_run_are_refused(bench):
+    for command in ("", "  \n", "a\0b", "x" * 100_001):
+        assert "command must be" in bench.refused("bash", command=command)
+    assert '"background" is not known' in bench.refused("bash", command="sleep 9", background=True)
 
 
 def test_the_planner_can_look_but_not_write(bench, open_box):

@@ -15,7 +15,7 @@ from relay.base.errors import RepoError
 from relay.base.hints import Command
 from relay.base.words import list_some, shorten
 from relay.gate.model import CommandCheck, GateResult, Outcome, compare_gate
-from relay.gate.run import NO_NETWORK, Failure, find_causes, run_gate
+from relay.gate.run import NO_NETWORK, explain, run_gate
 from relay.git.config_guard import guard
 from relay.git.hooks import HookResult, HookRun, Hooks, make_hook_run, only_forbids_branch
 from relay.git.identity import get_identity
@@ -153,7 +153,7 @@ def render_hook_gate(phase_id: str, ended: CommitOutcome) -> GateFinished:
     return render_gate(phase_id, GateResult(commands=(check,)), passed=passed, summary=summary)
 
 
-def render_hook(ended: CommitOutcome, causes: tuple[str, ...] = ()) -> CommandCheck:
+def render_hook(ended: CommitOutcome) -> CommandCheck:
     """Return a hook's result in the form of a verify command's."""
     first, _, said = ended.output.partition("\n")
     code = _ENDED.search(first)
@@ -164,7 +164,6 @@ def render_hook(ended: CommitOutcome, causes: tuple[str, ...] = ()) -> CommandCh
         status=Outcome.TIMED_OUT if code is None else Outcome.FAILED if exit_code else Outcome.PASSED,
         duration_s=ended.hook_s,
         output_tail=said,
-        causes=causes,
     )
 
 
@@ -287,7 +286,7 @@ def try_hooks(
         names = [name for name in settings.hooks if name in (hooks.names or ())]
         observe(GateStarted(phase_id="", baseline=False, commands=tuple(f"{name} hook" for name in names)))
         tried = _try_all(repo, hooks, sample, index=repo.git_dir / "index")
-    checks = tuple(render_hook(one, _find_causes(workspace, settings.gate_timeout_s, one)) for one in tried)
+    checks = tuple(_explain(workspace, settings.gate_timeout_s, one) for one in tried)
     red = [check.command for check in checks if check.status is not Outcome.PASSED]
     summary = f"the {list_some(red)} refused" if red else "no hook refused"
     finished = render_gate("", GateResult(commands=checks), passed=not red, summary=summary)
@@ -295,13 +294,12 @@ def try_hooks(
     return finished
 
 
-def _find_causes(workspace: Workspace, timeout_s: float, tried: CommitOutcome) -> tuple[str, ...]:
+def _explain(workspace: Workspace, timeout_s: float, tried: CommitOutcome) -> CommandCheck:
+    check = render_hook(tried)
     if tried.end is not CommitEnd.HOOK_REFUSED:
-        return ()
-    failed = Failure(
-        command=f"{tried.hook} hook", status=Outcome.FAILED, output=tried.output, missing="", timeout_s=timeout_s
-    )
-    return (*find_causes(failed, find_restrictions(workspace.sandbox)), *find_hook_causes(tried))
+        return check
+    check = explain(check, tried.output, find_restrictions(workspace.sandbox), timeout_s)
+    return replace(check, causes=(*check.causes, *find_hook_causes(tried)))
 
 
 def find_uncommitted(request: RunRequest) -> tuple[str, ...]:
