@@ -21,18 +21,19 @@ from tests.attacks import (
     test_voices,
 )
 from tests.attacks.conftest import USERS
+from tests.sandbox.acts import PYTHON_ACTS
 
 
 def count_rows() -> dict[str, tuple[int, int]]:
     """Return for each table how many rows it has and how many tries they make for one user."""
-    openings = (*test_openings.ATTACKS, *test_openings.SHARED)
-    commands, tools = test_commands.ATTACKS, test_tools.ATTACKS
+    commands, tools = test_commands.ACTS.keys() | PYTHON_ACTS.keys(), test_tools.CALLS
+    openings, both = (*test_openings.ACTS, *test_openings.SHARED), (*test_tools.READ, *test_tools.ABUSES)
     reviewed = (*test_reviewers.FILES, *test_reviewers.COMMITS)
     voices = (*test_voices.VOICES, *test_voices.ANSWERS)
     return {
-        "commands": (len(commands), sum(len(row.levels) for row in commands)),
-        "what was opened": (len(openings), len(openings) * len(test_commands.BOTH)),
-        "tool calls": (len(tools), sum(len(row.levels) for row in tools)),
+        "commands": (len(commands), 2 * len(commands)),
+        "what was opened": (len(openings), 2 * len(openings)),
+        "tool calls": (sum(map(len, tools.values())) + len(both), sum(map(len, tools.values())) + 2 * len(both)),
         "files of a repository": (len(test_repository.REFUSED), len(test_repository.REFUSED)),
         "files of an archive": (len(test_archive.ATTACKS), len(test_archive.ATTACKS)),
         "changes to be reviewed": (len(reviewed), len(reviewed)),

@@ -4,13 +4,9 @@ The model is hostile: a script says what it calls, the rehearsal server speaks i
 started as a person would start them. What a call got is read from the results that relay sent back to the model.
 """
 
-import ctypes
 import json
 import os
-import pty
-import random
 import secrets
-import select
 import shutil
 import socket
 import subprocess
@@ -30,6 +26,8 @@ from relay.sandbox.bwrap import find_bwrap
 from tests.effort import NIGHTLY
 from tests.endpoint.script import parse_script
 from tests.endpoint.server import serve
+from tests.sandbox.acts import share_memory
+from tests.terminal import answer_at_terminal
 from tests.warm import run_bytes
 
 ROOT = Path(__file__).parents[2]
@@ -38,16 +36,7 @@ NOBODY = 65534
 USERS = ("root", "user") if os.geteuid() == 0 else ("user",)
 PACKAGES = [entry for entry in sys.path if entry.endswith("site-packages")]
 KEY = "rehearsal-key-that-must-not-leak"
-LEAKS = (
-    "THROUGH",
-    "ssh-secret",
-    "aws-secret",
-    "netrc-secret",
-    "env-secret",
-    "aside-secret",
-    "agent-secret",
-    KEY,
-)
+LEAKS = ("THROUGH", "ssh-secret", "aws-secret", "netrc-secret", "env-secret", "aside-secret", "agent-secret", KEY)
 """What a result must never hold: each stands in one place that a command may not read, or is printed on success."""
 
 PLAN = """\
@@ -196,8 +185,18 @@ class Arena:
                 done = run_bytes(program[-1], args, cwd=self.root, environ=env)
                 code, out, err = done.returncode, done.stdout, done.stderr
             else:
-                run = _run_on_terminal if terminal else _run_plainly
-                code, out, err = run(self.as_user([*program, *args]), cwd=self.root, env=env)
+                argv = self.as_user([*program, *args])
+                if terminal:
+                    argv[0] = shutil.which(argv[0]) or argv[0]
+                    environ = {**env, "TERM": "xterm-256color"}
+                    shown, code = answer_at_terminal(argv, [], cwd=self.root, environ=environ, prompt="")
+                    out, err = shown.encode(), b""
+                else:
+                    done = subprocess.run(
+                        argv, cwd=self.root, env=env, stdin=subprocess.DEVNULL, capture_output=True, check=False,
+                        timeout=120,
+                    )  # fmt: skip
+                    code, out, err = done.returncode, done.stdout, done.stderr
             bodies = [request.body for request in server.requests if request.path == "/v1/messages" and request.body]
             systems = tuple(json.dumps(body.get("system", "")) for body in bodies)
             messages = tuple(_read_text(body["messages"][0]["content"]) for body in bodies)
@@ -217,29 +216,15 @@ class Arena:
 
     def state(self, *, whole: bool = False) -> dict[str, tuple[int, bytes]]:
         """Mode and content of everything that must stay as it is; `whole` means all of the work tree too."""
-        kept = (self.outside, self.home, *(self.root / name for name in KEPT))
-        found = dict(_read_tree(top) for top in kept if os.path.lexists(top))
-        tree = {
-            path: seen
-            for path, seen in _walk(self.root)
-            if whole and not path.startswith((str(self.root / ".git"), str(self.root / ".relay")))
-        }
-        return {path: seen for tops in found.values() for path, seen in tops.items()} | tree
+        kept = [self.outside, self.home, *(self.root / name for name in KEPT)]
+        found = {path: seen for top in kept if os.path.lexists(top) for path, seen in _walk(top)}
+        own = tuple(str(self.root / name) for name in (".git", ".relay"))
+        return found | {path: seen for path, seen in _walk(self.root) if whole and not path.startswith(own)}
 
 
 KEPT = (
-    "PLAN.md",
-    "AGENTS.md",
-    "docs",
-    "relay.toml",
-    "vendor",
-    ".gitconfig-team",
-    ".git/hooks",
-    ".git/config",
-    ".git/info",
-    ".git/HEAD",
-    ".git/relay/said",
-    ".git/relay/pause",
+    *("PLAN.md", "AGENTS.md", "docs", "relay.toml", "vendor", ".gitconfig-team", ".git/hooks", ".git/config"),
+    *(".git/info", ".git/HEAD", ".git/relay/said"),
 )
 """What no command and no tool may change below the repository, whatever the level."""
 
@@ -249,10 +234,6 @@ def _read_line(path: Path) -> str:
         return path.read_bytes().decode(errors="replace")
     except OSError:
         return ""  # it ended meanwhile
-
-
-def _read_tree(top: Path) -> tuple[str, dict[str, tuple[int, bytes]]]:
-    return str(top), dict(_walk(top))
 
 
 def _walk(top: Path) -> Iterator[tuple[str, tuple[int, bytes]]]:
@@ -280,34 +261,6 @@ def _read_results(bodies: list[Any]) -> tuple[Got, ...]:
                     identity = block["tool_use_id"]
                     got[identity] = Got(name=calls[identity], text=text, is_error=bool(block.get("is_error")))
     return tuple(got.values())
-
-
-def _run_plainly(argv: list[str], *, cwd: Path, env: Mapping[str, str]) -> tuple[int, bytes, bytes]:
-    done = subprocess.run(
-        argv, cwd=cwd, env=dict(env), stdin=subprocess.DEVNULL, capture_output=True, check=False, timeout=120
-    )
-    return done.returncode, done.stdout, done.stderr
-
-
-def _run_on_terminal(argv: list[str], *, cwd: Path, env: Mapping[str, str]) -> tuple[int, bytes, bytes]:
-    """Run with a terminal on all three streams and return every byte that reached it."""
-    master, slave = pty.openpty()
-    own = {**env, "TERM": "xterm-256color"}
-    with subprocess.Popen(argv, cwd=cwd, env=own, stdin=slave, stdout=slave, stderr=slave) as process:
-        os.close(slave)
-        shown = b""
-        while True:
-            readable, _, _ = select.select([master], [], [], 60)
-            try:
-                chunk = os.read(master, 65536) if readable else b""
-            except OSError:  # EIO: nobody has the other end open any more
-                chunk = b""
-            if not chunk:
-                break
-            shown += chunk
-        code = process.wait(timeout=60)
-    os.close(master)
-    return code, shown, b""
 
 
 def build(base: Path) -> None:
@@ -400,16 +353,6 @@ def open_servers(arena: Arena, stack: ExitStack) -> None:
         "ASIDE": str(aside.pid),
         "SHARED": str(share_memory(stack)),
     }
-
-
-def share_memory(stack: ExitStack) -> int:
-    """Make a segment of shared memory that everybody may use, and return its key."""
-    libc, key = ctypes.CDLL(None, use_errno=True), random.SystemRandom().randrange(1, 1 << 31)
-    segment = libc.shmget(key, ctypes.c_size_t(4096), 0o1666)
-    if segment < 0:
-        raise OSError(ctypes.get_errno(), "shmget")
-    stack.callback(libc.shmctl, segment, 0, None)
-    return key
 
 
 def find_python(user: str) -> str | None:

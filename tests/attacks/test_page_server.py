@@ -60,12 +60,12 @@ def test_paths_lead_nowhere(board):
         assert ask(board, f"/{token}/{path}")[0] == 404
 
 
-@pytest.mark.parametrize("name", ["evil.example", "127.0.0.1", "127.0.0.1:1", "127.0.0.1.evil.example", "[::1]", ""])
-def test_another_hosts_name_is_refused(board, name):
+def test_another_hosts_name_is_refused(board):
     """DNS that answers with our address gives a page of somebody else's no way in."""
     port, token = split(board)
-    for host in {name, f"{name}:{port}"} - {f"127.0.0.1:{port}"}:
-        assert ask(board, f"/{token}/", host=host)[0] == 403
+    for name in ("evil.example", "127.0.0.1", "127.0.0.1:1", "127.0.0.1.evil.example", "[::1]", ""):
+        for host in {name, f"{name}:{port}"} - {f"127.0.0.1:{port}"}:
+            assert ask(board, f"/{token}/", host=host)[0] == 403, host
 
 
 def test_another_origin_is_refused(board):
@@ -81,13 +81,12 @@ def test_another_origin_is_refused(board):
     assert ask(board, f"/{token}/", Origin=f"http://127.0.0.1:{port}", Sec_Fetch_Site="same-origin")[0] == 200
 
 
-@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH", "OPTIONS", "HEAD", "TRACE", "<script>"])
-def test_nothing_but_get_is_answered_and_nothing_asked_comes_back(board, method):
+def test_nothing_but_get_is_answered_and_nothing_asked_comes_back(board):
     _, token = split(board)
-    status, headers, body = ask(board, f"/{token}/", method=method)
-    assert status == 405
-    assert body in {"405\n", ""}
-    assert "Access-Control-Allow-Origin" not in headers
+    for method in ("POST", "PUT", "DELETE", "PATCH", "OPTIONS", "HEAD", "TRACE", "<script>"):
+        status, headers, body = ask(board, f"/{token}/", method=method)
+        assert (status, body in {"405\n", ""}) == (405, True), method
+        assert "Access-Control-Allow-Origin" not in headers
 
 
 def test_a_request_without_end_is_ended():

@@ -1,6 +1,7 @@
 """What a session leaves for later: rules, settings and git directories that relay, git or another agent would obey."""
 
 import shlex
+import shutil
 import subprocess
 
 import pytest
@@ -90,20 +91,20 @@ def work(arena, way, command):
     return arena.play([{"turns": turns, "then": "next"}, *NONE], "run", "--phase", "1", warm=True)
 
 
-@pytest.mark.parametrize("name", ATTACKS)
-def test_what_steers_others_later_is_found(stage, name):
+def test_what_steers_others_later_is_found(stage, tmp_path):
     """Whatever git thinks of it, and without asking a git that would execute it."""
-    head = stage.git("rev-parse", "HEAD").strip()
+    head, lost = stage.git("rev-parse", "HEAD").strip(), []
     stage.git("update-index", "--add", "--cacheinfo", f"160000,{head},sub")
     stage.git("commit", "-qm", "with a submodule")
-    repo, outside = open_repo(stage.root), stage.root.parent
-    begin_watch(repo, "PLAN.md")
-    assert find_strange(repo, find_steering(stage.root)) == ()
-
-    subprocess.run(["bash", "-ec", ATTACKS[name].replace("@OUT@", str(outside))], cwd=stage.root, check=True)
-
-    assert find_strange(repo, find_steering(stage.root)) != ()
-    assert not (outside / "executed").exists()
+    for number, (name, command) in enumerate(ATTACKS.items()):
+        root = shutil.copytree(stage.root, tmp_path / str(number), symlinks=True)
+        repo = open_repo(root)
+        begin_watch(repo, "PLAN.md")
+        assert find_strange(repo, find_steering(root)) == ()
+        subprocess.run(["bash", "-ec", command.replace("@OUT@", str(tmp_path))], cwd=root, check=True)
+        lost += [] if find_strange(repo, find_steering(root)) else [name]
+    assert lost == []
+    assert not (tmp_path / "executed").exists()
 
 
 @pytest.mark.parametrize("name", RUNS)

@@ -4,58 +4,35 @@ import os
 import shutil
 import subprocess
 import sys
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 
 from tests.attacks.conftest import PACKAGES, ROOT
-from tests.effort import NIGHTLY, take_each
+from tests.effort import take_each
 
 NONE = [{"turns": [{"text": "Done."}], "repeat": True}]
 PLANTED = ("click", "yaml", "tomllib", "markdown_it", "tempfile")
 """What relay imports at its start, or later."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Start:
-    """One way to start relay with code of the repository within its reach."""
-
-    name: str
-    stands_for: str = "untrusted search path (CWE-426)"
-    environ: dict[str, str] = field(default_factory=dict)
-    """`@PATHS@` is what relay needs itself."""
-    words: str
-    """What the refusal has to say."""
-
-
-def search(name: str, paths: str, words: str = "PYTHONPATH names") -> Start:
-    """Name places in PYTHONPATH, before those that relay needs."""
-    return Start(name=f"{name} in PYTHONPATH", environ={"PYTHONPATH": f"{paths}:@PATHS@"}, words=words)
-
-
-ATTACKS = (
-    search("the current directory", "."),
-    search("an empty entry", "", "PYTHONPATH names the current directory"),
-    search("the sources", "@ROOT@/src"),
-    search("a link to the sources", "@OUT@/linked"),
-    Start(
-        name="an empty entry in LD_LIBRARY_PATH",
-        environ={"LD_LIBRARY_PATH": "/nowhere:"},
-        words="LD_LIBRARY_PATH names the current directory",
+PATHS = "PYTHONPATH"
+ATTACKS = {
+    "the current directory": ({PATHS: ".:@PATHS@"}, "PYTHONPATH names"),
+    "an empty entry": ({PATHS: ":@PATHS@"}, "PYTHONPATH names the current directory"),
+    "the sources": ({PATHS: "@ROOT@/src:@PATHS@"}, "PYTHONPATH names"),
+    "a link to the sources": ({PATHS: "@OUT@/linked:@PATHS@"}, "PYTHONPATH names"),
+    "an empty entry for libraries": ({"LD_LIBRARY_PATH": "/nowhere:"}, "LD_LIBRARY_PATH names the current directory"),
+    "bytecode in the repository": ({"PYTHONPYCACHEPREFIX": "@ROOT@/.cache"}, "its bytecode is in"),
+    "a directory that commands may write": (
+        {"RELAY_PATHS": '{"write": ["@OUT@/shared"]}', PATHS: "@OUT@/shared:@PATHS@"},
+        "PYTHONPATH names",
     ),
-    Start(
-        name="bytecode in the repository",
-        environ={"PYTHONPYCACHEPREFIX": "@ROOT@/.cache"},
-        words="its bytecode is in",
-    ),
-    Start(
-        name="a directory that commands may write",
-        stands_for="Codex 37081",
-        environ={"RELAY_PATHS": '{"write": ["@OUT@/shared"]}', "PYTHONPATH": "@OUT@/shared:@PATHS@"},
-        words="PYTHONPATH names",
-    ),
-)
+}
+"""Ways to start relay with code of the repository within its reach (CWE-426, Codex 37081), and what is said then.
+
+`@PATHS@` is what relay needs itself.
+"""
 
 
 def plant(arena):
@@ -78,20 +55,15 @@ def lay_packages(arena):
     return str(place)
 
 
-def require_held(played, words):
-    assert played.code == 1, played.tail
-    assert played.systems == ()
-    assert b"THROUGH" not in played.out + played.err
-    assert words in played.err.decode()
-
-
-@pytest.mark.parametrize("attack", ATTACKS if NIGHTLY else ATTACKS[2::3], ids=lambda attack: attack.name)
-def test_relay_does_not_run_where_a_session_could_change_it(arena, attack):
+def test_relay_does_not_run_where_a_session_could_change_it(arena):
     """A run is refused with the way out; what is planted is not imported on the way to these words."""
     plant(arena)
     arena.places["PATHS"] = os.pathsep.join((str(ROOT), lay_packages(arena)))
-
-    require_held(arena.play(NONE, "run", environ=arena.fill(attack.environ)), attack.words)
+    for name in take_each(3, ATTACKS):
+        environ, words = ATTACKS[name]
+        played = arena.play(NONE, "run", environ=arena.fill(environ))
+        assert (played.code, played.systems, words in played.err.decode()) == (1, (), True), (name, played.tail)
+        assert b"THROUGH" not in played.out + played.err, name
 
 
 def test_a_module_of_the_current_directory_is_not_relays(arena):

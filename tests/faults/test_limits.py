@@ -1,11 +1,7 @@
 """What outlives a process: limits that reset later, sessions that fail at the same place, spend of what was cut."""
 
-import contextlib
 import json
-import os
 import re
-import signal
-import threading
 import time
 
 import pytest
@@ -14,8 +10,7 @@ from relay.base.errors import ExitCode, RunnerError
 from relay.base.interrupts import Interrupts, Urgency
 from relay.git.repository import open_repo
 from relay.run.planning.planner import PlanTask
-from relay.session.events import Noticed, ResponseReceived, RetryScheduled, SessionEnded, SessionStarted, TextShown
-from relay.session.usage import Usage
+from relay.session.events import Noticed, RetryScheduled, SessionEnded, SessionStarted
 from relay.session.values import SessionEnd
 from relay.store.attempts import find_repeated_error, read_attempt, render_end, render_wait
 from relay.store.checkpoints import WipRecord, save_wip
@@ -68,13 +63,6 @@ def find_attempt(stage):
     attempt = read_attempt(open_repo(stage.root))
     assert attempt is not None
     return attempt
-
-
-def sum_usage(events):
-    total = Usage()
-    for event in events:
-        total += event.usage or Usage()
-    return total
 
 
 def save_limit(stage, until, model="claude-opus-5-5"):
@@ -227,19 +215,6 @@ def test_three_sessions_that_end_at_the_same_item_with_the_same_error_stop_the_r
     assert len(stage.seen(SessionStarted)) == 3
 
 
-@pytest.mark.nightly
-def test_a_first_prompt_that_does_not_fit_is_the_users(stage):
-    """A fresh session would send the same: there is none, and the phase is not called too big."""
-    overflow = {"text": "no", "fault": {"kind": "overflow", "times": "always"}}
-
-    ended = stage.run(script([overflow], FINISH))
-
-    assert ended.exit_code == ExitCode.USER
-    assert "the first prompt of a session has about" in ended.reason
-    assert "too big" not in ended.reason
-    assert len(stage.seen(SessionStarted)) == 1
-
-
 def test_the_same_error_is_counted_over_runs(stage):
     """Each run is another process: what was before is read from git."""
     for n in (1, 2, 3):
@@ -284,47 +259,6 @@ def test_a_red_gate_three_times_over_is_stuck(stage):
         ended = stage.run(script([tick("1.1", "1.2", "1.3", "1.4"), END, END]), max_repairs=1)
         assert ("stuck" in ended.reason) == (n == 3), ended
         assert "all ticked: gate: 0 of 1 verify commands passed" in ended.reason or n < 3
-
-
-@pytest.mark.nightly
-def test_what_a_cut_answer_cost_survives_a_stop(stage):
-    """SIGTERM in mid-answer: no time for the work tree, but the spend is in git."""
-    stalling = {"text": "Writing.", "tools": [{"name": "bash", "input": {"command": "exit 1"}}]}
-    turns = [bash("echo once >> log.txt"), {**stalling, "fault": {"kind": "stall", "after_events": 6}}]
-    stage.calm()
-    with stage.interrupts.installed(), stop_once(lambda: stage.seen(TextShown)):
-        ended = stage.run(script(turns, thinking="scripted"))
-
-    assert ended.exit_code == ExitCode.INTERRUPTED, ended
-    assert [e.stop_reason for e in stage.seen(ResponseReceived)] == ["tool_use", "cut"]
-    assert find_attempt(stage).spend.usage == sum_usage(stage.seen(ResponseReceived))
-    stage.calm()
-
-    again = stage.run(script(FINISH))
-
-    assert again.exit_code == ExitCode.DONE
-    assert stage.git("show", "HEAD:log.txt") == "once\n"
-
-
-@contextlib.contextmanager
-def stop_once(condition):
-    """Send SIGTERM to this process as soon as something has happened."""
-    done = threading.Event()
-
-    def watch() -> None:
-        while not done.wait(0.01):
-            if condition():
-                done.wait(0.05)  # back into the blocking read
-                os.kill(os.getpid(), signal.SIGTERM)
-                return
-
-    thread = threading.Thread(target=watch, daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        done.set()
-        thread.join()
 
 
 @pytest.mark.nightly

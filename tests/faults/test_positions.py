@@ -28,7 +28,7 @@ from relay.store.spend import read_plan_usage
 from relay.store.trailers import WAIT_UNTIL
 from tests.conftest import Stage, keep_first
 from tests.copied import FSCK, find_loose_head, refresh_index
-from tests.effort import NIGHTLY, take_each
+from tests.effort import NIGHTLY
 from tests.endpoint.faults import FaultName
 from tests.message_rules import check_messages
 
@@ -123,10 +123,6 @@ def _variant(**expected: Any) -> Case:
 
 def _again(fault: Mapping[str, Any], words: str) -> Case:
     return _variant(fault=fault, then=Then.AGAIN, words=words)
-
-
-def _denied(fault: Mapping[str, Any], words: str) -> Case:
-    return _variant(fault=fault, then=Then.USER, words=words, end=SessionEnd.DENIED, retries=0)
 
 
 def _given_up(fault: Mapping[str, Any], words: str, *, counted: bool = False) -> Case:
@@ -233,21 +229,6 @@ CASES: Mapping[str, Case] = {
         end=SessionEnd.API_FAILED,
         retries=0,
     ),
-    "status 400": _variant(
-        fault=_status(400, type="invalid_request_error", message="no such field"),
-        then=Then.STOP,
-        words="HTTP 400 invalid_request_error: no such field (request req_rehearsal_",
-        end=SessionEnd.API_FAILED,
-        retries=0,
-    ),
-    "status 401": _denied(
-        _status(401, message="invalid x-api-key"), "HTTP 401 authentication_error: invalid x-api-key"
-    ),
-    "status 307": _denied(
-        _status(307, headers={"location": "http://127.0.0.1:9/v1/messages"}),
-        "it sends us to http://127.0.0.1:9/v1/messages",
-    ),
-    "status 413": _variant(fault=_status(413), then=Then.FRESH, words="HTTP 413", end=SessionEnd.OVERFLOW),
     "rate limit, header only": _variant(
         fault={"kind": "rate_limit", "resets_in_s": 30, "limit": "output-tokens"},
         then=Then.AGAIN,
@@ -256,13 +237,6 @@ CASES: Mapping[str, Case] = {
     ),
     "cut, reset": _again({"kind": "cut", "how": "rst", "after_events": 5}, "Error"),
     "cut in the first event": _again({"kind": "cut", "how": "end", "after_bytes": 10}, "without message_stop"),
-    "stall, pings": _variant(
-        fault={"kind": "stall", "ping_s": 0.05},
-        then=Then.AGAIN,
-        words="only pings",
-        counted=True,
-        idle_timeout_s=IDLE_S,
-    ),
     "stall before headers": _variant(
         fault={"kind": "stall", "before_headers": True}, then=Then.AGAIN, words="Timeout", idle_timeout_s=IDLE_S
     ),
@@ -286,16 +260,15 @@ TOGETHER = [
 """Variants after which the session goes on as if nothing had been, so that one session has room for all."""
 
 
-def choose_positions(name: str) -> list[Position]:
-    """Choose where a fault is tried: one outcome's faults take turns; in the night all everywhere, and variants too."""
-    if not CASES[name].everywhere:
-        return [Position.MID] if NIGHTLY else []
-    alike = [other for other, case in CASES.items() if case.everywhere and case.then is CASES[name].then]
-    turn, positions = alike.index(name), list(Position)
-    return positions if NIGHTLY else [positions[turn % len(positions)]]
-
-
-PLACES = take_each(2, (pytest.param(name, at, id=f"{name} — {at}") for name in CASES for at in choose_positions(name)))
+def list_tries() -> list[Any]:
+    """Return a fault of each outcome, at positions in turn; in the night all everywhere, and the variants."""
+    everywhere = [name for name, case in CASES.items() if case.everywhere]
+    of_each = {CASES[name].then: name for name in reversed(everywhere)}
+    tries = [(name, list(Position)[turn % 5]) for turn, name in enumerate([*of_each.values(), "cut, clean"])]
+    if NIGHTLY:
+        tries = [(name, at) for name in everywhere for at in Position]
+        tries += [(name, Position.MID) for name in CASES if name not in everywhere]
+    return [pytest.param(name, at, id=f"{name} — {at}") for name, at in tries]
 
 
 def bash(command: str) -> dict[str, Any]:
@@ -439,7 +412,7 @@ def check_money(stage, case: Case, ended) -> None:
         assert ended.spent_usd == pytest.approx(billed)
 
 
-@pytest.mark.parametrize(("name", "position"), PLACES)
+@pytest.mark.parametrize(("name", "position"), list_tries())
 def test_each_fault_at_each_position(stage, name, position):
     """See the table: what happens, what is told, and that nothing ran twice, was lost or was not counted."""
     case = CASES[name]
