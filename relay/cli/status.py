@@ -204,12 +204,10 @@ def _show_next(summary: PlanSummary, caller: Caller, near: Near, *, why: bool) -
 
 def _find_limit(summary: PlanSummary, now: float) -> tuple[float, str] | None:
     """Return when the usage limit that stopped the open session resets, and its model; None without a limit to come."""
-    if summary.plan_state.kept.attempt is None:
+    attempt = summary.plan_state.kept.attempt
+    if attempt is None or attempt.ending.wait_until <= now:
         return None
-    from relay.store.attempts import find_wait_until
-
-    found = find_wait_until(summary.plan_state.kept.attempt)
-    return found if found is not None and found[0] > now else None
+    return attempt.ending.wait_until, attempt.ending.limited
 
 
 def _find_next(summary: PlanSummary) -> str | None:

@@ -20,6 +20,8 @@ from collections.abc import Collection, Mapping
 from dataclasses import asdict
 from fnmatch import fnmatchcase
 
+from msgspec import structs
+
 from relay.base.values import dataclass
 from relay.fleet.takes import Take
 from relay.git import objects, refs
@@ -31,9 +33,9 @@ from relay.git.remote import PushEnd, RefUpdate, Remote, RemoteError
 from relay.git.repository import Repo
 from relay.git.trees import find_odd_path, find_tree
 from relay.session.usage import Spent
-from relay.store import trailers
 from relay.store.attempts import find_spent, note_spent, read_attempt
 from relay.store.history import read_relay_commits
+from relay.store.ref_notes import Notes, make_message, note_spending, read_notes
 from relay.store.refs import ATTEMPTS, next_ref
 from relay.store.spend import Whose, add_branch, keep_spent, read_given_up
 
@@ -46,8 +48,6 @@ _BELOW = ("refs/relay/wip/", "refs/relay/spent/")
 _PLACES = (ATTEMPTS, FENCES, *_BELOW)
 _THERE = "refs/relay/tip/there/"
 """Where a clone keeps the refs of the remote that it saw last."""
-_TOKEN = "Relay-Token"  # noqa: S105  # no secret: it counts takes
-_WORKER = "Relay-Worker"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,13 +155,10 @@ def move_fence(repo: Repo, branch: str, take: Take) -> None:
     """Set a phase's fence in this clone to a take and the cost of its open session by now; the next push has it."""
     attempt = read_attempt(repo, branch)
     noted = None if attempt is None else find_spent(repo, attempt.session_id)
-    session = (
-        ()
-        if attempt is None or noted is None
-        else ((trailers.SESSION, attempt.session_id), *trailers.render_spent(noted))
-    )
-    own = ((_TOKEN, f"{take.token} {take.nonce}"), (_WORKER, take.worker), *session)
-    message = Message(subject=f"relay: phase {take.phase_id} is at work", trailers=own)
+    notes = Notes(take=f"{take.token} {take.nonce}", worker=take.worker)
+    if attempt is not None and noted is not None:
+        notes = structs.replace(notes, session=attempt.session_id, **note_spending(noted))
+    message = make_message(f"relay: phase {take.phase_id} is at work", notes)
     ref = name_fence(branch)
     refs.move_ref(
         repo, ref, objects.write_commit(repo, objects.write_paths_tree(repo, ()), (), message), refs.find_ref(repo, ref)
@@ -176,10 +173,9 @@ def name_fence(branch: str) -> str:
 def save_noted(repo: Repo, branch: str) -> None:
     """Save the cost of another machine's open session here, from its fence, for who goes on with the phase."""
     commit = refs.find_ref(repo, name_fence(branch))
-    text = read_text(repo, commit) if commit else None
-    if text and (session := text.get(trailers.SESSION)) and text.get(trailers.COST):
-        spent = trailers.parse_spent(text.get(trailers.USAGE), text.get(trailers.COST))
-        note_spent(repo, session, spent, synced=True)
+    notes = read_notes(read_text(repo, commit)) if commit else None
+    if notes and notes.session and notes.cost:
+        note_spent(repo, notes.session, notes.spent, synced=True)
 
 
 def read_here(repo: Repo, branch: str) -> Mapping[str, str]:

@@ -53,12 +53,12 @@ from relay.session.records import LoggedEvent
 from relay.setup.open import hold_worktree
 from relay.setup.place import find_settings
 from relay.store import branches
-from relay.store.attempts import find_wait_until, read_attempt
+from relay.store.attempts import read_attempt
 from relay.store.completion import finish_pending
 from relay.store.history import find_text
 from relay.store.plan_state import read_plan_cost
 from relay.store.plan_versions import parse_at
-from relay.store.refs import get_branch
+from relay.store.refs import ASIDE, get_branch
 from relay.store.spend import Whose
 from relay.store.worktree_notes import ensure_worker
 
@@ -253,7 +253,7 @@ class PhaseWork:
             place = kept
             if job is not None:
                 with lock_worktree(job.repo):
-                    aside = f"relay-aside/{kept.removeprefix('refs/relay/aside/')}"
+                    aside = f"relay-aside/{kept.removeprefix(ASIDE)}"
                     refs.move_ref(self._main, f"refs/heads/{aside}", job.repo.head() or "", None)
                     put_on_branch(job.repo, aside)
                 place = f"{job.repo.root} and in {kept}"
@@ -577,14 +577,14 @@ class PhaseWork:
         phase_id = self._ticket.phase_id
         reason = f"phase {phase_id}: {end.reason.removeprefix(f'phase {phase_id}: ')}"
         attempt = read_attempt(job.repo)
-        until = find_wait_until(attempt) if attempt else None
+        until = attempt.ending.wait_until if attempt else 0
         self._patiently(self._push)
         exchange.drop_told(self._main, self._job_branch)
         if self._is_stopping or end.exit_code == ExitCode.INTERRUPTED:
             return WorkEnd(state=TakeState.FREE, reason=reason, wait_s=0.0)
         if end.exit_code < 0 or end.exit_code not in set(ExitCode):
             return WorkEnd(state=TakeState.DIED, reason=reason, wait_s=0.0)
-        if until is not None and (wait_s := until[0] - time.time()) > 0:
+        if (wait_s := until - time.time()) > 0:
             return WorkEnd(state=TakeState.FREE, reason=f"{reason}; it waits in the queue", wait_s=wait_s)
         way: Hint = end.hint or end.next_command
         advice = (

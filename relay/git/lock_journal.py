@@ -253,7 +253,7 @@ def _clear_own(repo: Repo) -> None:
             pass
     branch = render_ref_part(repo.branch or "")
     refs = repo.common_dir / "refs/relay"
-    counted = ("wip", "rejected", "rewound", "spent")
+    counted = ("wip", "aside", "rewound", "spent")
     places = (*(refs / kind / branch for kind in counted), repo.make_relay_dir())
     locks = [place / name for place in places for name in list_names(place) if name.endswith(".lock")]
     locks += [lock for kind in ("leg", "written") if os.path.lexists(lock := refs / kind / f"{branch}.lock")]

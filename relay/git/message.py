@@ -76,6 +76,12 @@ def make_line(text: str) -> str:
     return _CONTROL.sub(" ", text.encode(errors="replace").decode()).strip()
 
 
+def clean_text(text: str) -> str:
+    """Return a session's text without control characters but line feeds and tabs, and without hiding characters."""
+    text = text.replace("\r\n", "\n").encode(errors="replace").decode()
+    return _HIDING.sub("", _CONTROL_BUT_LINES.sub(" ", text)).strip("\n")
+
+
 def disarm(text: str, *, given: str) -> str:
     """Return a session's text without commands to a forge, such as to skip checks or to close an issue.
 
@@ -117,11 +123,9 @@ def _fold(line: str) -> str:
 
 def render_message(message: Message) -> bytes:
     """Return the bytes of a commit message; control and hiding characters of a session's text are removed."""
-    body = message.body.replace("\r\n", "\n").encode(errors="replace").decode()
-    body = _HIDING.sub("", _CONTROL_BUT_LINES.sub(" ", body)).strip("\n")
     parts = [
         make_line(_HIDING.sub("", message.subject)) or "relay",
-        body,
+        clean_text(message.body),
         render_trailers(message.trailers).rstrip("\n"),
     ]
     return ("\n\n".join(part for part in parts if part) + "\n").encode()

@@ -39,7 +39,7 @@ from relay.session.usage import Spent
 from relay.session.values import SessionEnd
 from relay.setup.context import PlanFiles, RunContext, RunEnd, RunRequest
 from relay.setup.workspace import ensure_set_up
-from relay.store.attempts import OpenAttempt, find_repeated_error, find_reset, read_attempt
+from relay.store.attempts import OpenAttempt, find_repeated_error, read_attempt
 from relay.store.completion import finish_pending
 from relay.store.history import list_doubts, read_plan_commits, read_undone
 from relay.store.plan_state import PlanState, find_done, read_plan_cost
@@ -47,7 +47,6 @@ from relay.store.plan_versions import EditKind
 from relay.store.refs import list_beside
 from relay.store.resume import ResumeCase
 from relay.store.staleness import drop_settled
-from relay.store.trailers import ENDED
 from relay.tools.claims import AttemptNotes
 from relay.tools.toolbox import build_runner_tools, refuse_secrets
 
@@ -211,8 +210,8 @@ def _prepare_landing(ctx: RunContext, plan_state: PlanState) -> PlanState:
 def _wait_for_reset(ctx: RunContext, attempt: OpenAttempt | None) -> RunEnd | None:
     """Wait for the usage limit of an earlier run; return the end of the run if the wait is too long or interrupted."""
     now, most_s = time.time(), ctx.settings.max_wait_s
-    until = find_reset(attempt, ctx.settings.model) if attempt else None
-    if until is None or until <= now or not most_s:
+    until = attempt.ending.wait_until if attempt and attempt.ending.limited == ctx.settings.model else 0
+    if until <= now or not most_s:
         return None  # with max_wait_s = 0 relay never waits but sends the request
     words = f"the usage limit of the last session resets at {render_moment(until, now=now)}"
     if until - now > most_s:
@@ -235,7 +234,7 @@ def _begin(ctx: RunContext, phase: Phase, plan_state: PlanState) -> Handover | N
     if attempt is None:
         asked = f"Phase {phase.id} was asked for."
         return begin_phase(ctx, plan, phase, reason=point.why if point.phase_id == phase.id else asked)
-    if not attempt.handoff_note and point.case is ResumeCase.MID_ATTEMPT and not dict(attempt.wip_trailers).get(ENDED):
+    if not attempt.handoff_note and point.case is ResumeCase.MID_ATTEMPT and not attempt.ending.end:
         ctx.observe(Noticed(text="a request was cut off; it counts with its highest possible cost"))
     return continue_phase(ctx, plan, attempt, reason=point.why)
 

@@ -7,6 +7,8 @@ from collections.abc import Collection, Iterator
 from dataclasses import replace
 from shlex import quote
 
+from msgspec import structs
+
 from relay.base.errors import RepoError
 from relay.base.hints import RUN
 from relay.git.lock_journal import hold_collections
@@ -20,7 +22,6 @@ from relay.run.attempt.start import (
     MAX_LEFTOVERS,
     get_attempt_phase,
     read_baseline,
-    read_number,
     read_pending,
     render_plan,
 )
@@ -34,22 +35,21 @@ from relay.run.commit.plan_commit import (
     read_ledger,
 )
 from relay.run.commit.readiness import is_untouched, list_commands
-from relay.run.commit.review import find_author
 from relay.run.commit.step import commit_attempt
 from relay.session.events import Noticed, Observe
 from relay.setup.context import PlanFiles, RunContext
-from relay.store.attempts import OpenAttempt, close_attempt, find_owned_paths, find_proposal, has_ended_with
+from relay.store.attempts import OpenAttempt, close_attempt, find_owned_paths, has_ended_with
 from relay.store.branches import is_current
 from relay.store.checkpoints import Restoration, WipRecord, plan_restoration, run_restoration, save_snapshots, save_wip
 from relay.store.completion import finish_commit
 from relay.store.history import RelayCommit
 from relay.store.plan_state import PlanState, ask, find_obstacle
 from relay.store.plan_versions import find_attempt_phase, replay_attempt
+from relay.store.ref_notes import Ending
 from relay.store.resume import AttemptFacts, ResumeCase, ResumePoint
 from relay.store.snapshot import TreeSnapshot, write_snapshot_tree
 from relay.store.spend import give_up_attempt
 from relay.store.steering_files import find_strange, require_known
-from relay.store.trailers import ENDED, ERROR, LEFT, PROPOSED, WAIT_UNTIL
 from relay.store.worktree_notes import is_own_tree
 
 _MOST_TYPED = 10
@@ -69,20 +69,20 @@ def _make_record(files: PlanFiles, attempt: OpenAttempt) -> WipRecord:
         draft = {
             path: blob for path in paths if (blob := read_blob(files.repo, attempt.last_wip.commit, path)) is not None
         }
-    kept = {ENDED, ERROR, WAIT_UNTIL, LEFT, PROPOSED}
-    ended = tuple(pair for pair in attempt.wip_trailers if pair[0] in kept)
     return WipRecord(
-        spend=attempt.spend, items=attempt.items, replace=draft, handoff_note=attempt.handoff_note, trailers=ended
+        spend=attempt.spend,
+        items=attempt.items,
+        replace=draft,
+        handoff_note=attempt.handoff_note,
+        ending=attempt.ending,
     )
 
 
 def withdraw_proposal(files: PlanFiles, attempt: OpenAttempt, words: str) -> OpenAttempt:
     """Add the reason to the handoff note why an attempt's work was not committed, and drop the proposal."""
     record = _make_record(files, attempt)
-    marks = tuple(pair for pair in record.trailers if pair[0] != PROPOSED)
-    return save_wip(
-        files.repo, attempt, replace(record, handoff_note=f"{attempt.handoff_note}\n\n{words}".strip(), trailers=marks)
-    )
+    note, ending = f"{attempt.handoff_note}\n\n{words}".strip(), structs.replace(record.ending, proposed=None)
+    return save_wip(files.repo, attempt, replace(record, handoff_note=note, ending=ending))
 
 
 def restore_saved(files: PlanFiles, attempt: OpenAttempt, observe: Observe) -> OpenAttempt:
@@ -150,18 +150,15 @@ def carry_over(files: PlanFiles, plan: Plan, attempt: OpenAttempt, observe: Obse
     drafted = replayed.plan.untick(replayed.plan.done_ids - plan.done_ids - claimed)
     pending = PendingPlan(head=plan, plan=drafted, ledger=_take_along(files, attempt, head, last.commit))
     drafts = pending.render_files(files.plan_path, files.ledger_path)
-    marks = tuple(pair for pair in attempt.wip_trailers if pair[0] == PROPOSED)
-    marks += tuple((LEFT, said) for said in left[:MAX_LEFTOVERS])
-    if _meets(files, attempt, head, reset):
-        marks = tuple(pair for pair in marks if pair[0] != PROPOSED)
+    proposed = None if _meets(files, attempt, head, reset) else attempt.ending.proposed
     record = WipRecord(
         spend=attempt.spend,
         items=pending.claimed_ids,
         replace=drafts,
         handoff_note=attempt.handoff_note,
-        trailers=marks,
+        ending=Ending(proposed=proposed, left=tuple(left[:MAX_LEFTOVERS])),
     )
-    carried = replace(attempt, base_head=head, base_tree=base, phase_id=now)
+    carried = replace(attempt, base_tree=base, begun=structs.replace(attempt.begun, base=head, phase=now))
     return save_wip(files.repo, carried, record)
 
 
@@ -297,7 +294,7 @@ def commit_proposed(ctx: RunContext, plan: Plan, attempt: OpenAttempt) -> PhaseC
         plan: HEAD's plan.
         attempt: With its newest snapshot, which is the current work tree.
     """
-    subject = find_proposal(attempt)
+    subject = attempt.ending.proposed
     if subject is None:
         return None
     pending = read_pending(ctx.files, plan, attempt)
@@ -305,15 +302,15 @@ def commit_proposed(ctx: RunContext, plan: Plan, attempt: OpenAttempt) -> PhaseC
     if phase.open_items:
         return None
     then = "its work is checked again, without another session" if ctx.settings.review == "off" else "now its review"
-    words = f"session {find_author(attempt)} has finished phase {phase.id}; {then}"
+    words = f"session {attempt.author} has finished phase {phase.id}; {then}"
     if is_untouched(attempt):
-        whose = "was done elsewhere and" if attempt.is_unchecked else "is"
+        whose = "was done elsewhere and" if attempt.carried.is_unchecked else "is"
         words = f"phase {phase.id} {whose} merged with landed phases; its gate and theirs run on the result"
     ctx.observe(Noticed(text=words))
     candidate = Candidate(
         phase=phase,
         attempt=attempt,
-        number=read_number(attempt),
+        number=attempt.course.number,
         pending=pending,
         evidence={},
         touched=frozenset(),

@@ -6,6 +6,8 @@ it. A change that the settings have no more does not count.
 
 from dataclasses import replace
 
+from msgspec import structs
+
 from relay.plan.model import Phase, Plan
 from relay.run.attempt.session import AttemptKind, AttemptResult
 from relay.run.attempt.start import read_pending
@@ -14,7 +16,7 @@ from relay.session.values import SessionEnd
 from relay.setup.context import RunContext, RunEnd
 from relay.store.attempts import OpenAttempt, read_attempt
 from relay.store.checkpoints import WipRecord, save_wip
-from relay.store.trailers import ENDED, ERROR, RUNG, WAIT_UNTIL
+from relay.store.ref_notes import Carried
 
 _OUT_OF_REACH = frozenset({SessionEnd.LIMIT, SessionEnd.API_FAILED})
 _OF_THE_MODEL = frozenset({
@@ -22,8 +24,6 @@ _OF_THE_MODEL = frozenset({
     SessionEnd.TRUNCATED,
 })  # fmt: skip
 """Ends of a session that another model might not have come to."""
-_KEPT = frozenset({ENDED, ERROR, WAIT_UNTIL})
-"""Without the proposal of a commit: its gate is red, and would be run again for nothing."""
 
 
 def choose_model(ctx: RunContext, phase: Phase, attempt: OpenAttempt | None) -> RunContext:
@@ -36,7 +36,7 @@ def choose_model(ctx: RunContext, phase: Phase, attempt: OpenAttempt | None) -> 
         RelayError: The runner, its key or the model is missing.
     """
     settings = ctx.settings
-    rungs = [value for key, value in attempt.carried if key == RUNG and value in settings.escalate] if attempt else []
+    rungs = [change for change in attempt.carried.rungs if change in settings.escalate] if attempt else []
     sessions = ctx.sessions.choose(phase, rungs)
     return replace(ctx, settings=sessions.settings, sessions=sessions)
 
@@ -56,14 +56,15 @@ def climb(ctx: RunContext, phase: Phase, head: Plan, result: AttemptResult, end:
     why = end.reason if isinstance(end.reason, str) else f"phase {phase.id}: {result.detail}"
     words = f"{why.removesuffix('.')}; a fresh session goes on with {rung.replace('=', ' ')}"
     ctx.observe(Noticed(text=words, warning=True))
-    kept = tuple(pair for pair in attempt.wip_trailers if pair[0] in _KEPT)
     record = WipRecord(
         spend=ctx.meter.unrecorded,
         items=attempt.items,
         handoff_note=attempt.handoff_note,
         replace=read_pending(ctx.files, head, attempt).render_files(ctx.plan_path, ctx.ledger_path),
         paths=(),
-        trailers=(*kept, (RUNG, rung)),
+        carried=Carried(rungs=(rung,)),
+        # Without the proposal of a commit: its gate is red, and would be run again for nothing.
+        ending=structs.replace(attempt.ending, proposed=None, left=()),
     )
     save_wip(ctx.repo, attempt, record)
     return True

@@ -4,12 +4,11 @@
 ``refs/relay/leg/<branch>``          the open attempt; its tree is the work tree at the attempt's start
 ``refs/relay/wip/<branch>/<n>``      one ref per attempt, n counting up; a chain of snapshots, newest first
 ``refs/relay/written/<branch>``      a written plan that no commit has yet, with the cost of planning
-``refs/relay/rejected/<branch>/<n>`` the same for a plan that was turned down
 ``refs/relay/spent/<branch>/<n>``    the cost of an attempt that was given up
 ===================================  =====================================================================
 
 ``<branch>`` has ``/`` written as ``%2F`` and ``%`` as ``%25`` (`relay.git.names.render_ref_part`). All facts are in
-trailers, so a ref fetched on another machine says as much as here.
+the commits' messages (`relay.store.ref_notes`), so a ref fetched on another machine says as much as here.
 
 A session's cost is noted with each request in ``.git/relay/spent/<session>``, for the time between two snapshots: a
 kill loses none of it. The last whole line of that file counts; it holds the cost since the session's beginning, so
@@ -22,9 +21,12 @@ import errno
 import hashlib
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import field, replace
-from datetime import UTC, datetime
+from shlex import quote
+from typing import Any
+
+from msgspec import structs
 
 from relay.base.errors import RepoError
 from relay.base.hints import ANOTHER_RELAY, RUN, WHY
@@ -35,31 +37,18 @@ from relay.git import objects, refs
 from relay.git.command import GitError
 from relay.git.lock_journal import storing
 from relay.git.message import CommitText, Message, read_text, read_texts
-from relay.git.names import parse_path, render_path, with_parents
+from relay.git.names import with_parents
 from relay.git.repository import Repo
 from relay.git.status import ChangeKind, PathChange
 from relay.plan.text import find_ledger_path
 from relay.session.usage import Spent, rank_spent
 from relay.session.values import SessionEnd
 from relay.store import trailers
+from relay.store.ref_notes import Carried, Course, Ending, Notes, make_message, note_spending, read_notes
 from relay.store.refs import find_attempt_ref, get_branch, next_ref
 from relay.store.snapshot import Skipped, Snapshot, TreeSnapshot, find_unheld, write_snapshot_tree
-from relay.store.trailers import (
-    BASE,
-    BOOT,
-    ENDED,
-    ERROR,
-    PLACE,
-    PROPOSED,
-    REPLACED,
-    SESSION,
-    SKIPPED,
-    WAIT_UNTIL,
-    WIP,
-)
 from relay.store.worktree_notes import find_home, read_brought
 
-_UNBORN = "none"
 NOWHERE = "nowhere"
 """The place of an attempt whose work is in no work tree yet."""
 
@@ -71,12 +60,10 @@ class AttemptStart:
     session_id: str
     phase_id: str
     plan_path: str
-    trailers: tuple[tuple[str, str], ...] = ()
-    """Further trailers, kept and returned."""
+    course: Course = Course()
+    carried: Carried = Carried()
     onto: str = ""
     """The commit at which it begins, if branch and work tree are not there yet; else empty."""
-    merges: str = ""
-    """The commit that it is to merge there; empty for an attempt that does work."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,53 +72,86 @@ class OpenAttempt:
 
     branch: str
     commit: str
-    base_head: str | None
-    """HEAD at the attempt's start; None on an unborn branch."""
     base_tree: str
     """The work tree at the attempt's start, with the user's own changes."""
-    session_id: str
-    phase_id: str
-    plan_path: str
-    boot_id: str
-    """Identifies the machine's start in which the attempt began; empty where the system has no such id."""
-    place: str
-    """The work tree in which it began, from `find_place_id`."""
-    wip_ref: str
+    begun: Notes
+    """As its commit says, from its newest session's beginning."""
     last_wip: Snapshot | None = None
     """The newest snapshot of this attempt."""
+    saved: Notes = Notes()
+    """What that says."""
     spend: Spent = field(default_factory=Spent)
     """Cost of all its sessions, as noted with the last request, else as of the newest snapshot."""
-    items: tuple[str, ...] = ()
-    """Ids of the items that the session has claimed, as of the newest snapshot."""
-    handoff_note: str = ""
-    """The newest snapshot's text: the handoff note."""
-    skipped: tuple[Skipped, ...] = ()
-    """Paths that the snapshot at the start left out: never the attempt's."""
-    trailers: tuple[tuple[str, str], ...] = ()
-    """All trailers of the attempt's commit."""
-    wip_trailers: tuple[tuple[str, str], ...] = ()
-    """Trailers of the newest snapshot, with the caller's own."""
 
     @property
-    def carried(self) -> tuple[tuple[str, str], ...]:
-        """Trailers that each further session and snapshot of the attempt keeps, each once, in order."""
-        found = self.trailers + self.wip_trailers
-        return tuple(dict.fromkeys(pair for pair in found if pair[0] in trailers.CARRIED))
+    def base_head(self) -> str | None:
+        """HEAD at the attempt's start; None on an unborn branch."""
+        return self.begun.base or None
 
     @property
-    def said(self) -> tuple[str, ...]:
-        """The user's words to the sessions of this attempt."""
-        return trailers.parse_said(self.carried)
+    def session_id(self) -> str:
+        """Its newest session."""
+        return self.begun.session
+
+    @property
+    def phase_id(self) -> str:
+        """The phase, by its id at the start."""
+        return self.begun.phase
+
+    @property
+    def plan_path(self) -> str:
+        """The plan, as it was named at the start."""
+        return self.begun.plan
+
+    @property
+    def place(self) -> str:
+        """The work tree in which it began, from `find_place_id`."""
+        return self.begun.place
+
+    @property
+    def wip_ref(self) -> str:
+        """The ref of its snapshots."""
+        return self.begun.wip
+
+    @property
+    def course(self) -> Course:
+        """How far the phase was when the newest session began."""
+        return self.begun.course
+
+    @property
+    def items(self) -> tuple[str, ...]:
+        """Ids of the items that the session has claimed, as of the newest snapshot."""
+        return self.saved.items
+
+    @property
+    def handoff_note(self) -> str:
+        """The newest snapshot's handoff note; empty while a session works."""
+        return self.saved.handoff_note
+
+    @property
+    def ending(self) -> Ending:
+        """How the session of the newest snapshot ended."""
+        return self.saved.ending
+
+    @property
+    def author(self) -> str:
+        """The session that did the work: after a killed review, the attempt names the review's session."""
+        return self.saved.session or self.session_id
+
+    @property
+    def skipped(self) -> tuple[Skipped, ...]:
+        """Paths that the snapshot at the start left out: never the attempt's."""
+        return list_skipped(self.begun)
+
+    @property
+    def carried(self) -> Carried:
+        """What each further session and snapshot of the attempt keeps."""
+        return self.begun.carried.join(self.saved.carried)
 
     @property
     def merges(self) -> str:
         """The phase's own commit, if this attempt only merges it onto what others landed; empty if it does work."""
-        return dict(self.carried).get(trailers.MERGE, "")
-
-    @property
-    def is_unchecked(self) -> bool:
-        """Whether nothing of a landing attempt's commit was checked in this work tree."""
-        return trailers.UNCHECKED in dict(self.carried)
+        return self.carried.merges
 
 
 def find_place_id(repo: Repo) -> str:
@@ -150,137 +170,105 @@ def open_attempt(repo: Repo, start: AttemptStart, *, base: TreeSnapshot | None =
         RepoError: HEAD is detached, or an attempt is open on the branch already.
     """
     branch, head = get_branch(repo), start.onto or repo.head()
-    # The attempt's commit names this ref, so that a run after a crash finds the snapshots by the attempt alone.
-    wip_ref = next_ref(repo, "wip", branch)
     base = base or write_snapshot_tree(repo)
-    place = NOWHERE if start.onto else find_place_id(repo)
-    kept = _render_start(start, head, place, wip_ref, skipped=base.skipped, spent=Spent())
-    message = Message(subject=f"relay: phase {start.phase_id} begins on {branch}", trailers=kept)
-    commit = objects.write_commit(repo, base.tree, _list_parents(head, start.merges), message)
+    notes = Notes(
+        plan=start.plan_path,
+        phase=start.phase_id,
+        session=start.session_id,
+        base=head or "",
+        boot=find_boot_id(),
+        place=NOWHERE if start.onto else find_place_id(repo),
+        # The attempt's commit names this ref, so that a run after a crash finds the snapshots by the attempt alone.
+        wip=next_ref(repo, "wip", branch),
+        skipped=render_skipped(base.skipped),
+        course=start.course,
+        carried=start.carried,
+    )
+    subject = f"relay: phase {start.phase_id} begins on {branch}"
+    commit = _write(repo, base.tree, notes, subject)
     if not refs.move_ref(repo, find_attempt_ref(branch), commit, None):
         raise RepoError(f"an attempt is open on {branch} already", hint=WHY)
-    return _parse_attempt(branch, read_text(repo, commit))
+    return OpenAttempt(branch=branch, commit=commit, base_tree=base.tree, begun=notes)
 
 
-def _list_parents(*commits: str | None) -> tuple[str, ...]:
-    """Return the parents of an attempt's commit: they keep the commits that it names."""
-    return tuple(commit for commit in commits if commit)
-
-
-def _render_start(
-    start: AttemptStart, head: str | None, place: str, wip_ref: str, *, skipped: tuple[Skipped, ...], spent: Spent
-) -> tuple[tuple[str, str], ...]:
-    return (
-        (trailers.PLAN, render_path(start.plan_path)),
-        (trailers.PHASE, start.phase_id),
-        (trailers.SESSION, start.session_id),
-        (BASE, head or _UNBORN),
-        (BOOT, find_boot_id()),
-        (PLACE, place),
-        (WIP, wip_ref),
-        *trailers.render_spent(spent),
-        *(((trailers.MERGE, start.merges),) if start.merges else ()),
-        *render_skipped(skipped),
-        *start.trailers,
-    )
+def _write(repo: Repo, tree: str, notes: Notes, subject: str) -> str:
+    """Store an attempt's commit; its parents keep the commits that it names."""
+    parents = tuple(filter(None, (notes.base, notes.carried.merges)))
+    return objects.write_commit(repo, tree, parents, make_message(subject, notes))
 
 
 def read_attempt(repo: Repo, branch: str | None = None) -> OpenAttempt | None:
     """Return the open attempt of `branch` (HEAD's by default), with its newest snapshot; None without one.
 
     Raises:
-        GitError: Git has lost it (see `relay.store.checkpoints`).
+        GitError: Git has lost it (see `relay.store.checkpoints`), or it is not relay's.
     """
     branch = branch or repo.branch
     commit = refs.find_ref(repo, find_attempt_ref(branch)) if branch else None
     if branch is None or commit is None:
         return None
-    attempt = _parse_attempt(branch, _read(repo, find_attempt_ref(branch), commit))
-    tip = refs.find_ref(repo, attempt.wip_ref) if attempt.wip_ref.startswith("refs/relay/wip/") else None
+    text, begun = _read(repo, find_attempt_ref(branch), commit)
+    attempt = OpenAttempt(branch=branch, commit=commit, base_tree=text.tree, begun=begun, spend=begun.spent)
     before = attempt.spend
-    attempt = attempt if tip is None else _advance(attempt, _read(repo, attempt.wip_ref, tip))
+    if begun.wip and (tip := refs.find_ref(repo, begun.wip)):
+        text, saved = _read(repo, begun.wip, tip)
+        last = Snapshot(commit=tip, tree=text.tree, skipped=list_skipped(saved), replaced=saved.replaced)
+        # The cost only grows: a snapshot from before this session was put on the attempt has a lower one.
+        attempt = replace(attempt, last_wip=last, saved=saved, spend=max(before, saved.spent, key=rank_spent))
     noted = find_spent(repo, attempt.session_id)
     return attempt if noted is None else replace(attempt, spend=before + noted)
 
 
-def _read(repo: Repo, ref: str, commit: str) -> CommitText:
+def _read(repo: Repo, ref: str, commit: str) -> tuple[CommitText, Notes]:
     try:
-        return read_text(repo, commit)
+        text = read_text(repo, commit)
     except GitError as error:
         words = f"{ref} names {commit[:10]}, which cannot be read: {error}"
         raise GitError(words, hint=("`", RUN, "` goes on from the newest checkpoint that is whole")) from error
+    if (notes := read_notes(text)) is None:
+        raise GitError(f"{ref} names {commit[:10]}, which is not relay's", hint=f"git update-ref -d {quote(ref)}")
+    return text, notes
 
 
-def _parse_attempt(branch: str, text: CommitText) -> OpenAttempt:
-    base = text.get(BASE)
-    return OpenAttempt(
-        branch=branch,
-        commit=text.commit,
-        base_head=None if base == _UNBORN else base,
-        base_tree=text.tree,
-        session_id=text.get(trailers.SESSION),
-        phase_id=text.get(trailers.PHASE),
-        plan_path=parse_path(text.get(trailers.PLAN)),
-        boot_id=text.get(BOOT),
-        place=text.get(PLACE),
-        wip_ref=text.get(WIP),
-        spend=_parse_spent(text) if text.get(trailers.COST) else Spent(),
-        skipped=_parse_skipped(text),
-        trailers=text.found,
-    )
+def render_skipped(skipped: Iterable[Skipped]) -> tuple[tuple[str, str], ...]:
+    """Return the paths that a snapshot does not hold, for its notes."""
+    return tuple((entry.path, entry.reason) for entry in skipped)
 
 
-def _parse_skipped(text: CommitText) -> tuple[Skipped, ...]:
-    parts = (value.removesuffix(")").rpartition(" (") for value in text.get_all(SKIPPED))
-    return tuple(Skipped(path=parse_path(path), reason=reason) for path, _, reason in parts)
-
-
-def _advance(attempt: OpenAttempt, text: CommitText) -> OpenAttempt:
-    snapshot = Snapshot(
-        commit=text.commit,
-        tree=text.tree,
-        skipped=_parse_skipped(text),
-        replaced=tuple(parse_path(value) for value in text.get_all(REPLACED)),
-    )
-    return replace(
-        attempt,
-        last_wip=snapshot,
-        # The cost only grows: a snapshot from before this session was put on the attempt has a lower one.
-        spend=max(attempt.spend, _parse_spent(text), key=rank_spent),
-        items=tuple(text.get(trailers.ITEMS).split()),
-        handoff_note=text.message.body,
-        wip_trailers=text.found,
-    )
-
-
-def _parse_spent(text: CommitText) -> Spent:
-    return trailers.parse_spent(text.get(trailers.USAGE), text.get(trailers.COST))
+def list_skipped(notes: Notes) -> tuple[Skipped, ...]:
+    """Undo it."""
+    return tuple(Skipped(path=path, reason=reason) for path, reason in notes.skipped)
 
 
 @storing
 def continue_attempt(repo: Repo, attempt: OpenAttempt, start: AttemptStart) -> OpenAttempt:
-    """Put another session on an open attempt: base and snapshots stay; session, boot id and further trailers are new.
+    """Put another session on an open attempt: base and snapshots stay; session, boot id and course are new.
 
     Raises:
         RepoError: Another process opened or closed the branch's attempt meanwhile.
     """
-    place = find_place_id(repo)
-    start = replace(start, trailers=start.trailers + attempt.carried)
-    kept = _render_start(start, attempt.base_head, place, attempt.wip_ref, skipped=attempt.skipped, spent=attempt.spend)
-    message = Message(subject=f"relay: phase {start.phase_id} goes on in {start.session_id}", trailers=kept)
-    parents = _list_parents(attempt.base_head, attempt.merges)
-    commit = objects.write_commit(repo, attempt.base_tree, parents, message)
+    notes = structs.replace(
+        attempt.begun,
+        plan=start.plan_path,
+        phase=start.phase_id,
+        session=start.session_id,
+        boot=find_boot_id(),
+        place=find_place_id(repo),
+        course=start.course,
+        carried=attempt.carried.join(start.carried),
+        **note_spending(attempt.spend),
+    )
+    subject = f"relay: phase {start.phase_id} goes on in {start.session_id}"
+    moved = _replace(repo, attempt, notes, subject)
+    drop_spent(repo, attempt.session_id)
+    return replace(moved, spend=notes.spent)
+
+
+def _replace(repo: Repo, attempt: OpenAttempt, notes: Notes, subject: str) -> OpenAttempt:
+    commit = _write(repo, attempt.base_tree, notes, subject)
     if not refs.move_ref(repo, find_attempt_ref(attempt.branch), commit, attempt.commit):
         raise RepoError(f"the open attempt of {attempt.branch} was changed by somebody else", hint=WHY)
-    drop_spent(repo, attempt.session_id)
-    opened = _parse_attempt(attempt.branch, read_text(repo, commit))
-    return replace(
-        opened,
-        last_wip=attempt.last_wip,
-        items=attempt.items,
-        handoff_note=attempt.handoff_note,
-        wip_trailers=attempt.wip_trailers,
-    )
+    return replace(attempt, commit=commit, begun=notes)
 
 
 @storing
@@ -290,19 +278,14 @@ def displace_attempt(repo: Repo, branch: str) -> None:
     Raises:
         RepoError: Another process opened or closed the branch's attempt meanwhile.
     """
-    if (attempt := read_attempt(repo, branch)) is None or attempt.place == NOWHERE:
-        return
-    text = read_text(repo, attempt.commit)
-    kept = tuple((key, NOWHERE if key == PLACE else value) for key, value in text.found)
-    message = replace(text.message, trailers=kept)
-    commit = objects.write_commit(repo, text.tree, text.parents, message)
-    if not refs.move_ref(repo, find_attempt_ref(branch), commit, attempt.commit):
-        raise RepoError(f"the open attempt of {branch} was changed by somebody else", hint=WHY)
+    if (attempt := read_attempt(repo, branch)) is not None and attempt.place != NOWHERE:
+        subject = f"relay: phase {attempt.phase_id} is in no work tree"
+        _replace(repo, attempt, structs.replace(attempt.begun, place=NOWHERE), subject)
 
 
 @storing
 def keep_snapshot(repo: Repo, found: TreeSnapshot, subject: str) -> tuple[str, str]:
-    """Keep a snapshot that belongs to no attempt, under a ref of its own among those of the attempts.
+    """Keep a snapshot that belongs to no attempt, for a person.
 
     Returns:
         The ref and the commit.
@@ -311,9 +294,8 @@ def keep_snapshot(repo: Repo, found: TreeSnapshot, subject: str) -> tuple[str, s
         RepoError: HEAD is detached, or another process made the ref meanwhile.
     """
     branch, head = get_branch(repo), repo.head()
-    ref = next_ref(repo, "wip", branch)
-    message = Message(subject=subject, trailers=render_skipped(found.skipped))
-    commit = objects.write_commit(repo, found.tree, (head,) if head else (), message)
+    ref = next_ref(repo, "aside", branch)
+    commit = objects.write_commit(repo, found.tree, (head,) if head else (), Message(subject=subject))
     if not refs.move_ref(repo, ref, commit, None):
         raise RepoError(f"{ref} was made by somebody else", hint=ANOTHER_RELAY)
     return ref, commit
@@ -327,11 +309,6 @@ def close_attempt(repo: Repo, attempt: OpenAttempt) -> bool:
     """
     drop_spent(repo, attempt.session_id)
     return refs.drop_ref(repo, find_attempt_ref(attempt.branch), attempt.commit)
-
-
-def render_skipped(skipped: tuple[Skipped, ...]) -> tuple[tuple[str, str], ...]:
-    """Return the trailers that list the paths which a snapshot does not hold."""
-    return tuple((SKIPPED, f"{render_path(entry.path)} ({entry.reason})") for entry in skipped)
 
 
 def find_attempt_changes(repo: Repo, attempt: OpenAttempt, now: TreeSnapshot) -> tuple[PathChange, ...]:
@@ -377,15 +354,13 @@ _NOT_ITS_FAULT = frozenset({
     SessionEnd.AGENT_FAILED,
 })  # fmt: skip
 """Ends that say nothing about the phase: such a session has no number of its own, and is none without progress."""
-_NO_SUBJECT = "-"
 _ERROR_CHARS = 240
 _NUMBER = re.compile(r"0x[0-9a-f]+|\d+", re.IGNORECASE)
-_TIME = "%Y-%m-%dT%H:%M:%SZ"
 _MOST_SNAPSHOTS = 20_000
 
 
-def render_end(end: SessionEnd, *, item: str, error: str) -> tuple[tuple[str, str], ...]:
-    """Return the trailers of a session's last snapshot.
+def make_ending(end: SessionEnd, *, item: str, error: str) -> Ending:
+    """Return what a session's last snapshot says of its end.
 
     Args:
         item: The item that it worked on; empty when all are claimed.
@@ -394,53 +369,23 @@ def render_end(end: SessionEnd, *, item: str, error: str) -> tuple[tuple[str, st
     words = " ".join(error.split())
     if len(words) > _ERROR_CHARS:
         words = f"{words[: _ERROR_CHARS // 2]} … {words[-_ERROR_CHARS // 2 :]}"
-    return (ENDED, end), (ERROR, f"{item or 'all ticked'}: {words}" if words else "")
+    return Ending(end=end, error=f"{item or 'all ticked'}: {words}" if words else "")
 
 
 def has_ended_with(attempt: OpenAttempt, source: str, words: str) -> bool:
     """Return whether the attempt's last session had ticked everything and ended with this error."""
-    (_, error) = render_end(SessionEnd.FINISHED, item="", error=f"{source}: {words}")
-    return error in attempt.wip_trailers
+    ended = make_ending(SessionEnd.FINISHED, item="", error=f"{source}: {words}")
+    return ended.error == attempt.ending.error
 
 
-def render_proposal(subject: str) -> tuple[tuple[str, str], ...]:
-    """Return the trailer of a session that finished its phase, and whose work was not committed."""
-    return ((PROPOSED, " ".join(subject.split()) or _NO_SUBJECT),)
-
-
-def find_proposal(attempt: OpenAttempt) -> str | None:
-    """Return the subject that the attempt's last session proposed, empty for none; None if it left work to do."""
-    found = dict(attempt.wip_trailers)
-    if PROPOSED not in found:
-        return None
-    return "" if found[PROPOSED] == _NO_SUBJECT else found[PROPOSED]
-
-
-def render_wait(until: float | None, model: str) -> tuple[tuple[str, str], ...]:
-    """Return the trailer for a limit; nothing if its end (seconds since the epoch) is unknown."""
-    if until is None:
-        return ()
-    return ((WAIT_UNTIL, f"{datetime.fromtimestamp(until, tz=UTC):{_TIME}} {model}"),)
-
-
-def find_reset(attempt: OpenAttempt, model: str) -> float | None:
-    """Return when this model's limit that the attempt met resets, in seconds since the epoch; None without one."""
-    found = find_wait_until(attempt)
-    return found[0] if found is not None and found[1] == model else None
-
-
-def find_wait_until(attempt: OpenAttempt) -> tuple[float, str] | None:
-    """Return when a limit that the attempt met resets, in seconds since the epoch, and its model."""
-    moment, _, limited = dict(attempt.wip_trailers).get(WAIT_UNTIL, "").partition(" ")
-    try:
-        return datetime.strptime(moment, _TIME).replace(tzinfo=UTC).timestamp(), limited
-    except ValueError:
-        return None
+def note_wait(until: float | None, model: str) -> Mapping[str, Any]:
+    """Return the fields of `Ending` for a limit; nothing if its end (seconds since the epoch) is unknown."""
+    return {} if until is None else {"wait_until": int(until), "limited": model}
 
 
 def is_refunded(attempt: OpenAttempt) -> bool:
     """Return whether the attempt's last session ended without fault of its own: a kill, a limit, a failing endpoint."""
-    return not attempt.handoff_note or dict(attempt.wip_trailers).get(ENDED, "") in _NOT_ITS_FAULT
+    return not attempt.handoff_note or attempt.ending.end in _NOT_ITS_FAULT
 
 
 def find_repeated_error(repo: Repo, attempt: OpenAttempt) -> tuple[int, str]:
@@ -467,9 +412,10 @@ def _read_errors(repo: Repo, attempt: OpenAttempt) -> list[str]:
         return []
     revs = (attempt.last_wip.commit, *((f"^{attempt.base_head}",) if attempt.base_head else ()))
     texts = read_texts(repo.git, "--first-parent", f"--max-count={_MOST_SNAPSHOTS}", *revs, "--")
+    saved = [notes for text in reversed(texts) if (notes := read_notes(text)) is not None]
     # Later snapshots repeat the words of the session that ended: each session counts once.
-    ended = {text.get(SESSION): text for text in reversed(texts) if text.get(ENDED)}
-    return [text.get(ERROR) for text in reversed(ended.values()) if text.get(ENDED) not in _NOT_ITS_FAULT]
+    ended = {notes.session: notes.ending for notes in saved if notes.ending.end}
+    return [ending.error for ending in reversed(ended.values()) if ending.end not in _NOT_ITS_FAULT]
 
 
 _SESSION = re.compile(r"[0-9A-Za-z]{1,64}")

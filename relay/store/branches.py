@@ -20,7 +20,7 @@ from relay.git.objects import RELAY_IDENTITY, diff_trees, read_entries
 from relay.git.repository import Repo
 from relay.plan.model import Plan
 from relay.plan.text import encode_text, find_ledger_path
-from relay.store.attempts import OpenAttempt, find_place_id, find_proposal, read_attempt
+from relay.store.attempts import OpenAttempt, find_place_id, read_attempt
 from relay.store.completion import (
     find_pending_move,
     finish_pending,
@@ -33,7 +33,7 @@ from relay.store.loose import read_own
 from relay.store.plan_versions import PlanEdit, find_attempt_phase
 from relay.store.resume import AttemptFacts, Facts, Kept
 from relay.store.snapshot import write_snapshot_tree
-from relay.store.trailers import ATTEMPT_STATUSES, REVIEWED, parse_count
+from relay.store.trailers import ATTEMPT_STATUSES
 
 
 def move_branch(
@@ -136,22 +136,16 @@ def _read_attempt_facts(repo: Repo, attempt: OpenAttempt, own: tuple[str, ...]) 
         phase_id=attempt.phase_id,
         began_as=attempt.phase_id,
         base_head=attempt.base_head,
-        boot_id=attempt.boot_id,
+        boot_id=attempt.begun.boot,
         elsewhere=attempt.place != find_place_id(repo),
         claims=attempt.items,
         handed_over=bool(attempt.handoff_note),
-        proposed=find_proposal(attempt) is not None,
-        faults=_count_faults(attempt),
+        proposed=attempt.ending.proposed is not None,
+        faults=next((review.confirmed for review in reversed(attempt.carried.reviews)), 0),
         merges=attempt.merges,
         touched=since_start or bool(attempt.items) or _differs(repo, attempt.base_tree, saved, own),
         saved=not _differs(repo, saved, now, own),
     )
-
-
-def _count_faults(attempt: OpenAttempt) -> int:
-    """Return the number of faults that the newest review of the phase confirmed; 0 without a review."""
-    found = [value.rpartition(" confirmed=")[2] for key, value in attempt.carried if key == REVIEWED]
-    return parse_count(found[-1], 0) if found else 0
 
 
 def find_attempt_commit(repo: Repo, attempt: OpenAttempt) -> RelayCommit | None:

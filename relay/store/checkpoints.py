@@ -8,6 +8,8 @@ from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path, PurePosixPath
 
+from msgspec import structs
+
 from relay.base.errors import RepoError
 from relay.base.hints import ANOTHER_RELAY, RUN
 from relay.base.secrecy import is_covered
@@ -16,8 +18,7 @@ from relay.base.values import dataclass
 from relay.git import objects, refs
 from relay.git.config_guard import Guarded, guard
 from relay.git.lock_journal import storing
-from relay.git.message import CommitText, Message, make_line, read_texts
-from relay.git.names import render_path
+from relay.git.message import CommitText, clean_text, read_texts
 from relay.git.objects import RELAY_IDENTITY
 from relay.git.repository import Repo
 from relay.git.status import ChangeKind, PathChange
@@ -25,9 +26,9 @@ from relay.git.trees import ABSENT, SYMLINK
 from relay.session.usage import Spent
 from relay.store import trailers
 from relay.store.attempts import OpenAttempt, find_spent, read_attempt, render_skipped
+from relay.store.ref_notes import Carried, Ending, Notes, make_message, note_spending, read_notes
 from relay.store.refs import ATTEMPTS
 from relay.store.snapshot import KnownPaths, Snapshot, TreeSnapshot, find_unheld, write_snapshot_tree
-from relay.store.trailers import REPLACED, WIP
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -204,7 +205,7 @@ def sort_snapshots(repo: Repo, *, before: float) -> Sorting:
     if not found:
         return Sorting(old=(), kept=Counter())
     # Each open attempt, of any branch and work tree, names the ref of its snapshots.
-    needed = {text.get(trailers.WIP) for text in _read_all(repo, repo.list_refs(ATTEMPTS).values())}
+    needed = {notes.wip for _, notes in _read_all(repo, repo.list_refs(ATTEMPTS).values())}
     args = ("--branches", "--basic-regexp", f"--grep=^{trailers.SESSION}:", "--")
     merged = {text.get(trailers.SESSION) for text in read_texts(repo.git, *args)}
     judged = [(snapshot, _find_reason(snapshot, needed, merged, before)) for snapshot in found]
@@ -224,18 +225,16 @@ def drop_snapshots(repo: Repo, old: Collection[OldSnapshot]) -> int:
 
 def _list_snapshots(repo: Repo) -> list[OldSnapshot]:
     listed = repo.list_refs(_SNAPSHOTS)
-    texts = {text.commit: text for text in _read_all(repo, listed.values())}
-    return [
-        OldSnapshot(ref=ref, commit=commit, session=texts[commit].get(trailers.SESSION), time=texts[commit].time)
-        for ref, commit in listed.items()
-        if commit in texts
-    ]
+    read = {text.commit: (text.time, notes.session) for text, notes in _read_all(repo, listed.values())}
+    found = ((ref, commit, *read[commit]) for ref, commit in listed.items() if commit in read)
+    return [OldSnapshot(ref=ref, commit=commit, session=session, time=time) for ref, commit, time, session in found]
 
 
-def _read_all(repo: Repo, commits: Iterable[str]) -> Iterable[CommitText]:
-    """Return commits in one call of git; nothing for no commits, where git would take HEAD."""
+def _read_all(repo: Repo, commits: Iterable[str]) -> list[tuple[CommitText, Notes]]:
+    """Return commits in one call of git, with what they say; nothing for no commits, where git would take HEAD."""
     asked = "\n".join(commits)
-    return read_texts(repo.git, "--no-walk", "--stdin", stdin=f"{asked}\n".encode()) if asked else ()
+    texts = read_texts(repo.git, "--no-walk", "--stdin", stdin=f"{asked}\n".encode()) if asked else ()
+    return [(text, read_notes(text) or Notes()) for text in texts]
 
 
 def _find_reason(
@@ -249,9 +248,6 @@ def _find_reason(
     return StayReason.YOUNG if snapshot.time >= before else None
 
 
-_COST = frozenset({trailers.USAGE, trailers.COST})
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WipRecord:
     """What a snapshot holds besides the files."""
@@ -263,8 +259,9 @@ class WipRecord:
     """Bytes that go into the tree in place of the work tree's: the plan with its claims ticked."""
     paths: tuple[str, ...] | None = None
     """The only paths that changed since the attempt's last snapshot; None if unknown."""
-    trailers: tuple[tuple[str, str], ...] = ()
-    """Further trailers, kept and returned with the open attempt."""
+    carried: Carried = Carried()
+    """What all further snapshots keep, besides what the attempt has."""
+    ending: Ending = Ending()
 
 
 @storing
@@ -281,21 +278,15 @@ def save_wip(repo: Repo, attempt: OpenAttempt, record: WipRecord) -> OpenAttempt
     if not os.path.lexists(repo.root / ".git"):
         words = f"{repo.root} was removed while relay worked in it; its last checkpoint stays as it was"
         raise RepoError(words, hint=RUN)
-    if last and _is_noted(repo, attempt, record, found):
+    if last and last.tree == found.tree and _is_noted(repo, attempt, _make_notes(attempt, record, found)):
         return replace(attempt, last_wip=Snapshot.of(found, last.commit))
     return save_snapshots(repo, attempt, record, found)
 
 
-def _is_noted(repo: Repo, attempt: OpenAttempt, record: WipRecord, found: TreeSnapshot) -> bool:
+def _is_noted(repo: Repo, attempt: OpenAttempt, notes: Notes) -> bool:
     """Return whether the last snapshot says all of this but the cost, which `relay.store.attempts` notes."""
-    said = tuple((key, value) for key, value in attempt.wip_trailers if key not in _COST)
-    lines = _make_lines(_list_trailers(attempt, record, found))
-    return (
-        attempt.last_wip is not None
-        and (attempt.last_wip.tree, attempt.handoff_note) == (found.tree, record.handoff_note)
-        and said == tuple((key, value) for key, value in lines if key not in _COST)
-        and find_spent(repo, attempt.session_id) is not None
-    )
+    saved = structs.replace(attempt.saved, usage=notes.usage, cost=notes.cost)
+    return saved == notes and find_spent(repo, attempt.session_id) is not None
 
 
 @storing
@@ -317,37 +308,26 @@ def save_snapshots(repo: Repo, attempt: OpenAttempt, record: WipRecord, *snapsho
 
 def _write_snapshot(repo: Repo, attempt: OpenAttempt, record: WipRecord, found: TreeSnapshot) -> OpenAttempt:
     """Store a snapshot that no ref holds yet."""
-    kept = _list_trailers(attempt, record, found)
-    message = Message(subject=f"relay: snapshot of phase {attempt.phase_id}", body=record.handoff_note, trailers=kept)
+    notes = _make_notes(attempt, record, found)
     parent = attempt.last_wip.commit if attempt.last_wip else attempt.commit
+    message = make_message(f"relay: snapshot of phase {attempt.phase_id}", notes)
     commit = objects.write_commit(repo, found.tree, (parent,), message)
-    return replace(
-        attempt,
-        last_wip=Snapshot.of(found, commit),
-        spend=record.spend,
+    return replace(attempt, last_wip=Snapshot.of(found, commit), spend=record.spend, saved=notes)
+
+
+def _make_notes(attempt: OpenAttempt, record: WipRecord, found: TreeSnapshot) -> Notes:
+    return Notes(
+        plan=attempt.plan_path,
+        phase=attempt.phase_id,
+        session=attempt.session_id,
         items=record.items,
-        handoff_note=record.handoff_note,
-        wip_trailers=_make_lines(kept),
+        skipped=render_skipped(found.skipped),
+        replaced=found.replaced,
+        handoff_note=clean_text(record.handoff_note),
+        carried=attempt.carried.join(record.carried),
+        ending=record.ending,
+        **note_spending(record.spend),
     )
-
-
-def _list_trailers(attempt: OpenAttempt, record: WipRecord, found: TreeSnapshot) -> tuple[tuple[str, str], ...]:
-    return (
-        (trailers.PLAN, render_path(attempt.plan_path)),
-        (trailers.PHASE, attempt.phase_id),
-        (trailers.SESSION, attempt.session_id),
-        (trailers.ITEMS, " ".join(record.items)),
-        *trailers.render_spent(record.spend),
-        *render_skipped(found.skipped),
-        *((REPLACED, render_path(path)) for path in found.replaced),
-        *attempt.carried,
-        *record.trailers,
-    )
-
-
-def _make_lines(kept: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], ...]:
-    """Return trailers as git reads them back."""
-    return tuple((key, line) for key, value in kept if (line := make_line(value)))
 
 
 _ROOT = "refs/relay/"
@@ -355,7 +335,7 @@ _ROOT = "refs/relay/"
 _MOST_READ = 50
 """Up to this number relay reads the objects itself; for more, starting git takes less time."""
 
-_Commits = Mapping[str, CommitText]
+_Commits = Mapping[str, tuple[CommitText, Notes]]
 """Every commit of relay's own that git still has, by id, whether or not a ref holds it."""
 
 
@@ -403,12 +383,12 @@ def _is_whole(repo: Repo, commit: str) -> bool:
     return not any(line.startswith(b"?") for line in out.splitlines())
 
 
-def _read_own(repo: Repo) -> dict[str, CommitText]:
+def _read_own(repo: Repo) -> _Commits:
     lines = repo.git.run("cat-file", "--batch-all-objects", "--batch-check=%(objecttype) %(objectname)").splitlines()
     commits = b"".join(line.removeprefix(b"commit ") + b"\n" for line in lines if line.startswith(b"commit "))
     who = f"<{RELAY_IDENTITY['GIT_AUTHOR_EMAIL']}>"
     found = read_texts(repo.git, "--no-walk=unsorted", "-F", f"--author={who}", "--stdin", stdin=commits)
-    return {text.commit: text for text in found}
+    return {text.commit: (text, notes) for text in found if (notes := read_notes(text)) is not None}
 
 
 def _repair(repo: Repo, ref: str, old: str | None, own: _Commits, words: str) -> str:
@@ -434,15 +414,14 @@ def _find_snapshot(repo: Repo, ref: str, own: _Commits) -> str | None:
 def _follow(commit: str, ref: str, own: _Commits) -> tuple[str, ...]:
     """Return a snapshot and those before it, back to its attempt; empty for other commits, and other refs."""
     chain: list[str] = []
-    while commit in own and not own[commit].get(WIP):
+    while commit in own and not own[commit][1].wip:
         chain.append(commit)
-        commit = next(iter(own[commit].parents), "")
-    return tuple(chain) if commit in own and own[commit].get(WIP) == ref else ()
+        commit = next(iter(own[commit][0].parents), "")
+    return tuple(chain) if commit in own and own[commit][1].wip == ref else ()
 
 
 def _find_attempt(repo: Repo, ref: str, own: _Commits) -> str | None:
     """Return the newest commit that opened or continued the branch's newest attempt."""
-    branch = ref.removeprefix(ATTEMPTS)
-    attempts = [text for text in own.values() if text.get(WIP).startswith(f"{_SNAPSHOTS}{branch}/")]
-    attempts.sort(key=lambda text: (text.get(WIP), text.time), reverse=True)
-    return next((text.commit for text in attempts if _is_whole(repo, text.commit)), None)
+    begins = f"{_SNAPSHOTS}{ref.removeprefix(ATTEMPTS)}/"
+    attempts = [(notes.wip, text.time, text.commit) for text, notes in own.values() if notes.wip.startswith(begins)]
+    return next((commit for _, _, commit in sorted(attempts, reverse=True) if _is_whole(repo, commit)), None)

@@ -16,22 +16,19 @@ written with each request, without the git processes that moving a ref takes. Th
 moment a planning session begins: a kill loses none of its cost.
 """
 
-import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 
 from relay.base.values import dataclass
 from relay.git import objects, refs
 from relay.git.command import GitError
 from relay.git.lock_journal import storing
-from relay.git.message import CommitText, Message, read_text
-from relay.git.names import parse_path, parse_ref_part, render_path, render_ref_part
+from relay.git.message import read_text
+from relay.git.names import parse_ref_part, render_ref_part
 from relay.git.repository import Repo
 from relay.git.trees import FILE, find_tree
 from relay.plan.lineage import has_heirs
 from relay.session.usage import Spent
-from relay.store import trailers
 from relay.store.attempts import OpenAttempt, close_attempt, drop_spent, find_spent, read_attempt
 from relay.store.history import (
     RelayCommit,
@@ -39,8 +36,8 @@ from relay.store.history import (
     find_origin,
     find_text,
 )
+from relay.store.ref_notes import Notes, make_message, note_spending, read_notes
 from relay.store.refs import ATTEMPTS, SPENT, WRITTEN, get_branch, next_ref
-from relay.store.trailers import BASE
 
 
 def read_uncommitted(
@@ -69,8 +66,6 @@ class PlanningRecord:
     spend: Spent
     is_open: bool = False
     """Whether the session has begun and not ended. `spend` is then the cost before it; when read back, all of it."""
-    trailers: tuple[tuple[str, str], ...] = ()
-    """Further trailers, kept and returned."""
 
 
 def read_plan_usage(repo: Repo) -> PlanningRecord | None:
@@ -78,13 +73,14 @@ def read_plan_usage(repo: Repo) -> PlanningRecord | None:
     found = find_plan_record(repo)
     if found is None:
         return None
-    record = parse_planning(read_text(repo, found[1]))
-    noted = find_spent(repo, record.session_id) if record.is_open else None
-    return replace(record, spend=record.spend + noted) if noted else record
+    notes = found[2]
+    noted = find_spent(repo, notes.session) if notes.is_open else None
+    spent = notes.spent + noted if noted else notes.spent
+    return PlanningRecord(plan_path=notes.plan, session_id=notes.session, spend=spent, is_open=notes.is_open)
 
 
-def find_plan_record(repo: Repo) -> tuple[str, str] | None:
-    """Return the ref and the commit that keep the branch's written plan; None without one.
+def find_plan_record(repo: Repo) -> tuple[str, str, Notes] | None:
+    """Return the ref and the commit that keep the branch's written plan, and what that says; None without one.
 
     A plan that was written on another branch counts here if HEAD is where it was then: the user took the file along
     with ``git switch -c``.
@@ -92,30 +88,18 @@ def find_plan_record(repo: Repo) -> tuple[str, str] | None:
     branch = repo.branch
     if branch is None:
         return None
-    plans, ref = repo.list_refs(WRITTEN), f"{WRITTEN}{render_ref_part(branch)}"
-    if ref in plans:
-        return ref, plans[ref]
-    head = repo.head() or UNBORN
-    return next(((name, at) for name, at in plans.items() if read_text(repo, at).get(trailers.BASE) == head), None)
+    own, head = f"{WRITTEN}{render_ref_part(branch)}", repo.head() or ""
+    plans = sorted(_read_all(repo, WRITTEN), key=lambda plan: plan[0] != own)
+    return next((plan for plan in plans if plan[0] == own or plan[2].base == head), None)
 
 
-_OWN = frozenset({trailers.PLAN, trailers.SESSION, trailers.USAGE, trailers.COST, trailers.OPEN, trailers.BASE})
-YES, UNBORN = "yes", "none"
-"""Values of trailers: a session that has not ended, and a branch without a commit."""
+def _read_all(repo: Repo, place: str) -> Iterator[tuple[str, str, Notes]]:
+    """Yield the refs of a place, each with its commit and what that says; without commits that are not relay's."""
+    for ref, commit in repo.list_refs(place).items():
+        if (notes := read_notes(read_text(repo, commit))) is not None:
+            yield ref, commit, notes
 
 
-def parse_planning(text: CommitText) -> PlanningRecord:
-    """Read a planning record from the commit that keeps it."""
-    return PlanningRecord(
-        plan_path=parse_path(text.get(trailers.PLAN)),
-        session_id=text.get(trailers.SESSION),
-        spend=trailers.parse_spent(text.get(trailers.USAGE), text.get(trailers.COST)),
-        is_open=text.get(trailers.OPEN) == YES,
-        trailers=tuple(pair for pair in text.found if pair[0] not in _OWN),
-    )
-
-
-_ID = re.compile(r"[0-9a-f]{40,64}")
 _Entry = tuple[str, str, str, Spent]
 """Session, plan, the commit where its attempt began, and its cost."""
 
@@ -141,11 +125,8 @@ def _read_unrecorded(
 
 def read_kept_spent(repo: Repo, place: str = SPENT) -> Iterator[_Entry]:
     """Yield the cost of sessions that no commit records; for a killed session, as noted with its last request."""
-    for commit in repo.list_refs(place).values():
-        text = read_text(repo, commit)
-        noted = find_spent(repo, text.get(trailers.SESSION))  # for a killed session
-        spent = noted or trailers.parse_spent(text.get(trailers.USAGE), text.get(trailers.COST))
-        yield text.get(trailers.SESSION), parse_path(text.get(trailers.PLAN)), text.get(BASE), spent
+    for _, _, notes in _read_all(repo, place):
+        yield notes.session, notes.plan, notes.base, find_spent(repo, notes.session) or notes.spent
 
 
 def add_branch(repo: Repo, branch: str, commits: Iterable[RelayCommit]) -> Spent:
@@ -171,7 +152,7 @@ def _read_attempts(repo: Repo) -> Iterator[_Entry]:
 
 def _is_of_plan(repo: Repo, origin: str, plan_path: str, base: str) -> bool:
     """Return whether an attempt that began at `base` worked on the plan that `origin` brought, or rewrote."""
-    if not (origin and _ID.fullmatch(base)):
+    if not (origin and base):
         return False
     if objects.is_ancestor(repo, origin, base):
         return True
@@ -213,15 +194,15 @@ def read_written_plan(repo: Repo, plan_path: str) -> bytes | None:
 
 def drop_plan_usage(repo: Repo, kept: PlanningRecord) -> None:
     """Remove a record, whichever branch it was kept for: the ``planned`` commit carries it now."""
-    for ref, commit in repo.list_refs(WRITTEN).items():
-        if parse_planning(read_text(repo, commit)).session_id == kept.session_id:
+    for ref, commit, notes in tuple(_read_all(repo, WRITTEN)):
+        if notes.session == kept.session_id:
             refs.drop_ref(repo, ref, commit)
 
 
 @storing
 def save_rejected_plan(repo: Repo, record: PlanningRecord, plan: bytes) -> str:
     """Keep a plan that was turned down, with its cost, and return the ref."""
-    ref = next_ref(repo, "rejected", get_branch(repo))
+    ref = next_ref(repo, "aside", get_branch(repo))
     refs.move_ref(repo, ref, _write(repo, record, plan, ()), None)
     return ref
 
@@ -229,15 +210,14 @@ def save_rejected_plan(repo: Repo, record: PlanningRecord, plan: bytes) -> str:
 def _write(repo: Repo, record: PlanningRecord, plan: bytes, parents: tuple[str, ...]) -> str:
     blob = repo.store_object("blob", plan)
     tree = objects.write_paths_tree(repo, ((record.plan_path, FILE, blob),))
-    kept = (
-        (trailers.PLAN, render_path(record.plan_path)),
-        (trailers.SESSION, record.session_id),
-        (trailers.BASE, repo.head() or UNBORN),
-        *trailers.render_spent(record.spend),
-        *(((trailers.OPEN, YES),) if record.is_open else ()),
-        *record.trailers,
+    notes = Notes(
+        plan=record.plan_path,
+        session=record.session_id,
+        base=repo.head() or "",
+        is_open=record.is_open,
+        **note_spending(record.spend),
     )
-    return objects.write_commit(repo, tree, parents, Message(subject="relay: plan", trailers=kept))
+    return objects.write_commit(repo, tree, parents, make_message("relay: plan", notes))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -286,15 +266,15 @@ def keeping_spent(repo: Repo, plan_path: str, session_id: str, read_spent: Calla
 @storing
 def keep_spent(repo: Repo, ref: str, own: Whose, spent: Spent, *, before: str | None = None) -> str:
     """Keep cost that no commit records under a ref, which is at `before` (None: not there yet); return the commit."""
-    kept = (
-        (trailers.PLAN, render_path(own.plan_path)),
-        (trailers.PHASE, own.phase_id),
-        (trailers.SESSION, own.session_id),
-        (BASE, own.base or ""),
-        *trailers.render_spent(spent),
+    notes = Notes(
+        plan=own.plan_path,
+        phase=own.phase_id,
+        session=own.session_id,
+        base=own.base or "",
+        **note_spending(spent),
     )
     what = f"phase {own.phase_id}" if own.phase_id else f"session {own.session_id}"
-    message = Message(subject=f"relay: what was spent on {what}", trailers=kept)
+    message = make_message(f"relay: what was spent on {what}", notes)
     tree = find_tree(repo, own.base) if own.base else repo.empty_tree
     commit = objects.write_commit(repo, tree, (own.base,) if own.base else (), message)
     refs.move_ref(repo, ref, commit, before)

@@ -1,6 +1,5 @@
-"""The vocabulary of relay's trailers: each key with its meaning, and the values that need parsing."""
+"""The vocabulary of the trailers of relay's commits on a branch: each key with its meaning, and values to be parsed."""
 
-import contextlib
 import math
 import re
 from collections.abc import Iterable
@@ -10,7 +9,6 @@ from relay.session.usage import Spent, Usage
 PREFIX = "Relay-"
 """Begins every key; nobody but relay writes a trailer with it."""
 
-# Keys of commits on the branch, and where they apply of attempts and snapshots.
 PLAN = "Relay-Plan"
 PLAN_TREE = "Relay-Plan-Tree"
 """The tree that has a loose plan and its ledger as the commit leaves them (`relay.store.loose`)."""
@@ -24,8 +22,6 @@ AMENDED = "Relay-Amended"
 SESSION = "Relay-Session"
 LEG = "Relay-Leg"
 """The number of the session within its phase; an interrupted session and the one after it have the same."""
-TRIES = "Relay-Attempt"
-"""The same, with every session counted."""
 GATE = "Relay-Gate"
 REVIEW = "Relay-Review"
 """Number of reviews, findings, confirmed and open ones, and a digest; or why there was no review."""
@@ -34,7 +30,7 @@ DOUBT = "Relay-Doubt"
 claim in doubt and left it so."""
 SANDBOX = "Relay-Sandbox"
 REPAIRS = "Relay-Repairs"
-"""How often relay gave the work back to its session for a repair; in snapshots behind the session's id."""
+"""How often relay gave the work back to its session for a repair."""
 RUNG = "Relay-Rung"
 """A change of model or effort in mid-phase: ``effort=high``, ``model=ID``; ``fallback=ID`` if the model was out of
 reach. A phase has one for each, in order."""
@@ -51,57 +47,14 @@ METERING = "Relay-Metering"
 USAGE = "Relay-Usage"
 COST = "Relay-Cost"
 
-# Keys of an open attempt.
-BASE = "Relay-Base"
-BOOT = "Relay-Boot"
-PLACE = "Relay-Place"
-WIP = "Relay-Wip"
-NO_PROGRESS = "Relay-Barren"  # the name that repositories have on disk
-"""The phase's sessions in a row that crossed the reset line without ticking anything."""
-BASELINE = "Relay-Baseline"
-"""The gate's result before the phase."""
-CLAIMED = "Relay-Claimed"
-"""The number of claimed items when a session began."""
 SAID = "Relay-Said"
-"""A text from the user during the phase, as JSON; also in hand-off commits."""
-
-UNCHECKED = "Relay-Unchecked"
-"""The commit that a landing attempt merges, if it was not made and checked in this work tree."""
-REVIEWED = "Relay-Reviewed"
-"""A review of the phase: its number, the reviewed tree, findings and confirmed ones."""
-FINDING = "Relay-Finding"
-"""The number of a review and one of its findings, as JSON."""
-EVIDENCE = "Relay-Evidence"
-"""A session's evidence for an item that is not committed yet: the item's text and the evidence, as JSON."""
+"""A text from the user during the phase, as JSON; in hand-off commits."""
 EVIDENCE_CHARS = 300
-CARRIED = frozenset({SAID, REVIEWED, FINDING, MERGE, UNCHECKED, EVIDENCE, REPAIRS, RUNG})
-"""Trailers that every further snapshot and session of an attempt keeps."""
-KEPT_MARKS = frozenset({LEG, NO_PROGRESS, CLAIMED, BASELINE, TRIES})
-"""Trailers of an attempt that stay as they were when another session takes it up."""
-
-# Keys of an attempt's snapshots.
-SKIPPED = "Relay-Skipped"
-REPLACED = "Relay-Replaced"
-ENDED = "Relay-Ended"
-"""In a session's last snapshot: its `SessionEnd`."""
-ERROR = "Relay-Error"
-"""The session's current item and its last error that it did not overcome."""
-PROPOSED = "Relay-Proposed"
-"""The phase is finished but its commit was refused: the subject, or ``-`` for none."""
-LEFT = "Relay-Left"
-"""What sessions did to the plan and could not be done again on the plan as a person edited it: a sentence."""
-WAIT_UNTIL = "Relay-Wait-Until"
-"""UTC time at which a limit resets, and its model."""
-
-# Keys of a plan that waits for its commit.
-OPEN = "Relay-Open"
-"""Whether the planning session has begun and not ended."""
 
 UNKNOWN = "unknown"
 
 _USAGE_PART = re.compile(r"([a-z0-9_]+)=([0-9]{1,18})")
 _ESTIMATED = "~"
-_COUNT = re.compile(r"[0-9]{1,6}")
 _MODEL = re.compile(r"[\w.:/@+\[\]-]{1,100}", re.ASCII)
 MOST_MODELS = 5
 _COST = re.compile(r"(~?)([0-9]{1,12}(?:\.[0-9]{1,9})?) USD")
@@ -172,39 +125,6 @@ def render_said(texts: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
     import json
 
     return tuple((SAID, json.dumps(text, ensure_ascii=False)) for text in texts)
-
-
-def render_evidence(found: Iterable[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
-    """Return a trailer for each item's text and its evidence."""
-    import json
-
-    return tuple((EVIDENCE, json.dumps(pair)) for pair in found)
-
-
-def parse_evidence(found: tuple[tuple[str, str], ...]) -> dict[str, str]:
-    """Undo it: the last evidence for each item's text. Values that are not relay's are left out."""
-    import json
-
-    evidence = {}
-    for value in (value for key, value in found if key == EVIDENCE):
-        with contextlib.suppress(ValueError, RecursionError):
-            pair = json.loads(value)
-            if isinstance(pair, list) and list(map(type, pair)) == [str, str]:
-                evidence[pair[0]] = pair[1]
-    return evidence
-
-
-def render_repair(session: str, number: int) -> tuple[tuple[str, str], ...]:
-    """Return the trailer of a snapshot for the nth repair that a session was asked for."""
-    return ((REPAIRS, f"{session} {number}"),)
-
-
-def count_repairs(found: Iterable[tuple[str, str]]) -> int:
-    """Return how many repairs the snapshots of an attempt note, all sessions together."""
-    most: dict[str, int] = {}
-    for session, _, number in (value.partition(" ") for key, value in found if key == REPAIRS):
-        most[session] = max(most.get(session, 0), int(number) if _COUNT.fullmatch(number) else 0)
-    return sum(most.values())
 
 
 def render_models(models: Iterable[str]) -> tuple[tuple[str, str], ...]:

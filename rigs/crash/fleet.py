@@ -34,7 +34,7 @@ _WORKERS = ("ann", "bob", "cy")
 CAP_USD = 20.0
 _HOOK = "#!/bin/sh\necho no space left on device >&2\nexit 1\n"
 _LIMIT_S = 600.0
-_COST = re.compile(r"^Relay-Cost: ~?([0-9.]+) USD$", re.MULTILINE)
+_COST = re.compile(r'^(?:Relay-Cost: | "cost": ")~?([0-9.]+) USD', re.MULTILINE)
 _STAYS = re.compile(r"refs/heads/main|refs/relay/spent/main/booked-\w+")
 """What a remote keeps of a plan that is done: its branch, and what lost takes cost."""
 

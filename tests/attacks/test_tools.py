@@ -101,7 +101,7 @@ def test_a_planner_without_a_sandbox_is_caught_by_the_fingerprint(arena):
     assert b"src/app.py" in played.out
     assert b"changed while it was planned" in played.out
     assert plan not in (arena.root / "PLAN.md").read_text()
-    assert plan in arena.git("show", "refs/relay/rejected/main/000001:PLAN.md")
+    assert plan in arena.git("show", "refs/relay/aside/main/000001:PLAN.md")
 
 
 def test_rules_that_ask_for_no_sandbox_reach_the_model_and_nothing_else(arena, leaks):

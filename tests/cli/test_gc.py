@@ -1,5 +1,6 @@
 """`relay doctor --gc` takes old snapshots of work that is committed, and nothing else."""
 
+import json
 import time
 
 import pytest
@@ -9,11 +10,11 @@ DAY_S = 86_400
 
 @pytest.fixture
 def keep(git):
-    """Put a commit under a ref of relay's, as old as that, with trailers."""
+    """Put a commit under a ref of relay's, as old as that, with notes."""
 
-    def put(ref, days, *trailers):
+    def put(ref, days, **notes):
         moment = f"{int(time.time()) - days * DAY_S} +0000"
-        message = "\n".join(("snapshot", "", *trailers))
+        message = f"snapshot\n\n{json.dumps(notes)}"
         tree = git("rev-parse", "HEAD^{tree}")
         dates = {"GIT_AUTHOR_DATE": moment, "GIT_COMMITTER_DATE": moment}
         git("update-ref", ref, git("commit-tree", tree, "-m", message, **dates))
@@ -30,15 +31,15 @@ def test_only_what_is_committed_old_and_not_open_goes(relay, git, keep):
     git("switch", "-q", "-c", "other%/x")
     git("commit", "-q", "--allow-empty", "-m", "Two\n\nRelay-Plan: PLAN.md\nRelay-Session: bbbb2222")
     git("switch", "-q", "main")
-    keep("refs/relay/wip/main/000001", 40, "Relay-Session: aaaa1111")
-    keep("refs/relay/wip/other%25%2Fx/000001", 31, "Relay-Session: bbbb2222")
-    keep("refs/relay/wip/main/000002", 29, "Relay-Session: aaaa1111")
-    keep("refs/relay/wip/main/000003", 400, "Relay-Session: cccc3333")
-    keep("refs/relay/wip/main/000004", 400, "No-Session: x")
-    keep("refs/relay/wip/main/000005", 400, "Relay-Session: aaaa1111")
-    keep("refs/relay/leg/main", 400, "Relay-Wip: refs/relay/wip/main/000005", "Relay-Session: aaaa1111")
-    for kind in ("rewound", "spent", "rejected"):
-        keep(f"refs/relay/{kind}/main/000001", 400, "Relay-Session: aaaa1111")
+    keep("refs/relay/wip/main/000001", 40, session="aaaa1111")
+    keep("refs/relay/wip/other%25%2Fx/000001", 31, session="bbbb2222")
+    keep("refs/relay/wip/main/000002", 29, session="aaaa1111")
+    keep("refs/relay/wip/main/000003", 400, session="cccc3333")
+    keep("refs/relay/wip/main/000004", 400, phase="1")
+    keep("refs/relay/wip/main/000005", 400, session="aaaa1111")
+    keep("refs/relay/leg/main", 400, wip="refs/relay/wip/main/000005", session="aaaa1111")
+    for kind in ("rewound", "spent", "aside"):
+        keep(f"refs/relay/{kind}/main/000001", 400, session="aaaa1111")
     before = list_refs(git)
     going = {"refs/relay/wip/main/000001", "refs/relay/wip/other%25%2Fx/000001"}
 
@@ -61,7 +62,7 @@ def test_where_there_is_nothing_it_says_so(relay, tmp_path):
 
 def test_the_doctor_says_how_git_log_leaves_snapshots_out(doctor, git, keep):
     assert "excludeDecoration" not in doctor().out
-    keep("refs/relay/wip/main/000001", 40, "Relay-Session: aaaa1111")
+    keep("refs/relay/wip/main/000001", 40, session="aaaa1111")
     assert "git config log.excludeDecoration refs/relay/" in doctor().out
     git("config", "log.excludeDecoration", "refs/relay/")
     assert "excludeDecoration" not in doctor().out

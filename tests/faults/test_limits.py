@@ -12,9 +12,9 @@ from relay.git.repository import open_repo
 from relay.run.planning.planner import PlanTask
 from relay.session.events import Noticed, RetryScheduled, SessionEnded, SessionStarted
 from relay.session.values import SessionEnd
-from relay.store.attempts import find_repeated_error, read_attempt, render_end, render_wait
+from relay.store.attempts import find_repeated_error, read_attempt
 from relay.store.checkpoints import WipRecord, save_wip
-from relay.store.trailers import WAIT_UNTIL
+from relay.store.ref_notes import Ending
 from tests.cli.documents import read_document
 from tests.effort import take_each
 
@@ -69,8 +69,8 @@ def save_limit(stage, until, model="claude-opus-5-5"):
     """Leave an attempt behind whose session met a limit."""
     stage.arrange("limit", lambda: stage.run(script([bash("echo once >> log.txt"), {"text": "no", "fault": FAR}])))
     attempt = find_attempt(stage)
-    kept = (*render_end(SessionEnd.LIMIT, item="", error=""), *render_wait(until, model))
-    save_wip(open_repo(stage.root), attempt, WipRecord(spend=attempt.spend, handoff_note="b", trailers=kept))
+    ending = Ending(end=SessionEnd.LIMIT, wait_until=int(until), limited=model)
+    save_wip(open_repo(stage.root), attempt, WipRecord(spend=attempt.spend, handoff_note="b", ending=ending))
 
 
 def wait_with(stage, act):
@@ -87,9 +87,8 @@ def test_a_limit_is_kept_in_git_and_the_next_run_says_until_when(stage):
     assert "It resets at" in ended.reason
     assert "in 9 h 59 min" in ended.reason or "in 10 h 0 min" in ended.reason
     assert ended.next_command == "relay run"
-    moment, model = dict(find_attempt(stage).wip_trailers)[WAIT_UNTIL].split()
-    assert model == "claude-opus-5-5"
-    assert moment.endswith("Z")
+    ending = find_attempt(stage).ending
+    assert (ending.limited, bool(ending.wait_until)) == ("claude-opus-5-5", True)
 
     again = stage.run(script())
 
@@ -177,14 +176,13 @@ def test_a_wait_can_be_interrupted(stage):
 def test_a_long_wait_is_in_git_before_it_begins(stage):
     """A run that is killed while it waits must not ask again at once."""
     found = []
-    wait_with(stage, lambda: found.append(dict(find_attempt(stage).wip_trailers).get(WAIT_UNTIL)))
+    wait_with(stage, lambda: found.append(find_attempt(stage).ending.wait_until))
 
     fault = {"kind": "rate_limit", "retry_after": "900"}
     ended = stage.run(script([{**FINISH[0], "fault": fault}, *FINISH[1:]]))
 
     assert ended.exit_code == ExitCode.DONE, ended
     assert [bool(words) for words in found] == [True]
-    assert WAIT_UNTIL not in stage.git("log", "-1", "--format=%B", "HEAD")
 
 
 def test_limits_do_not_use_a_phase_up(stage):

@@ -25,7 +25,6 @@ from relay.session.usage import Usage
 from relay.session.values import SessionEnd
 from relay.store.attempts import read_attempt
 from relay.store.spend import read_plan_usage
-from relay.store.trailers import WAIT_UNTIL
 from tests.conftest import Stage, keep_first
 from tests.copied import FSCK, find_loose_head, refresh_index
 from tests.effort import NIGHTLY
@@ -514,7 +513,7 @@ def check_stop(stage, case: Case, position: Position, ended, base: str) -> None:
     assert attempt is not None
     assert attempt.spend.usage == sum_usage(stage)
     assert attempt.handoff_note
-    assert (WAIT_UNTIL in dict(attempt.wip_trailers)) == (case.end is SessionEnd.LIMIT)
+    assert (attempt.ending.wait_until > 0) == (case.end is SessionEnd.LIMIT)
 
 
 def test_every_kind_of_fault_is_in_the_table():

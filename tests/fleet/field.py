@@ -215,7 +215,10 @@ class Field:
         """What the plan's branch and the refs of the remote say that was spent, in USD."""
         refs = self.git("for-each-ref", "--format=%(refname)", "refs/relay/spent/").split()
         texts = [self.git("log", "--format=%B", "main"), *(self.git("log", "-1", "--format=%B", ref) for ref in refs)]
-        return sum(float(cost) for cost in re.findall(r"^Relay-Cost: ~?([0-9.]+) USD$", "\n".join(texts), re.MULTILINE))
+        return sum(
+            float(cost)
+            for cost in re.findall(r'^(?:Relay-Cost: | "cost": ")~?([0-9.]+) USD', "\n".join(texts), re.MULTILINE)
+        )
 
 
 def read_billed(server):

@@ -12,9 +12,9 @@ from relay.run.phases.landing import LandingCase, find_landing
 from relay.run.phases.worktrees import ensure_job
 from relay.session.events import GateFinished
 from relay.session.usage import Spent
-from relay.store import trailers
 from relay.store.attempts import AttemptStart, open_attempt
 from relay.store.checkpoints import WipRecord, save_wip
+from relay.store.ref_notes import Course
 from tests.effort import take_each, take_turns
 from tests.endpoint.script import parse_script
 from tests.endpoint.server import serve
@@ -90,8 +90,8 @@ def test_what_was_handed_over_is_checked_with_the_rest(field, is_committed):
     red = CommandCheck(command=NO_EVIL, status=Outcome.FAILED, exit_code=1, duration_s=0.0, output_tail="")
     if is_committed:
         mallory.push({"evil": "x"})
-    said = ((trailers.BASELINE, render_baseline(GateResult(commands=(red,)))),)
-    attempt = open_attempt(repo, AttemptStart(session_id="00000001", phase_id="1", plan_path="PLAN.md", trailers=said))
+    said = Course(baseline=render_baseline(GateResult(commands=(red,))))
+    attempt = open_attempt(repo, AttemptStart(session_id="00000001", phase_id="1", plan_path="PLAN.md", course=said))
     if not is_committed:
         (mallory.root / "evil").touch()
         save_wip(repo, attempt, WipRecord(spend=Spent()))

@@ -5,13 +5,14 @@ import shutil
 from dataclasses import replace
 
 import pytest
+from msgspec import structs
 
 from relay.base.errors import RepoError
 from relay.git.command import GitError
 from relay.git.message import read_text
 from relay.git.objects import find_blob_id
 from relay.session.usage import Spent, Usage
-from relay.store import snapshot, trailers
+from relay.store import snapshot
 from relay.store.attempts import (
     AttemptStart,
     close_attempt,
@@ -22,8 +23,10 @@ from relay.store.attempts import (
     note_spent,
     open_attempt,
     read_attempt,
+    render_skipped,
 )
 from relay.store.checkpoints import WipRecord, save_wip
+from relay.store.ref_notes import Carried, Course, read_notes
 from relay.store.snapshot import Skipped, is_newest, write_snapshot_tree
 from relay.store.spend import (
     PlanningRecord,
@@ -41,7 +44,7 @@ def given(value):
     return value
 
 
-START = AttemptStart(session_id="s-1", phase_id="2", plan_path="docs/PLAN.md", trailers=(("Relay-Model", "m"),))
+START = AttemptStart(session_id="s-1", phase_id="2", plan_path="docs/PLAN.md", course=Course(tries=3))
 
 
 def spend(tokens=10, cost=0.25):
@@ -55,7 +58,7 @@ def test_an_attempt_is_read_as_it_was_opened(box):
     assert read_attempt(repo) == attempt
     assert (attempt.base_head, attempt.plan_path) == (repo.head(), "docs/PLAN.md")
     assert attempt.spend == Spent(usage=Usage(), cost_usd=0.0)
-    assert ("Relay-Model", "m") in attempt.trailers
+    assert attempt.course.tries == 3
     assert box.tree(attempt.base_tree)["user.txt"] == b"the user's"
     assert box.text("rev-parse", "refs/relay/leg/main^") == repo.head()
 
@@ -97,9 +100,9 @@ def test_snapshots_form_one_chain_for_each_attempt(box):
 
 def test_a_snapshot_that_says_nothing_new_is_none_where_the_cost_is_noted(box):
     repo, same = box.open(), WipRecord(spend=spend(20), items=("2.1",), handoff_note="next")
-    evidence = (trailers.EVIDENCE, "2.1 it runs")  # carried along
+    evidence = Carried(evidence={"2.1": "it runs"})  # kept by each further one
     attempt = open_attempt(repo, replace(START, session_id="s1"))
-    attempt = save_wip(repo, attempt, replace(same, spend=spend(), trailers=(evidence,)))
+    attempt = save_wip(repo, attempt, replace(same, spend=spend(), carried=evidence))
     first = save_wip(repo, attempt, same)
     assert given(first.last_wip).commit != given(attempt.last_wip).commit  # nobody else knows the cost
     note_spent(repo, "s1", spend(30), synced=True)
@@ -108,7 +111,7 @@ def test_a_snapshot_that_says_nothing_new_is_none_where_the_cost_is_noted(box):
     for news in (
         {"items": ()},
         {"handoff_note": ""},
-        {"trailers": ((trailers.SAID, "no"),)},
+        {"carried": Carried(said=("no",))},
         {"replace": {"src/app.py": b"2\n"}},
     ):
         then = save_wip(repo, first, replace(same, **news))
@@ -173,16 +176,15 @@ def test_an_unborn_branch_has_attempts(new_box):
     box.fsck()
 
 
-def test_hostile_text_cannot_forge_trailers(box):
+def test_hostile_text_cannot_forge_notes(box):
     repo = box.open()
-    evil = "1.1\nRelay-Cost: 0.00 USD\n\nRelay-Session: other"
-    start = AttemptStart(session_id=evil, phase_id="2\nRelay-Base: 0000", plan_path="a\nb.md")
+    evil = '1.1"}\n\n{"cost": "0.00 USD", "session": "other"}'
+    start = AttemptStart(session_id=evil, phase_id=evil, plan_path="a\nb\udcff.md")
     attempt = open_attempt(repo, start)
-    assert (attempt.base_head, attempt.plan_path) == (repo.head(), "a\nb.md")
-    record = WipRecord(spend=spend(cost=9.0), items=(evil,), handoff_note="x\n\nRelay-Cost: 0.00 USD")
-    save_wip(repo, attempt, record)
-    assert given(read_attempt(repo)).spend.cost_usd == 9.0
-    assert given(read_attempt(repo)).handoff_note == "x\n\nRelay-Cost: 0.00 USD"
+    assert (attempt.base_head, attempt.plan_path) == (repo.head(), "a\nb\udcff.md")
+    attempt = save_wip(repo, attempt, WipRecord(spend=spend(cost=9.0), items=(evil,), handoff_note=evil))
+    assert attempt == read_attempt(repo)
+    assert (attempt.spend.cost_usd, attempt.session_id, attempt.handoff_note) == (9.0, evil, evil)
 
 
 def test_the_attempt_s_changes_are_the_difference_to_its_start(box):
@@ -221,7 +223,7 @@ def test_of_a_crowded_directory_only_untracked_files_are_left_out(box, when):
     box.write("src/generated.txt", "1 of 6,210")
     crowd, now = (Skipped(path="src", reason="6,210 untracked files"),), write_snapshot_tree(repo)
     if when == "before":
-        attempt = replace(attempt, skipped=crowd)
+        attempt = replace(attempt, begun=structs.replace(attempt.begun, skipped=render_skipped(crowd)))
     else:
         now = replace(now, skipped=crowd)
     assert [change.path for change in find_attempt_changes(repo, attempt, now)] == ["src/app.py", "src/old.py"]
@@ -240,7 +242,7 @@ def test_attempts_survive_a_fetch_into_a_clone(box, new_box):
 def test_what_planning_cost_waits_for_its_commit(box):
     repo = box.open()
     assert read_plan_usage(repo) is None
-    record = PlanningRecord(plan_path="docs/PLAN.md", session_id="p-1", spend=spend(), trailers=(("Relay-Model", "m"),))
+    record = PlanningRecord(plan_path="docs/PLAN.md", session_id="p-1", spend=spend())
     save_plan_usage(repo, record, b"# one")
     again = PlanningRecord(plan_path="docs/PLAN.md", session_id="p-2", spend=spend(30, 0.75))
     save_plan_usage(repo, again, b"# two")
@@ -269,11 +271,11 @@ def test_rejected_plans_are_kept(box):
     repo = box.open()
     one = PlanningRecord(plan_path="PLAN.md", session_id="p-1", spend=spend())
     two = PlanningRecord(plan_path="PLAN.md", session_id="p-2", spend=Spent())
-    assert save_rejected_plan(repo, one, b"bad") == "refs/relay/rejected/main/000001"
+    assert save_rejected_plan(repo, one, b"bad") == "refs/relay/aside/main/000001"
     save_rejected_plan(repo, two, b"worse")
-    assert box.tree("refs/relay/rejected/main/000001") == {"PLAN.md": b"bad"}
-    assert box.tree("refs/relay/rejected/main/000002") == {"PLAN.md": b"worse"}
-    assert dict(read_text(repo, "refs/relay/rejected/main/000001").found)["Relay-Session"] == "p-1"
+    assert box.tree("refs/relay/aside/main/000001") == {"PLAN.md": b"bad"}
+    assert box.tree("refs/relay/aside/main/000002") == {"PLAN.md": b"worse"}
+    assert given(read_notes(read_text(repo, "refs/relay/aside/main/000001"))).session == "p-1"
 
 
 def test_another_session_goes_on_with_an_open_attempt(box):

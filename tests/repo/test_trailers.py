@@ -14,13 +14,10 @@ from relay.git.names import parse_path, render_path, render_ref_part
 from relay.git.objects import write_commit
 from relay.session.usage import Spent, Usage
 from relay.store.trailers import (
-    EVIDENCE,
     parse_cost,
-    parse_evidence,
     parse_spent,
     parse_usage,
     render_cost,
-    render_evidence,
     render_spent,
     render_usage,
 )
@@ -198,12 +195,3 @@ def test_orders_to_a_forge_are_disarmed():
 def test_disarmed_text_has_no_order_left(text):
     once = disarm(text, given="")
     assert disarm(once, given="") == once
-
-
-@given(found=st.dictionaries(st.text(), st.text()), odd=st.lists(st.text(max_size=9)))
-def test_evidence_survives_as_trailers_and_what_is_not_relays_is_none(found, odd):
-    trailers = render_evidence(found.items())
-    assert all(make_line(value) == value for _, value in trailers)
-    assert (
-        parse_evidence(tuple((EVIDENCE, value) for value in (*odd, "[1]", "3", "{}", "[" * 9_000)) + trailers) == found
-    )

@@ -1,5 +1,6 @@
 """The machine was restarted under an open attempt: what was lost comes back, what was written since stays."""
 
+import re
 import subprocess
 
 import pytest
@@ -19,8 +20,7 @@ sessions:
 def restart(stage):
     """Make the open attempt one of another start of the machine."""
     old = stage.git("cat-file", "commit", "refs/relay/leg/main")
-    lines = old.splitlines(keepends=True)
-    new = "".join("Relay-Boot: another\n" if line.startswith("Relay-Boot: ") else line for line in lines)
+    new = re.sub(r'^ "boot": ".*"', ' "boot": "another"', old, flags=re.MULTILINE)
     assert new != old
     made = subprocess.run(
         ["git", "hash-object", "-t", "commit", "-w", "--stdin"],

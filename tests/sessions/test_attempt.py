@@ -15,7 +15,7 @@ from relay.run.commit.candidate import PendingPlan, PhaseCommit, Proposal, Refus
 from relay.runners.base import SessionSpec
 from relay.session.values import SessionEnd, SessionOutcome, ToolCall, ToolResult
 from relay.store.attempts import OpenAttempt
-from relay.store.trailers import ENDED, ERROR, PROPOSED, WAIT_UNTIL
+from relay.store.ref_notes import Ending, Notes
 from relay.tools import claims
 from relay.tools.claims import AttemptNotes
 from relay.tools.toolbox import Toolbox
@@ -45,8 +45,8 @@ class World:
     """What the user asks for while the work is checked."""
     happened: list[str] = field(default_factory=list)
     proposals: list[Proposal] = field(default_factory=list)
-    kept: list[tuple[dict[str, str], str, bool]] = field(default_factory=list)
-    """How the attempt was left open: trailers, the words of the gate, in a hurry."""
+    kept: list[tuple[Ending, str, bool]] = field(default_factory=list)
+    """How the attempt was left open: its ending, the words of the gate, in a hurry."""
     told: list[str] = field(default_factory=list)
     said: list[str] = field(default_factory=list)
     """What the user says, one for each time that it is asked."""
@@ -94,16 +94,16 @@ class World:
         """Remember it."""
         self.happened.append(f"wait until {until}")
 
-    def save_end(self, trailers: tuple[tuple[str, str], ...], gate_words: str, *, hurried: bool) -> None:
+    def save_end(self, ending: Ending, gate_words: str, *, hurried: bool) -> None:
         """Remember it."""
-        self.kept.append((dict(trailers), gate_words, hurried))
+        self.kept.append((ending, gate_words, hurried))
 
 
 def make_handover() -> Handover:
     """What the first session of the phase starts from."""
     attempt = OpenAttempt(
-        branch="main", commit="c", base_head="h", base_tree="t", session_id="0badcafe", phase_id="1",
-        plan_path="PLAN.md", boot_id="", place="", wip_ref="",
+        branch="main", commit="c", base_tree="t",
+        begun=Notes(base="h", session="0badcafe", phase="1", plan="PLAN.md"),
     )  # fmt: skip
     briefing = PhaseBriefing(
         plan=PLAN, phase=PHASE, plan_path="PLAN.md", environment=(), claimed=(), handoff_note="", interruption="",
@@ -227,7 +227,7 @@ def test_a_red_gate_goes_back_to_the_session(world):
 
 @pytest.mark.parametrize("allowed", [0, 1, 2])
 def test_repairs_are_used_up(world, allowed):
-    """What the gate said is in the handoff note, and what the phase is stuck at in the trailers."""
+    """What the gate said is in the handoff note, and what the phase is stuck at in its ending."""
     world.answers = [RED] * 9
 
     ended = world.play([ONE, TWO], max_repairs=allowed)
@@ -235,8 +235,8 @@ def test_repairs_are_used_up(world, allowed):
     assert (ended.kind, ended.detail, ended.can_go_on) == (AttemptKind.FAILED, RED.for_user, False)
     assert len(world.told) == len(world.proposals) == 1 + allowed
     assert all(f"(try {n} of {allowed})" in words for n, words in enumerate(world.told) if n)
-    ((trailers, gate_words, hurried),) = world.kept
-    assert (trailers[ERROR], gate_words, hurried) == ("all ticked: gate: grep is red", RED.for_user, False)
+    ((ending, gate_words, hurried),) = world.kept
+    assert (ending.error, gate_words, hurried) == ("all ticked: gate: grep is red", RED.for_user, False)
 
 
 def test_what_no_session_can_repair_is_not_asked_of_it(world):
@@ -254,8 +254,8 @@ def test_finished_work_waits_for_its_review(world, last):
     ended = world.play([ONE, TWO, last])
 
     assert (ended.kind, ended.detail, len(world.told)) == (AttemptKind.REVIEW, "its review comes first", 1)
-    ((trailers, gate_words, _),) = world.kept
-    assert (trailers[PROPOSED], trailers[ERROR], gate_words) == ("Say hello" if last is SAID else "-", "", "")
+    ((ending, gate_words, _),) = world.kept
+    assert (ending.proposed, ending.error, gate_words) == ("Say hello" if last is SAID else "", "", "")
 
 
 def test_no_repair_is_asked_for_when_the_user_wants_to_stop(world):
@@ -283,8 +283,8 @@ def test_a_hand_off_with_a_claim_that_does_not_pass_is_kept(world):
     world.answers = [RED]
 
     assert world.play([ONE, HAND_OFF]).kind is AttemptKind.HANDOFF
-    ((trailers, gate_words, _),) = world.kept
-    assert (trailers[ERROR], gate_words) == ("", RED.for_user)
+    ((ending, gate_words, _),) = world.kept
+    assert (ending.error, gate_words) == ("", RED.for_user)
 
 
 def test_a_hand_off_with_nothing_open_finishes_the_phase(world):
@@ -308,8 +308,8 @@ def test_a_session_that_was_ended_leaves_its_work(world, end):
     expected = kinds.get(end, AttemptKind.INTERRUPTED if end is SessionEnd.INTERRUPTED else AttemptKind.FAILED)
     assert (ended.kind, ended.end, ended.detail) == (expected, end, "the reason")
     assert world.happened == ["show", "stop"]
-    ((trailers, _, hurried),) = world.kept
-    assert (trailers[ENDED], hurried) == (end, False)
+    ((ending, _, hurried),) = world.kept
+    assert (ending.end, hurried) == (end, False)
 
 
 @pytest.mark.parametrize(("claimed", "kind"), [([ONE], AttemptKind.HANDOFF), ([ONE, TWO], AttemptKind.DONE)])
@@ -340,13 +340,13 @@ def test_a_stop_now_commits_nothing(world):
 def test_the_error_that_a_session_did_not_overcome_is_kept(world, acts, error):
     world.play([*acts, SessionOutcome(end=SessionEnd.STUCK)])
 
-    assert world.kept[0][0][ERROR] == error
+    assert world.kept[0][0].error == error
 
 
 def test_until_when_a_limit_lasts_is_kept_before_the_wait_and_behind_the_end(world):
     world.play([SessionOutcome(end=SessionEnd.LIMIT, retry_at=86_400.0)])
 
-    assert world.kept[0][0][WAIT_UNTIL].startswith("1970-01-02T00:00:00Z ")
+    assert world.kept[0][0].wait_until == 86_400
 
     world.specs[0].callbacks.note_wait(86_400.0)
     assert world.happened[-1] == "wait until 86400.0"

@@ -33,12 +33,13 @@ from relay.run.commit.readiness import settle_in
 from relay.session.events import Noticed, PlanRestored, WordsHeard
 from relay.session.values import HandoffNote, ToolCall, ToolResult
 from relay.setup.context import PlanFiles, RunContext
-from relay.store.attempts import find_owned_paths, render_wait
+from relay.store.attempts import find_owned_paths, note_wait
 from relay.store.checkpoints import WipRecord, save_snapshots, save_wip
 from relay.store.outdated import Outdated, find_outdated, is_amended
+from relay.store.ref_notes import Carried, Ending
 from relay.store.snapshot import write_snapshot_tree
 from relay.store.staleness import cite_sources, find_changed_sources
-from relay.store.trailers import EVIDENCE_CHARS, render_evidence, render_repair, render_said
+from relay.store.trailers import EVIDENCE_CHARS
 from relay.store.worktree_notes import drop_words, read_words
 from relay.tools.claims import AttemptNotes, Findings
 
@@ -175,6 +176,9 @@ _TELLING = frozenset({"tick", "bash"})
 """Tools whose answer names later items that the phase made wrong: files after a command, all with a tick."""
 
 
+_NOTHING, _WORKING = Carried(), Ending()
+
+
 class Keeper:
     """Saves the work of one session; a `relay.run.attempt.session.AttemptKeeper`.
 
@@ -247,45 +251,43 @@ class Keeper:
         *,
         paths: tuple[str, ...] | None = None,
         handoff_note: str = "",
-        trailers: tuple[tuple[str, str], ...] = (),
+        carried: Carried = _NOTHING,
+        ending: Ending = _WORKING,
     ) -> None:
         """Take a checkpoint with claims, pending plan and spend.
 
         Args:
             paths: Paths that may have changed since the last checkpoint; None looks at the whole tree.
             handoff_note: For the next session; empty while this one goes on.
-            trailers: Further trailers.
+            carried: What all further checkpoints keep, too.
+            ending: How the session ends.
         """
-        self.attempt = save_wip(self._ctx.repo, self.attempt, self._make_record(paths, handoff_note, trailers))
+        record = replace(self._make_record(), paths=paths, handoff_note=handoff_note, ending=ending)
+        self.attempt = save_wip(self._ctx.repo, self.attempt, replace(record, carried=record.carried.join(carried)))
 
-    def _make_record(
-        self, paths: tuple[str, ...] | None = None, handoff_note: str = "", trailers: tuple[tuple[str, str], ...] = ()
-    ) -> WipRecord:
+    def _make_record(self) -> WipRecord:
         pending = self.pending
         return WipRecord(
             spend=self._ctx.meter.unrecorded,
             items=pending.claimed_ids,
-            handoff_note=handoff_note,
             replace=pending.render_files(self._ctx.plan_path, self._ctx.ledger_path),
-            paths=paths,
-            trailers=trailers + self._render_evidence(),
+            carried=Carried(evidence=self._list_evidence()),
         )
 
-    def _render_evidence(self) -> tuple[tuple[str, str], ...]:
-        """Return the evidence of claims as trailers: the commit may come from another session."""
+    def _list_evidence(self) -> dict[str, str]:
+        """Return the evidence of claims by the items' texts: the commit may come from another session."""
         texts, values = {item.id: item.text for item in self._notes.phase.items}, self._ctx.secret_values
         clean = ((item, redact(words, environ_values=values)) for item, words in self._notes.claims.items())
-        found = render_evidence((texts.get(item, ""), words[:EVIDENCE_CHARS]) for item, words in clean)
-        return tuple(mark for mark in found if mark not in self.attempt.carried)
+        return {texts.get(item, ""): words[:EVIDENCE_CHARS] for item, words in clean}
 
     def _read_own(self) -> dict[str, bytes | None]:
         paths = (self._ctx.plan_path, self._ctx.ledger_path)
         return {path: read_file(self._ctx.repo.root, path) for path in paths}
 
-    def save_end(self, trailers: tuple[tuple[str, str], ...], gate_words: str, *, hurried: bool) -> None:
+    def save_end(self, ending: Ending, gate_words: str, *, hurried: bool) -> None:
         """Leave the work in the tree and save it with a handoff note; the attempt stays open for the next session."""
         handoff_note = "" if hurried else self.render_handoff_note(gate_words)
-        self.save(paths=() if hurried else None, handoff_note=handoff_note, trailers=trailers)
+        self.save(paths=() if hurried else None, handoff_note=handoff_note, ending=ending)
 
     def hear(self) -> str:
         """Save and return the user's new words, empty without any; obey the user's new cap."""
@@ -296,9 +298,9 @@ class Keeper:
             return ""
         texts = tuple(redact(said.text, environ_values=self._ctx.secret_values) for said in found)
         new = tuple(
-            text for text in texts if text not in self.attempt.said
+            text for text in texts if text not in self.attempt.carried.said
         )  # a killed relay may have saved some already
-        self.save(paths=(), handoff_note=self.attempt.handoff_note, trailers=render_said(new))
+        self.save(paths=(), handoff_note=self.attempt.handoff_note, carried=Carried(said=new))
         drop_words(repo, tuple(said.name for said in found))
         for text in texts:
             self._ctx.observe(WordsHeard(text=text))
@@ -306,13 +308,12 @@ class Keeper:
 
     def note_repair(self, number: int) -> None:
         """Save that the commit step gives the work back to the session, for the nth time."""
-        self.save(
-            paths=(), handoff_note=self.attempt.handoff_note, trailers=render_repair(self.attempt.session_id, number)
-        )
+        repairs = Carried(repairs={self.attempt.session_id: number})
+        self.save(paths=(), handoff_note=self.attempt.handoff_note, carried=repairs)
 
     def note_wait(self, until: float) -> None:
         """Save the end of a limit before waiting for it."""
-        self.save(paths=(), trailers=render_wait(until, self._ctx.settings.model))
+        self.save(paths=(), ending=Ending(**note_wait(until, self._ctx.settings.model)))
 
     def show_plan(self, *, committed: bool = False) -> None:
         """Show the plan with its claims; with `committed` they are done."""

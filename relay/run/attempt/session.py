@@ -10,6 +10,8 @@ from dataclasses import replace
 from enum import StrEnum
 from typing import Protocol
 
+from msgspec import structs
+
 from relay.base.hints import Hint
 from relay.base.interrupts import Interrupts
 from relay.base.values import dataclass
@@ -26,7 +28,8 @@ from relay.run.commit.candidate import PhaseCommit, Proposal, Refused
 from relay.runners.base import Callbacks, Session
 from relay.session.values import SessionEnd, SessionOutcome, ToolCall, ToolResult
 from relay.setup.session import Sessions, SessionTask
-from relay.store.attempts import render_end, render_proposal, render_wait
+from relay.store.attempts import make_ending, note_wait
+from relay.store.ref_notes import Ending
 from relay.tools.claims import AttemptNotes
 from relay.tools.toolbox import Toolbox
 
@@ -95,11 +98,10 @@ class AttemptKeeper(Protocol):
     def note_wait(self, until: float) -> None:
         """Save the end of a limit (seconds since the epoch) before waiting for it."""
 
-    def save_end(self, trailers: tuple[tuple[str, str], ...], gate_words: str, *, hurried: bool) -> None:
+    def save_end(self, ending: Ending, gate_words: str, *, hurried: bool) -> None:
         """Save everything with a handoff note, and the end of the session.
 
         Args:
-            trailers: Describe the end.
             gate_words: The last refusal of the commit step; empty without one.
             hurried: There is time for spend and claims only: no look at the tree, no handoff note.
         """
@@ -201,7 +203,7 @@ class Attempt:
         if made.for_review:
             return self._propose(outcome, made.for_user)
         # The work is proposed all the same: the next run first tries to commit it, whoever repaired it.
-        ended = self._keep(self._fail_kind(), outcome, made.for_user, render_proposal(self._find_subject(outcome)))
+        ended = self._keep(self._fail_kind(), outcome, made.for_user, proposed=self._find_subject(outcome))
         return replace(ended, ways=made.ways, refused=made, can_go_on=made.again)
 
     def _check_ended(self, outcome: SessionOutcome, *, reminded: bool) -> AttemptResult | None:
@@ -247,7 +249,7 @@ class Attempt:
 
     def _propose(self, outcome: SessionOutcome, words: str) -> AttemptResult:
         self._last_error, self._gate_words = ("", ""), ""
-        return self._keep(AttemptKind.REVIEW, outcome, words, render_proposal(self._find_subject(outcome)))
+        return self._keep(AttemptKind.REVIEW, outcome, words, proposed=self._find_subject(outcome))
 
     def _commit(self, outcome: SessionOutcome, status: str) -> PhaseCommit | Refused:
         subject = self._find_subject(outcome)
@@ -265,7 +267,7 @@ class Attempt:
         return AttemptResult(kind=kind, end=outcome.end, detail=detail, new_claims=len(self._notes.claims))
 
     def _keep(
-        self, kind: AttemptKind, outcome: SessionOutcome, detail: str, marks: tuple[tuple[str, str], ...] = ()
+        self, kind: AttemptKind, outcome: SessionOutcome, detail: str, proposed: str | None = None
     ) -> AttemptResult:
         """Leave the work in the tree and save it with a handoff note; the attempt stays open for the next session.
 
@@ -273,12 +275,10 @@ class Attempt:
         """
         source, error = self._last_error
         item = next(iter(self._notes.open_ids()), "")
-        notes = (
-            *render_end(outcome.end, item=item, error=f"{source}: {error}" if source else ""),
-            *render_wait(outcome.retry_at, self._sessions.settings.model),
-            *marks,
-        )
-        self._parts.keeper.save_end(notes, self._gate_words, hurried=self._interrupts.stop_now)
+        ending = make_ending(outcome.end, item=item, error=f"{source}: {error}" if source else "")
+        wait = note_wait(outcome.retry_at, self._sessions.settings.model)
+        ending = structs.replace(ending, proposed=proposed, **wait)
+        self._parts.keeper.save_end(ending, self._gate_words, hurried=self._interrupts.stop_now)
         return self._end(kind, outcome, detail)
 
     def _find_subject(self, outcome: SessionOutcome) -> str:

@@ -65,20 +65,15 @@ from relay.store.history import (
 )
 from relay.store.outdated import OUTDATED
 from relay.store.plan_versions import find_phases, replay_attempt
+from relay.store.ref_notes import Carried, Course
 from relay.store.staleness import find_stale, find_stale_claims
 from relay.store.steering_files import find_strange
 from relay.store.trailers import (
-    BASELINE,
-    CLAIMED,
-    LEFT,
     LEG,
-    NO_PROGRESS,
     RUNG,
     SAID,
-    TRIES,
     parse_count,
     parse_said,
-    render_said,
 )
 from relay.tools.workspace import cut_middle
 
@@ -163,19 +158,12 @@ def begin_phase(ctx: RunContext, plan: Plan, phase: Phase, *, reason: str) -> Ha
     pending = PendingPlan(
         head=plan, plan=plan, ledger=read_ledger(ctx.files, head)
     )  # may raise: before an attempt is open
-    marks: tuple[tuple[str, str], ...] = (
-        (LEG, str(number)),
-        (NO_PROGRESS, "0"),
-        (TRIES, str(number)),
-        (BASELINE, render_baseline(gate.result)),
-    )
-    marks += render_said(parse_said(earlier))
-    marks += tuple(pair for pair in earlier if pair[0] == RUNG)
     start = AttemptStart(
         session_id=ctx.new_id(),
         phase_id=phase.id,
         plan_path=ctx.plan_path,
-        trailers=marks,
+        course=Course(number=number, tries=number, baseline=render_baseline(gate.result)),
+        carried=Carried(said=parse_said(earlier), rungs=tuple(value for key, value in earlier if key == RUNG)),
     )
     attempt = open_attempt(ctx.repo, start)
     return _make_handover(ctx, attempt, pending, reason=reason, handoff_note=handoff_note, baseline=gate.result)
@@ -195,7 +183,7 @@ def ensure_baseline(ctx: RunContext, plan: Plan, attempt: OpenAttempt) -> OpenAt
         plan: HEAD's plan.
     """
     phase = settle_in(ctx.repo, ctx.plan_path, plan, attempt.base_head).find_phase(attempt.phase_id)
-    if phase is None or not is_untouched(attempt) or BASELINE in dict(attempt.trailers):
+    if phase is None or not is_untouched(attempt) or attempt.course.baseline:
         return attempt
     commands = list_commands(ctx.repo, ctx.settings, attempt, plan, phase)
     gate = run_phase_gate(ctx, _make_baseline_task(ctx.repo, phase, commands, attempt.base_head))
@@ -205,37 +193,31 @@ def ensure_baseline(ctx: RunContext, plan: Plan, attempt: OpenAttempt) -> OpenAt
         session_id=attempt.session_id,
         phase_id=attempt.phase_id,
         plan_path=attempt.plan_path,
-        trailers=((BASELINE, render_baseline(gate.result)),),
+        course=Course(baseline=render_baseline(gate.result)),
     )
     return continue_attempt(ctx.repo, attempt, start)
 
 
 def continue_phase(ctx: RunContext, plan: Plan, attempt: OpenAttempt, *, reason: str) -> Handover:
     """Put a fresh session on an open attempt, with the state of its newest checkpoint."""
-    found = dict(attempt.trailers)
+    course = attempt.course
     # A session that was cut off says nothing about the size of the phase: it does not count.
     counts = not is_refunded(attempt)
-    number = read_number(attempt) + counts
-    ticked = len(attempt.items) > parse_count(found.get(CLAIMED, ""), 0)
-    no_progress = 0 if ticked else parse_count(found.get(NO_PROGRESS, ""), 0) + counts
+    number = course.number + counts
+    ticked = len(attempt.items) > course.claimed
     baseline, former = read_baseline(attempt), attempt.session_id
     edited = _describe_edit(attempt)
     note = find_note(ctx.repo, attempt)
     noted = f"{note}\n\n{attempt.handoff_note}".strip() if note not in attempt.handoff_note else attempt.handoff_note
     handoff_note = f"{noted}\n\n{edited}".strip() if attempt.handoff_note else note
-    marks: tuple[tuple[str, str], ...] = (
-        (LEG, str(number)),
-        (NO_PROGRESS, str(no_progress)),
-        (CLAIMED, str(len(attempt.items))),
-        (BASELINE, found.get(BASELINE, "")),
+    course = Course(
+        number=number,
+        tries=max(number, max(course.tries, 1) + 1),
+        no_progress=0 if ticked else course.no_progress + counts,
+        claimed=len(attempt.items),
+        baseline=course.baseline,
     )
-    marks += ((TRIES, str(max(number, parse_count(found.get(TRIES, ""), 1) + 1))),)
-    start = AttemptStart(
-        session_id=ctx.new_id(),
-        phase_id=attempt.phase_id,
-        plan_path=ctx.plan_path,
-        trailers=marks,
-    )
+    start = AttemptStart(session_id=ctx.new_id(), phase_id=attempt.phase_id, plan_path=ctx.plan_path, course=course)
     attempt = continue_attempt(ctx.repo, attempt, start)
     pending = read_pending(ctx.files, plan, attempt)
     interrupted = _describe_interruption(former, pending.claimed_ids) + (f" {edited}" if edited else "")
@@ -266,14 +248,9 @@ def get_attempt_phase(files: PlanFiles, pending: PendingPlan, attempt: OpenAttem
         return settle_phase(open_ground(files.repo.root, files.repo, files.plan_path, attempt.base_head), phase)
 
 
-def read_number(attempt: OpenAttempt) -> int:
-    """Return the number of an attempt's last session within its phase, from 1."""
-    return parse_count(dict(attempt.trailers).get(LEG, ""), 1)
-
-
 def read_baseline(attempt: OpenAttempt) -> GateResult | None:
     """Return the gate before the phase; None if unknown."""
-    return parse_baseline(dict(attempt.trailers).get(BASELINE, ""))
+    return parse_baseline(attempt.course.baseline)
 
 
 def _find_left_wrong(files: PlanFiles, phase: Phase) -> tuple[str, ...]:
@@ -295,7 +272,7 @@ def _make_handover(  # noqa: PLR0913  # two private callers
     baseline: GateResult | None,
     interruption: str = "",
 ) -> Handover:
-    phase, found = get_attempt_phase(ctx.files, pending, attempt), dict(attempt.trailers)
+    phase = get_attempt_phase(ctx.files, pending, attempt)
     stale = (*_find_left_wrong(ctx.files, phase), *find_stale(ctx.repo, ctx.plan_path, phase))
     if stale:
         words = "; ".join(stale[:MAX_STALE_SHOWN])
@@ -307,9 +284,9 @@ def _make_handover(  # noqa: PLR0913  # two private callers
         attempt=attempt,
         seen=preload.seen,
         phase_id=attempt.phase_id,
-        number=read_number(attempt),
-        tries=parse_count(found.get(TRIES, ""), 1),
-        no_progress=parse_count(found.get(NO_PROGRESS, ""), 0),
+        number=attempt.course.number,
+        tries=max(attempt.course.tries, 1),
+        no_progress=attempt.course.no_progress,
         reason=reason,
         pending=pending,
         commands=list_commands(ctx.repo, ctx.settings, attempt, pending.head, phase),
@@ -332,7 +309,7 @@ def _make_handover(  # noqa: PLR0913  # two private callers
             rules=_read_folder_rules(ctx, phase),
             skills=render_skills(ctx.rules.skills) if ctx.settings.runner_for(phase.runner) == OWN_LOOP else "",
             stale=tuple(f"- {words}" for words in stale[:MAX_STALE_SHOWN]),
-            said=attempt.said,
+            said=attempt.carried.said,
             review=_render_review(attempt),
             limits=_list_limits(ctx, pending, phase, cut_note, cut_ledger),
         ),
@@ -476,7 +453,7 @@ def _describe_environment(sandbox: Sandbox, settings: Settings) -> tuple[str, ..
 
 
 def _describe_edit(attempt: OpenAttempt) -> str:
-    left = [value for key, value in attempt.wip_trailers if key == LEFT]
+    left = attempt.ending.left
     return f"Since then a person edited the plan. {list_some(left, MAX_LEFTOVERS, joint='; ')}." if left else ""
 
 

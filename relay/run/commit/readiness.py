@@ -41,6 +41,7 @@ from relay.store import trailers
 from relay.store.attempts import OpenAttempt
 from relay.store.history import find_added, find_text
 from relay.store.plan_versions import parse_at
+from relay.store.ref_notes import read_notes
 from relay.store.snapshot import write_snapshot_tree
 from relay.store.worktree_notes import find_home
 from relay.tools.workspace import ALWAYS_PROTECTED
@@ -261,21 +262,21 @@ def find_merged(repo: Repo, attempt: OpenAttempt) -> CommitText | None:
 
 def is_untouched(attempt: OpenAttempt) -> bool:
     """Return whether no session has worked in a landing attempt."""
-    return bool(attempt.merges) and trailers.TRIES not in dict(attempt.trailers)
+    return bool(attempt.merges) and not attempt.course.tries
 
 
 def find_note(repo: Repo, attempt: OpenAttempt) -> str:
     """Return the note about the merge for each session of a landing attempt; empty for any other attempt.
 
-    The body of the attempt's first checkpoints, before any session, holds the note; the last of them adds the gate's
-    result. Later checkpoints hold a session's handoff note instead, so this reads the first ones from the history.
+    The attempt's first checkpoints, before any session, hold the note; the last of them adds the gate's result.
+    Later checkpoints hold a session's handoff note instead, so this reads the first ones from the history.
     """
     if not attempt.merges or attempt.last_wip is None:
         return ""
     args = ("--first-parent", "--basic-regexp", "--grep=^relay: snapshot of phase ", attempt.last_wip.commit)
     texts = tuple(read_texts(repo.git, *args, *((f"^{attempt.base_head}",) if attempt.base_head else ()), "--"))
-    first = (text for text in texts if text.get(trailers.SESSION) == texts[-1].get(trailers.SESSION))
-    return next((text.message.body.strip() for text in first), "")
+    saved = [notes for text in texts if (notes := read_notes(text)) is not None]
+    return next((notes.handoff_note for notes in saved if notes.session == saved[-1].session), "")
 
 
 def render_merge(merged: CommitText, digest: str) -> tuple[tuple[str, str], ...]:

@@ -1,16 +1,18 @@
 """The review before the commit, and `relay review` of a phase or any range.
 
 A round begins only without an open session: the author's session has ended, and its work is in a checkpoint and
-proposed. Trailers of the attempt's next checkpoint hold the round's findings, so that a killed run does not pay for the
+proposed. The attempt's next checkpoint holds the round's findings, so that a killed run does not pay for the
 round twice. A fresh session repairs confirmed faults, as it repairs a red gate; reviewers never tick or repair.
 """
 
 import os
-import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
+from typing import Any
+
+from msgspec import structs
 
 from relay.base.errors import ExitCode, PlanError, RepoError
 from relay.base.hints import STATUS
@@ -46,11 +48,12 @@ from relay.session.values import SessionEnd, SessionKind
 from relay.setup.context import PlanFiles, RunContext, RunEnd
 from relay.setup.rules import Rules
 from relay.store import trailers
-from relay.store.attempts import AttemptStart, OpenAttempt, continue_attempt, render_wait
+from relay.store.attempts import AttemptStart, OpenAttempt, continue_attempt, note_wait
 from relay.store.checkpoints import WipRecord, save_wip
 from relay.store.history import RelayCommit, read_plan_commits
+from relay.store.ref_notes import Carried, Ending, ReviewNote
 from relay.store.spend import keeping_spent
-from relay.store.trailers import ATTEMPT_STATUSES, ENDED, ERROR, FINDING, KEPT_MARKS, PROPOSED, REVIEW, REVIEWED
+from relay.store.trailers import ATTEMPT_STATUSES, REVIEW
 from relay.tools.workspace import Workspace
 
 MAX_ROUNDS = 2
@@ -61,7 +64,6 @@ MAX_PATCH_BYTES = 200_000
 """About 50,000 tokens; the patch names files that do not fit."""
 _CAP_PART = 0.25
 """The part of the phase's cap (or the plan's, if a phase has none) for one review: it is worth less than the work."""
-_ROUND = re.compile(r"([0-9]{1,3}) ([0-9a-f]{40,64}) found=([0-9]{1,3}) confirmed=([0-9]{1,3})")
 _ITS_OWN = frozenset({
     SessionEnd.FINISHED, SessionEnd.ENDED_BY_TOOL, SessionEnd.HARD_LINE, SessionEnd.OVERFLOW, SessionEnd.STUCK,
     SessionEnd.REFUSED, SessionEnd.TRUNCATED,
@@ -71,7 +73,7 @@ _ITS_OWN = frozenset({
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Round:
-    """One review of a phase, from the attempt's trailers."""
+    """One review of a phase, from the attempt's notes."""
 
     number: int
     tree: str
@@ -105,18 +107,13 @@ class _Change:
 
 def read_rounds(attempt: OpenAttempt) -> tuple[Round, ...]:
     """Return the reviews of the attempt's phase, oldest first."""
-    findings = [value.partition(" ") for key, value in attempt.carried if key == FINDING]
-    found = (_ROUND.fullmatch(value) for key, value in attempt.carried if key == REVIEWED)
     return tuple(
         Round(
-            number=int(match[1]),
-            tree=match[2],
-            findings=tuple(
-                one for number, _, text in findings if number == match[1] and (one := parse_finding_json(text))
-            ),
+            number=review.number,
+            tree=review.tree,
+            findings=tuple(filter(None, map(parse_finding_json, review.findings))),
         )
-        for match in found
-        if match
+        for review in attempt.carried.reviews
     )
 
 
@@ -132,7 +129,7 @@ def review_work(
         Refused if faults were confirmed, a session is still open, or no reviewer could be asked.
     """
     attempt, base = candidate.attempt, _find_base(ctx, candidate)
-    if is_untouched(attempt) and not attempt.is_unchecked and (merged := find_merged(ctx.repo, attempt)):
+    if is_untouched(attempt) and not attempt.carried.is_unchecked and (merged := find_merged(ctx.repo, attempt)):
         return Reviewed(
             attempt=attempt, trailers=tuple((REVIEW, words) for words in merged.get_all(REVIEW))
         )  # reviewed before
@@ -178,7 +175,7 @@ def _pass(observe: Observe, attempt: OpenAttempt, rounds: Sequence[Round], *, is
 
 
 def _hold_round(ctx: RunContext, candidate: Candidate, rounds: Sequence[Round], change: _Change) -> Reviewed | Refused:
-    attempt, number, author = candidate.attempt, len(rounds) + 1, find_author(candidate.attempt)
+    attempt, number, author = candidate.attempt, len(rounds) + 1, candidate.attempt.author
     cap = ReviewCap(ctx)
 
     def begin_session() -> str:
@@ -295,13 +292,8 @@ def _end_incomplete(
         # Leave out the detail: it may be an endpoint's text, and forges obey some words.
         return Reviewed(attempt=attempt, trailers=((REVIEW, f"none: {'its cap was met' if is_capped else found.end}"),))
     if found.retry_at is not None:
-        _save(ctx, candidate, attempt, None, render_wait(found.retry_at, ctx.settings.model))
+        _save(ctx, candidate, attempt, None, note_wait(found.retry_at, ctx.settings.model))
     return Refused(for_user=found.detail)
-
-
-def find_author(attempt: OpenAttempt) -> str:
-    """Return the session that did the work: after a killed review, the attempt names the review's session."""
-    return dict(attempt.wip_trailers).get(trailers.SESSION, "") or attempt.session_id
 
 
 def _put_session(repo: Repo, attempt: OpenAttempt, session_id: str, spend: Spent) -> OpenAttempt:
@@ -310,7 +302,7 @@ def _put_session(repo: Repo, attempt: OpenAttempt, session_id: str, spend: Spent
         session_id=session_id,
         phase_id=attempt.phase_id,
         plan_path=attempt.plan_path,
-        trailers=tuple(mark for mark in attempt.trailers if mark[0] in KEPT_MARKS),
+        course=attempt.course,
     )
     return continue_attempt(repo, replace(attempt, spend=spend), start)
 
@@ -320,22 +312,23 @@ def _save(
     candidate: Candidate,
     attempt: OpenAttempt,
     held: Round | None,
-    wait: tuple[tuple[str, str], ...] = (),
+    wait: Mapping[str, Any] | None = None,
 ) -> OpenAttempt:
     """Save a round's findings; work with confirmed faults is no longer proposed."""
-    kept = {ENDED, ERROR} if held is not None and held.confirmed else {ENDED, ERROR, PROPOSED}
-    marks = tuple(mark for mark in attempt.wip_trailers if mark[0] in kept) + wait
+    last, reviews = attempt.ending, tuple[ReviewNote, ...]()
+    ending = Ending(end=last.end, error=last.error, proposed=last.proposed, **(wait or {}))
     if held is not None:
-        counts = f"found={len(held.findings)} confirmed={len(held.confirmed)}"
-        marks += ((REVIEWED, f"{held.number} {held.tree} {counts}"),)
         lines = (redact(render_finding_json(finding), environ_values=ctx.secret_values) for finding in held.findings)
-        marks += tuple((FINDING, f"{held.number} {line}") for line in lines)
+        confirmed = len(held.confirmed)
+        reviews = (ReviewNote(number=held.number, tree=held.tree, confirmed=confirmed, findings=tuple(lines)),)
+        ending = structs.replace(ending, proposed=None) if confirmed else ending
     record = WipRecord(
         spend=ctx.meter.unrecorded,
         items=candidate.pending.claimed_ids,
         handoff_note=attempt.handoff_note,
         replace=candidate.pending.render_files(ctx.plan_path, ctx.ledger_path),
-        trailers=marks,
+        carried=Carried(reviews=reviews),
+        ending=ending,
     )
     return save_wip(ctx.repo, attempt, record)
 

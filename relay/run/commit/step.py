@@ -144,7 +144,7 @@ def _find_work(ctx: RunContext, candidate: Candidate) -> _Work | Refused:
     repo, attempt, after = ctx.repo, candidate.attempt, write_snapshot_tree(ctx.repo)
     changes = find_attempt_changes(repo, attempt, after)
     # A session cannot write existing files of this kind; the author of commits from elsewhere could.
-    user = find_persons(c.path for c in changes if attempt.is_unchecked or c.kind is ChangeKind.ADDED)
+    user = find_persons(c.path for c in changes if attempt.carried.is_unchecked or c.kind is ChangeKind.ADDED)
     user |= find_brought_paths(repo, (c.path for c in changes if c.kind is ChangeKind.ADDED))
     owned = select_owned(ctx.plan_path, attempt, changes, user)
     try:
@@ -485,11 +485,11 @@ def make_commit_message(
             (trailers.GATE, _render_gate(run)),
             *(render_merge(merged, run.result.digest) if merged else ()),
             *doubts,
-            (trailers.REPAIRS, str(trailers.count_repairs(candidate.attempt.carried))),
-            *(pair for pair in candidate.attempt.carried if pair[0] == trailers.RUNG),
+            (trailers.REPAIRS, str(sum(candidate.attempt.carried.repairs.values()))),
+            *((trailers.RUNG, change) for change in candidate.attempt.carried.rungs),
             (trailers.SANDBOX, ctx.workspace.sandbox.mechanism),
             *trailers.render_hooks(ctx.settings.hooks),
-            *(_render_carried(candidate) if candidate.status == "handoff" else ()),
+            *(trailers.render_said(candidate.attempt.carried.said) if candidate.status == "handoff" else ()),
             *trailers.render_agent(runner.agent, runner.metering),
             *trailers.render_models(ctx.meter.models),
             *trailers.render_spent(spent),
@@ -500,7 +500,7 @@ def make_commit_message(
 
 def _render_body(ctx: RunContext, candidate: Candidate, *, with_evidence: bool = True) -> str:
     """Return the body of a phase's commit: the ticked items, and the handoff note of a hand-off."""
-    earlier = trailers.parse_evidence(candidate.attempt.carried)
+    earlier = candidate.attempt.carried.evidence
     ticked = "\n".join(
         _render_tick(item, (candidate.evidence.get(item.id) or earlier.get(item.text, "")) if with_evidence else "")
         for item in candidate.pending.claims
@@ -536,11 +536,6 @@ def make_sample(files: PlanFiles, settings: Settings, phase: Phase, mechanism: s
     )
     others = list_other_subjects(words, settings)
     return CommitRequest(branch="", head=None, message=message, other_subjects=others)
-
-
-def _render_carried(candidate: Candidate) -> tuple[tuple[str, str], ...]:
-    """Return the trailers for the phase's next session."""
-    return trailers.render_said(candidate.attempt.said)
 
 
 def _render_amended(pending: PendingPlan) -> tuple[tuple[str, str], ...]:

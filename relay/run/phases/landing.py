@@ -10,6 +10,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from enum import StrEnum
 
+from msgspec import structs
+
 from relay.base.errors import RepoError
 from relay.base.values import dataclass
 from relay.base.words import list_some
@@ -33,12 +35,13 @@ from relay.session.usage import Spent
 from relay.session.values import SessionEnd
 from relay.setup.open import hold_worktree, new_id
 from relay.store import trailers
-from relay.store.attempts import AttemptStart, OpenAttempt, open_attempt, read_attempt, render_end, render_proposal
+from relay.store.attempts import AttemptStart, OpenAttempt, make_ending, open_attempt, read_attempt
 from relay.store.branches import move_branch
 from relay.store.checkpoints import WipRecord, save_snapshots
 from relay.store.history import find_text
 from relay.store.obstacles import find_in_the_way
 from relay.store.plan_versions import parse_at
+from relay.store.ref_notes import Carried, Course, read_notes
 from relay.store.refs import get_branch
 from relay.store.snapshot import TreeSnapshot, write_snapshot_tree
 from relay.store.spend import give_up_attempt
@@ -349,16 +352,16 @@ def _ensure_attempt(job: Job, landing: Landing, merged: Merged) -> OpenAttempt:
     if attempt is not None:
         give_up_attempt(repo, attempt)
     checked = is_checked(repo, landing.own)
-    marks = _render_baseline(repo, landing) if checked else ((trailers.UNCHECKED, landing.own),)
+    baseline = _find_baseline(repo, landing) if checked else ""
     note_checked(repo, landing.tip, *([landing.own] if checked else []))  # an attempt from now on was opened here
     others = list_changes(repo, landing.own, now.tree)
     start = AttemptStart(
         session_id=new_id(),
         phase_id=merged.phase.id,
         plan_path=job.plan_path,
-        trailers=marks,
+        course=Course(baseline=baseline),
+        carried=Carried(merges=landing.own, is_unchecked=not checked),
         onto=landing.tip,
-        merges=landing.own,
     )
     base = TreeSnapshot(tree=objects.write_paths_tree(repo, others, start=landing.tip), skipped=now.skipped)
     return open_attempt(repo, start, base=base)
@@ -370,28 +373,30 @@ def list_changes(repo: Repo, old: str, new: str) -> Iterator[tuple[str, str, str
     return ((c.path, c.mode, c.object_id) if c.object_id else (c.path, ABSENT, repo.zero_id) for c in changes)
 
 
-def _render_baseline(repo: Repo, landing: Landing) -> tuple[tuple[str, str], ...]:
+def _find_baseline(repo: Repo, landing: Landing) -> str:
     """Return the gate's state before the phase, from the attempt of its last commit; empty where unknown."""
     session = read_text(repo, landing.own).get(trailers.SESSION)
     attempts = repo.list_refs(f"refs/relay/wip/{render_ref_part(get_branch(repo))}/").values()
-    tips = [tip for tip in attempts if session and read_text(repo, tip).get(trailers.SESSION) == session]
-    grep = ("--basic-regexp", f"--grep=^{trailers.BASELINE}:", "--max-count=1", "--first-parent")
-    found = (text.get(trailers.BASELINE) for tip in tips for text in read_texts(repo.git, *grep, tip, "--"))
-    return tuple((trailers.BASELINE, text) for text in found if text)[:1]
+    last = ((tip, read_notes(read_text(repo, tip))) for tip in attempts)
+    tips = [tip for tip, notes in last if session and notes and notes.session == session]
+    # No text inside a JSON value has these quotes as they are.
+    grep = ("--fixed-strings", '--grep="baseline":', "--max-count=1", "--first-parent")
+    found = (read_notes(text) for tip in tips for text in read_texts(repo.git, *grep, tip, "--"))
+    return next((notes.course.baseline for notes in found if notes), "")
 
 
 def _save(repo: Repo, attempt: OpenAttempt, landing: Landing, merged: Merged) -> None:
     """Save the merge as the attempt's checkpoint, proposed for the commit if no session has anything left to do."""
     own = read_text(repo, landing.own)
     tree = merged.write_tree(repo, landing.tip, attempt.base_tree, kept_for=landing.own)
-    marks = render_end(SessionEnd.INTERRUPTED, item="", error="")
+    ending = make_ending(SessionEnd.INTERRUPTED, item="", error="")
     if not (merged.conflicts or merged.phase.open_items):
-        marks += render_proposal(own.message.subject)
+        ending = structs.replace(ending, proposed=own.message.subject)
     record = WipRecord(
         spend=Spent(),
         items=merged.ticked,
         handoff_note=_render_note(repo, attempt, landing, own, merged),
-        trailers=marks,
+        ending=ending,
     )
     save_snapshots(
         repo, attempt, record, TreeSnapshot(tree=tree, skipped=attempt.skipped, replaced=tuple(merged.files))

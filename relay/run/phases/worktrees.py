@@ -253,7 +253,7 @@ def _catch_up(main: Repo, job: Job) -> None:
     repo, attempt, own, tip = job.repo, read_attempt(job.repo), get_tip(job.repo), get_tip(main)
     if attempt is None or attempt.merges or own == tip or attempt.base_head != own:
         return
-    if (attempt.place, attempt.boot_id) != (find_place_id(repo), find_boot_id()):
+    if (attempt.place, attempt.begun.boot) != (find_place_id(repo), find_boot_id()):
         return  # the run restores its last checkpoint first, and it is merged when it lands
     if read_relay_commits(repo, job.plan_path, rev=own, newer_than=tip):
         return  # handed over with a commit: it is merged when it lands
