@@ -20,7 +20,7 @@ import stat
 import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from relay.base.errors import RepoError
 from relay.base.tree import replace_with_file
@@ -33,6 +33,7 @@ from relay.git.repository import Repo
 if TYPE_CHECKING:
     from relay.session.events import CapMoved
 
+ValueT = TypeVar("ValueT")
 _HOME = "home"
 _CHECKED = "checked"
 _JOBS = ".relay"
@@ -137,17 +138,14 @@ def save_brought(repo: Repo, brought: Brought) -> None:
     """Note it."""
     import json
 
-    write_note(repo, _BROUGHT, json.dumps({"copies": brought.copies, "lent": brought.lent}), synced=False)
+    from msgspec import to_builtins
+
+    write_note(repo, _BROUGHT, json.dumps(to_builtins(brought)), synced=False)
 
 
 def read_brought(repo: Repo) -> Brought | None:
     """Return it; None without the note."""
-    body = _load(repo, _BROUGHT)
-    try:
-        copies = {str(path): (str(his), str(own)) for path, (his, own) in body["copies"].items()}
-        return Brought(copies=copies, lent=tuple(map(str, body["lent"])))
-    except (KeyError, TypeError, ValueError, AttributeError):
-        return None
+    return _load(repo, _BROUGHT, Brought)
 
 
 _WORKER, _FLEET = "worker", "fleet"
@@ -181,19 +179,16 @@ def save_fleet_sight(repo: Repo, sight: FleetSight) -> None:
     """Note it for `relay status` and `relay run`, which ask no database."""
     import json
 
+    from msgspec import to_builtins
+
     repo.make_relay_dir()
-    body = {name: getattr(sight, name) for name in FleetSight.__slots__} | {"phases": dict(sight.phases)}
-    write_note(repo, _FLEET, json.dumps(body), synced=False)
+    write_note(repo, _FLEET, json.dumps(to_builtins(sight)), synced=False)
 
 
 def read_fleet_sight(repo: Repo, plan_path: str) -> FleetSight | None:
     """Return the last sight of a plan on this branch with phases queued or at work; None without one."""
-    body = _load(repo, _FLEET)
-    try:
-        sight = FleetSight(**{**body, "phases": {str(one): str(words) for one, words in body["phases"].items()}})
-    except (KeyError, TypeError, AttributeError):
-        return None
-    return sight if sight.phases and (sight.plan_path, sight.branch) == (plan_path, repo.branch) else None
+    sight = _load(repo, _FLEET, FleetSight)
+    return sight if sight and sight.phases and (sight.plan_path, sight.branch) == (plan_path, repo.branch) else None
 
 
 MAX_CHARS = 2_000
@@ -282,7 +277,7 @@ def drop_words(repo: Repo, names: tuple[str, ...]) -> None:
                 os.unlink(name, dir_fd=folder)
 
 
-_RUN, _GATE = "last-run", "last-gate"
+_LAST = "last"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -327,64 +322,55 @@ class LastRun:
 
 def save_last_run(repo: Repo, run: LastRun, secret_values: tuple[str, ...] = ()) -> None:
     """Save it; if it cannot be written, it is lost and nothing stops."""
-    gate = _pack(run.gate) if run.gate else None
-    body = {name: getattr(run, name) for name in LastRun.__slots__ if name != "gate"} | {"gate": gate}
-    _save(repo, _RUN, body, secret_values)
+    _save_last(repo, "run", run, secret_values)
 
 
 def save_last_gate(repo: Repo, gate: LastGate, secret_values: tuple[str, ...] = ()) -> None:
     """Save it, in the same way."""
-    _save(repo, _GATE, _pack(gate), secret_values)
+    _save_last(repo, "gate", gate, secret_values)
 
 
-def _pack(gate: LastGate) -> dict[str, Any]:
-    return {name: getattr(gate, name) for name in LastGate.__slots__}
-
-
-def _save(repo: Repo, name: str, body: Mapping[str, Any], secret_values: tuple[str, ...]) -> None:
+def _save_last(repo: Repo, part: str, value: LastRun | LastGate, secret_values: tuple[str, ...]) -> None:
     import json
+
+    from msgspec import to_builtins
 
     from relay.base.redaction import redact
 
-    text = redact(json.dumps(body, default=list), environ_values=secret_values)
     with contextlib.suppress(OSError, RepoError):
-        write_note(repo, name, text, synced=False)
+        known = _load(repo, _LAST, dict[str, dict[str, Any]]) or {}
+        text = redact(json.dumps({**known, part: to_builtins(value)}), environ_values=secret_values)
+        write_note(repo, _LAST, text, synced=False)
 
 
 def read_last_run(repo: Repo) -> LastRun | None:
     """Return the last run; None without a note that relay wrote."""
-    body = _load(repo, _RUN)
-    try:
-        gate = body.pop("gate", None)
-        return LastRun(**body, gate=_unpack(gate) if gate else None) if body else None
-    except (ValueError, TypeError, AttributeError):
-        return None
+    return _read_last(repo, "run", LastRun)
 
 
 def read_last_gate(repo: Repo) -> LastGate | None:
     """Return the last gate, in the same way."""
-    body = _load(repo, _GATE)
-    try:
-        return _unpack(body) if body else None
-    except (ValueError, TypeError, AttributeError):
-        return None
+    return _read_last(repo, "gate", LastGate)
 
 
-def _load(repo: Repo, name: str) -> dict[str, Any]:
-    try:
-        text = read_note(repo, name)
-    except OSError:
-        return {}
-    if not text:
-        return {}
-    import json
-
-    try:
-        body = json.loads(text)
-    except (ValueError, RecursionError):
-        return {}
-    return body if isinstance(body, dict) else {}
+def _read_last(repo: Repo, part: str, kind: type[ValueT]) -> ValueT | None:
+    found = _load(repo, _LAST, dict[str, dict[str, Any]])
+    return _convert(found[part], kind) if found and part in found else None
 
 
-def _unpack(body: Mapping[str, Any]) -> LastGate:
-    return LastGate(**{**body, "checks": tuple(dict(check) for check in body.get("checks", ()))})
+def _load(repo: Repo, name: str, kind: type[ValueT]) -> ValueT | None:
+    """Return what a note says; None without one that relay wrote."""
+    with contextlib.suppress(OSError, ValueError, RecursionError):
+        if text := read_note(repo, name):
+            import json
+
+            return _convert(json.loads(text), kind)
+    return None
+
+
+def _convert(body: object, kind: type[ValueT]) -> ValueT | None:
+    from msgspec import ValidationError, convert
+
+    with contextlib.suppress(ValidationError):
+        return convert(body, kind)
+    return None
