@@ -5,6 +5,7 @@ The first part is pure; `read_outcomes` asks git for the commits.
 
 import re
 from collections.abc import Collection, Iterable, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from statistics import median
 
@@ -60,7 +61,14 @@ def list_outcomes(commits: Sequence[RelayCommit], undone: Collection[str]) -> tu
         elif commit.status in trailers.ATTEMPT_STATUSES and commit.phase:
             begun.setdefault(key, []).append(commit)
             if commit.status == "done":
-                found[*key, commit.session or commit.commit] = _sum_up(begun.pop(key), undone)
+                made = _sum_up(begun.pop(key), undone)
+                merges = dict(commit.found).get(trailers.MERGE, "").partition(" ")[0]
+                own = next((place for place, one in found.items() if merges and one.commit == merges), None)
+                if own is None:
+                    found[*key, commit.session or commit.commit] = made
+                else:  # the phase again, on top of what others landed
+                    spent = found[own].spent + made.spent
+                    found[own] = replace(found[own], commit=made.commit, spent=spent, is_undone=made.is_undone)
     return tuple(found.values())
 
 
