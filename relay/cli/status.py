@@ -147,8 +147,6 @@ def show_summary(summary: PlanSummary, caller: Caller, near: Near, *, why: bool,
         say(f"limit  {words}", style="yellow")
     if summary.rewound != Spent():
         say(f"       {_render_usd(summary.rewound)} of it on rewound work")
-    for words in summary.orphans:
-        say(f"note   {words}", style="yellow")
     if near.last is not None:
         from relay.cli.views.last_run import say_lines, tell_last_run
 

@@ -39,7 +39,6 @@ from relay.session.spend import Meter
 from relay.setup.context import RunContext, RunRequest
 from relay.setup.workspace import find_all_secrets, get_mechanism
 from relay.store.history import find_beginning
-from relay.store.plan_state import describe_orphans
 from relay.store.refs import get_branch
 from relay.store.worktree_notes import (
     LastGate,
@@ -83,7 +82,6 @@ def announce(ctx: RunContext, request: RunRequest, run_id: str, left: tuple[str,
         *_describe_git_dir(ctx.repo),
         *describe_tracked(ctx.repo),
         *_describe_filtered(ctx.repo),
-        *describe_orphans(ctx.repo, ctx.repo.branch),
         *_describe_experiment(ctx.settings),
         *ctx.rules.warnings,
         *([limited] if limited else []),

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from relay.base.errors import LockedError, PlanError, RelayError, RepoError
 from relay.base.hints import Command, Hint, TypedPath
 from relay.base.values import dataclass
-from relay.git.names import SWITCH, name_jobs, parse_ref_part, render_ref_part
+from relay.git.names import SWITCH, find_plan_branch, name_jobs, parse_ref_part
 from relay.git.repository import Repo
 from relay.plan.model import Phase, Plan
 from relay.prompts.package_data import EXAMPLE, INSTEAD, is_example
@@ -180,7 +180,7 @@ def _find_obstacle(repo: Repo) -> str:
 
     if (words := check_state(repo)) or repo.branch:
         return words or ""
-    attempts = [parse_ref_part(ref.removeprefix(ATTEMPTS)) for ref in repo.list_refs(ATTEMPTS)]
+    attempts = [find_plan_branch(parse_ref_part(ref.removeprefix(ATTEMPTS))) for ref in repo.list_refs(ATTEMPTS)]
     back = "".join(f"{SWITCH} {quote(branch)} goes back to where a phase is open, or " for branch in attempts[:1])
     return f"HEAD is detached; relay commits on a branch: {back}git switch -c <name>"
 
@@ -247,30 +247,6 @@ def make_refusal(plan_name: str, edit: PlanEdit) -> PlanError:
         if edit.is_loose
         else ("undo that part, or, if you mean it, commit it yourself: git commit ", TypedPath(path=plan_name)),
     )
-
-
-_BRANCHES = "refs/heads/"
-
-
-def describe_orphans(repo: Repo, here: str | None) -> tuple[str, ...]:
-    """Return a sentence for each open attempt whose branch is gone, and how to end it.
-
-    Args:
-        here: HEAD's branch; None when HEAD is detached.
-    """
-    attempts = {parse_ref_part(ref.removeprefix(ATTEMPTS)): ref for ref in repo.list_refs(ATTEMPTS)}
-    branches = {ref.removeprefix(_BRANCHES) for ref in repo.list_refs(_BRANCHES)} if attempts else set[str]()
-    gone = [(branch, ref) for branch, ref in attempts.items() if branch not in {*branches, here}]
-    return tuple(_describe(branch, ref, here, is_free=here not in attempts) for branch, ref in gone)
-
-
-def _describe(branch: str, ref: str, here: str | None, *, is_free: bool) -> str:
-    words = f"a phase is open on {branch}, a branch that does not exist any more"
-    give_up = f"git update-ref -d {quote(ref)}"
-    if here is None or not is_free:
-        return f"{words}. To give it up: {give_up}"
-    take = f"git update-ref {quote(ATTEMPTS + render_ref_part(here))} {quote(ref)} && {give_up}"
-    return f"{words}. If that is {here} now: {take}. To give it up: {give_up}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -361,8 +337,6 @@ class PlanSummary:
     """The part of it that `relay rewind` left on another branch."""
     questions: tuple[str, ...] = ()
     """Questions that sessions left for the user, and what they assumed: a line each."""
-    orphans: tuple[str, ...] = ()
-    """A sentence for each phase that is open on a branch that is gone."""
 
     @property
     def plan(self) -> Plan:
@@ -384,20 +358,18 @@ def summarize_plan(source: PlanSource, repo: Repo) -> PlanSummary:
     Raises:
         PlanError: There is no plan, or it cannot be used.
     """
-    branch = repo.branch
     plan_state = ask(source, repo)
     kept = plan_state.kept
     attempt = None if kept.attempt_commit else kept.attempt  # a commit records what its attempt has spent
     cost = read_plan_cost(repo, source.plan_name)
     return PlanSummary(
         plan_name=source.plan_name,
-        branch=branch,
+        branch=repo.branch,
         plan_state=plan_state,
         phases=tuple(_summarize_phases(source, repo, plan_state, cost.commits, _list_open(repo, attempt))),
         spent=cost.spent,
         rewound=cost.rewound,
         questions=find_questions(repo, attempt, source.plan_name, plan_state.plan),
-        orphans=describe_orphans(repo, branch),
     )
 
 

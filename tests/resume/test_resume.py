@@ -10,7 +10,6 @@ from relay.base.errors import ExitCode, RepoError
 from relay.base.hints import AT_ROOT
 from relay.base.interrupts import Urgency
 from relay.session.events import Noticed, RunStarted, SessionStarted
-from relay.session.values import SessionKind
 from relay.store.resume import ResumeCase
 from tests.effort import take_each
 from tests.resume.conftest import LUNCH, REST, Killed, die_with
@@ -300,23 +299,6 @@ def test_a_phase_waits_again_when_the_one_before_it_is_taken_back(stage, ask):
     assert ended.exit_code == ExitCode.DONE
     assert [commit.phase for commit in stage.commits()] == ["1"]
     assert stage.git("log", "--format=%h", "--glob=refs/relay/wip", "--", "world.txt") != ""
-
-
-@pytest.mark.nightly
-def test_an_open_phase_of_a_branch_that_was_renamed(stage, cut_off, ask, finish):
-    """`relay status` and a run say so, with the command that takes it along; after that it goes on."""
-    cut_off()
-    stage.root = stage.root.rename(stage.root.with_name("moved"))  # where it began, a run takes it along by itself
-    stage.git("branch", "-m", "team/trunk;$HOME")
-    said = stage.relay("status").stdout
-    assert "a phase is open on main, a branch that does not exist any more" in " ".join(said.split())
-    with stage._open(SessionKind.RUN, LUNCH, flags={}):
-        told = next(notice.text for notice in stage.seen(Noticed) if "is open on main" in notice.text)
-
-    subprocess.run(told.partition("now: ")[2].partition(". To")[0], shell=True, cwd=stage.root, check=True)
-
-    assert ask()["row"] == ResumeCase.MID_ATTEMPT
-    finish()
 
 
 def test_a_run_goes_on_from_the_newest_snapshot_that_git_has_whole(stage, cut_off):
