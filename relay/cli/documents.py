@@ -119,20 +119,13 @@ class StatusJob(Document):
     """Why it waits."""
 
 
-class FleetPhase(Document):
-    """A phase that a fleet was given."""
-
-    phase: str
-    state: str
-    """As `relay fleet status` says it."""
-
-
 class StatusFleet(Document):
     """What a fleet was at when `relay fleet submit` or `status` was typed here last."""
 
     at: float
     """Seconds since the epoch."""
-    phases: tuple[FleetPhase, ...]
+    phases: dict[str, str]
+    """The state of each phase that it was given, as `relay fleet status` says it."""
 
 
 class UsageLimit(Document):

@@ -12,9 +12,10 @@ from relay.base.words import count, render_moment
 from relay.cli.options import events_option, network_option, plan_option, sandbox_option
 from relay.cli.screen import say
 from relay.cli.sessions import make_request, take_open_tree
-from relay.cli.views.last_run import say_lines, tell_gate
+from relay.cli.views.last_run import say_lines, tell_failures, tell_gate
 from relay.cli.views.shapes import make_view
-from relay.gate.needs import find_test_command
+from relay.gate.model import Outcome
+from relay.gate.needs import KnownCommand, find_test_command
 from relay.git.names import list_paths
 from relay.git.notes import lock_worktree
 from relay.plan.model import Phase
@@ -30,6 +31,9 @@ from relay.setup.observers import make_last_gate
 from relay.setup.place import Place, load_plan
 from relay.setup.workspace import find_all_secrets, open_own_workspace
 from relay.store.worktree_notes import LastGate, read_last_gate, save_last_gate
+
+_SHOWN_LINES = 8
+"""Of each command of a proposed gate that fails."""
 
 
 @click.command("gate")
@@ -104,18 +108,27 @@ def _run(request: RunRequest, place: Place, phase_id: str | None, *, hooks: bool
     return all(gate.passed for gate in ended)
 
 
-def try_proposal(proposed: str, *, timeout_s: float) -> LastGate | None:
-    """Try a command as a gate; None if the gate cannot run here, which a run explains in full."""
+def try_proposal(found: KnownCommand, *, timeout_s: float) -> LastGate | None:
+    """Try a project's own test command as a gate, and print what came of it; None if the gate cannot run here."""
+    say(f"{found.source} names a test command: {found.command}; trying it in the sandbox …", exact=True)
     try:
         request, _ = make_request(SessionKind.RUN, {"plan": None}, needs_plan=False)
         settings = replace(request.settings, gate_timeout_s=min(timeout_s, request.settings.gate_timeout_s))
         prepare_process()
         with open_own_workspace(request) as workspace:
-            event = try_gate(replace(request, settings=settings), workspace, "", (proposed,), lambda _: None)
+            event = try_gate(replace(request, settings=settings), workspace, "", (found.command,), lambda _: None)
     except RelayError as error:
         say(f"not tried: {error}", style="yellow")
         return None
-    return make_last_gate(event, at=time.time())
+    gate = make_last_gate(event, at=time.time())
+    if gate.passed:
+        say("it passes", style="green")
+    elif not any(check["status"] == Outcome.TIMED_OUT for check in gate.failed):
+        say_lines(tell_failures(gate, indent="  ", shown=_SHOWN_LINES))
+        say("it does not pass yet", style="yellow")
+    else:
+        say(f"it takes longer than {settings.gate_timeout_s:g} s, which says nothing against it", style="yellow")
+    return gate
 
 
 def _choose_commands(

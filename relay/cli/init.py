@@ -17,10 +17,8 @@ from relay.base.tree import read_file, replace_file
 from relay.base.walk import open_folder
 from relay.base.words import count
 from relay.cli.screen import say, say_json
-from relay.cli.views.last_run import say_lines, tell_failures
 from relay.config import ModelSettings, find_user_dir
 from relay.config.sources import render_model_table, show_user_file
-from relay.gate.model import Outcome
 from relay.gate.needs import KnownCommand, find_test_command
 from relay.git.repository import open_repo
 from relay.git.status import read_status
@@ -109,7 +107,6 @@ def set_up_agent(name: str, environ: Mapping[str, str]) -> int:
 
 TRIAL_S = 60.0
 """Seconds for a trial of the repository's own tests."""
-_SHOWN_LINES = 8
 _EXAMPLE_TEST = "python3 -m unittest discover"
 """The verify command of the example plan, for a project whose own is not known."""
 _COMMAND_CHARS = 19
@@ -264,25 +261,17 @@ def _propose_gate(root: Path, found: KnownCommand, written: str) -> None:
     """
     from relay.cli.gate import try_proposal
 
-    say(f"\n{found.source} names a test command: {found.command}; trying it in the sandbox …")
-    gate = try_proposal(found.command, timeout_s=TRIAL_S)
+    say()
+    gate = try_proposal(found, timeout_s=TRIAL_S)
     if gate is None:
         return
     line, place = f"verify = [{json.dumps(found.command)}]", "relay.toml"
-    if gate.passed:
-        say("it passes", style="green")
-        if written and read_file(root, place) == written.encode():  # nobody has changed it meanwhile
-            replace_file(root, place, written.replace("# verify = []", line).encode(), FILE)
-            say(f"{place} makes `{found.command}` the gate of every phase", exact=True)
-            return
-    elif any(check["status"] == Outcome.TIMED_OUT for check in gate.failed):
-        say(f"it takes longer than init waits ({TRIAL_S:g} s), which says nothing against it", style="yellow")
-    else:
-        say_lines(tell_failures(gate, indent="  ", shown=_SHOWN_LINES))
-        say("it does not pass yet", style="yellow")
-        for command in find_set_up(root):
-            say(f"is the project set up? {command}; then relay gate tries it again", exact=True)
+    if gate.passed and written and read_file(root, place) == written.encode():  # nobody has changed it meanwhile
+        replace_file(root, place, written.replace("# verify = []", line).encode(), FILE)
+        say(f"{place} makes `{found.command}` the gate of every phase", exact=True)
         return
+    for command in () if gate.passed else find_set_up(root):
+        say(f"is the project set up? {command}; then relay gate tries it again", exact=True)
     say(f"{line} in {place} makes it the gate of every phase", exact=True)
 
 

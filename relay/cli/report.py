@@ -66,25 +66,22 @@ MOST_SIDES = 2
 @click.option(
     "--days", type=click.IntRange(min=1, max=36_500), metavar="N", help="With --all: only phases of the last N days."
 )
-@click.option("--run", "newest_run", is_flag=True, help="Show the newest run alone, not all runs of its plan.")
 @click.option("-o", "--output", metavar="FILE", help="Write the page to FILE, not below .relay/reports/.")
 @click.option("--text", "as_text", is_flag=True, help="Print the report in the terminal.")
 @json_option
 @click.option("--list", "as_list", is_flag=True, help="List the logs of runs, newest first.")
 @click.option("--schema", is_flag=True, help="Print the JSON Schema of a log line.")
 @click.option("--db", "database", metavar="FILE", help="Write the log as tables of SQLite, for any SQL tool.")
-@click.option("--otel", is_flag=True, help="Send the run's log to an OpenTelemetry collector, as spans.")
 @click.option(
-    "--endpoint",
-    metavar="URL",
-    help="Collector for --otel; default: OTEL_EXPORTER_OTLP_ENDPOINT, else port 4318 of this machine.",
+    "--otel",
+    is_flag=True,
+    help="Send the run's log to the collector at OTEL_EXPORTER_OTLP_ENDPOINT, else at port 4318 of this machine.",
 )
 def command(  # noqa: PLR0913  # its options
     *,
     runs: tuple[str, ...],
     every: bool,
     days: int | None,
-    newest_run: bool,
     output: str | None,
     as_text: bool,
     as_json: bool,
@@ -92,12 +89,11 @@ def command(  # noqa: PLR0913  # its options
     schema: bool,
     database: str | None,
     otel: bool,
-    endpoint: str | None,
 ) -> None:
     """Show where tokens and money went: by source, phase, session and tool, with the evidence for each tick.
 
     By default the report is about the plan that ran last, with all its runs. PLAN names another plan, RUN one run by
-    its id or the beginning of it; --run takes the newest. relay writes one HTML page, which loads nothing, and prints
+    its id or the beginning of it. relay writes one HTML page, which loads nothing, and prints
     its path. Figures come from the event logs below .relay/sessions/, claims from the plan's ledger. --json adds up all
     given runs; --db writes the events and the figures as tables that any SQL tool reads.
 
@@ -109,12 +105,10 @@ def command(  # noqa: PLR0913  # its options
     """
     shows = output or as_text or as_json or as_list or schema or database
     refused = {
-        "--run takes the newest run; name another run by its id, without --run": newest_run and runs,
-        "--endpoint is for --otel": endpoint is not None and not otel,
-        "--otel sends one run, and takes no other option but --endpoint": otel and (shows or runs[1:]),
+        "--otel sends one run, and takes no other option": otel and (shows or runs[1:]),
         "--days is for --all": days is not None and not every,
         "--all takes one commit, --days, --output, --text or --json": every
-        and (runs[1:] or newest_run or as_list or schema or database or otel),
+        and (runs[1:] or as_list or schema or database or otel),
     }
     for words in (words for words, is_wrong in refused.items() if is_wrong):
         raise click.UsageError(words)
@@ -123,7 +117,7 @@ def command(  # noqa: PLR0913  # its options
 
         show_outcomes(runs[0] if runs else "HEAD", days=days, output=output, as_text=as_text, as_json=as_json)
     elif otel:
-        _send(runs[0] if runs else "", endpoint)
+        _send(runs[0] if runs else "")
     elif schema:
         from relay.insight.telemetry.schema import render_event_schema
 
@@ -131,8 +125,7 @@ def command(  # noqa: PLR0913  # its options
     else:
         entries = get_entries()
         newest = find_logs(entries, "")[0].started
-        # The plan that ran last; its newest run alone where that is wanted, or no plan is known.
-        runs = runs or (newest.plan_path if newest and not newest_run else "",)
+        runs = runs or (newest.plan_path if newest else "",)  # the plan that ran last
         if as_list:
             _say_list(entries)
         elif database is not None:
@@ -163,7 +156,7 @@ def _write_database(entries: "Sequence[LogEntry]", place: Path) -> None:
     say(str(place))
 
 
-def _send(start: str, endpoint: str | None) -> None:
+def _send(start: str) -> None:
     """Send the log of the newest run whose id begins like this.
 
     Raises:
@@ -177,9 +170,10 @@ def _send(start: str, endpoint: str | None) -> None:
     except ImportError:
         raise ConfigError("OpenTelemetry's SDK is not installed", hint=advise_extra("otel")) from None
 
-    url = endpoint or os.environ.get("OTEL_EXPORTER_OTLP_ENDPOINT") or DEFAULT
+    url = os.environ.get("OTEL_EXPORTER_OTLP_ENDPOINT") or DEFAULT
     if not url.startswith(("http://", "https://")):
-        raise ConfigError(f"{url} is not an http:// or https:// address", hint=f"--endpoint {DEFAULT}")
+        hint = f"export OTEL_EXPORTER_OTLP_ENDPOINT={DEFAULT}"
+        raise ConfigError(f"{url} is not an http:// or https:// address", hint=hint)
     run_id = get_run(place.repo, start)
     with open_tail(place.repo, run_id) as log:
         try:

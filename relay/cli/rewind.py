@@ -9,7 +9,7 @@ from relay.base.errors import RelayError, RepoError
 from relay.base.hints import RUN, Command
 from relay.cli.boundary import note_place
 from relay.cli.options import plan_option
-from relay.cli.screen import say
+from relay.cli.screen import has_person, say
 from relay.git.lock_journal import clear_stale_locks
 from relay.git.names import SWITCH
 from relay.git.notes import lock_worktree
@@ -43,24 +43,10 @@ def command(phase: str, plan: str | None, *, yes: bool) -> None:
         say("by a new branch; this one and your files stay as they are")
         if rewind.revert:
             say(f"to undo it on this branch instead: {rewind.revert}")
+        if not yes and not has_person():
+            raise RelayError("nobody can be asked whether to go on", hint=Command(words=("rewind", phase, "--yes")))
         if not yes:
-            _ask(place.caller.write(Command(words=("rewind", phase, "--yes"))))
+            click.confirm("Go on?", abort=True)
         name = rewind_to_branch(place.repo, rewind)
         say(f"branch {name} is at {rewind.target[:8]}")
         say(f"next   {SWITCH} {shlex.quote(name)} && {place.caller.write(RUN)}")
-
-
-def _ask(again: str) -> None:
-    """Ask whether to go on.
-
-    Raises:
-        RelayError: Nobody answers.
-        click.Abort: The answer is no.
-    """
-    try:
-        click.confirm("Go on?", abort=True)
-    except click.Abort as abort:
-        if isinstance(abort.__context__, EOFError):
-            say()
-            raise RelayError("nobody answered whether to go on", hint=again) from None
-        raise

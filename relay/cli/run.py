@@ -20,7 +20,6 @@ from relay.cli.options import SectionedCommand, find_flags, session_options, set
 from relay.cli.screen import has_person, say
 from relay.cli.sessions import ask_for_setup, make_request, obey_parent, parent_option, run_sessions, show_end
 from relay.cli.views.job_lines import warn_of_fleet
-from relay.cli.views.last_run import say_lines, tell_failures
 from relay.cli.views.shapes import make_view
 from relay.config import Settings
 from relay.gate.needs import check_folder, find_test_command
@@ -49,7 +48,6 @@ if TYPE_CHECKING:
     from relay.cli.pr import KeepRequest
 
 _SHOWN_CHARS = 260
-_SHOWN_LINES = 8
 _PASSED_ON = ("runner", "model", "reset_at", "max_sessions", "sandbox")
 """Typed settings that relay passes on to each child; a child's cap is a share of the whole."""
 
@@ -301,12 +299,9 @@ def _ask_for_gate(request: RunRequest, place: Place, phases: Sequence[Phase], op
     if found is None:
         return ""
     say(f"phase{'s' if bare[1:] else ''} {list_some(bare)}: no verify command checks the ticks")
-    say(f"{found.source} names a test command: {found.command}; trying it in the sandbox …", exact=True)
-    gate = try_proposal(found.command, timeout_s=request.settings.gate_timeout_s)
+    gate = try_proposal(found, timeout_s=request.settings.gate_timeout_s)
     if gate is None or not gate.passed:
-        say_lines(tell_failures(gate, indent="  ", shown=_SHOWN_LINES) if gate else ())
         return ""
-    say("it passes", style="green")
     say(f"verify = [{json.dumps(found.command)}] in relay.toml makes it the gate of every phase", exact=True)
     return found.command if click.confirm("Make it the gate of this run's phases?", default=True) else ""
 

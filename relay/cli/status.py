@@ -39,7 +39,7 @@ from relay.store.resume import ResumeCase
 from relay.store.worktree_notes import FleetSight, LastRun, read_fleet_sight, read_last_run, read_words
 
 if TYPE_CHECKING:
-    from relay.cli.documents import CurrentWork, StatusDocument, StatusFleet, StatusJob
+    from relay.cli.documents import CurrentWork, StatusDocument, StatusJob
     from relay.cli.views.job_lines import JobStanding
     from relay.cli.views.last_run import AtWork
     from relay.git.repository import Repo
@@ -303,7 +303,7 @@ def render_json(summary: PlanSummary, caller: Caller, near: Near, root: Path) ->
         running=summary.plan_state.running or None,
         at_work=_render_work(near.work),
         jobs=_render_jobs(near.jobs, root) if near.jobs else (),
-        fleet=near.fleet and render_fleet(near.fleet),
+        fleet=near.fleet and fill(documents.StatusFleet, near.fleet),
         limit=documents.UsageLimit(model=limit[1], resets_at=limit[0]) if limit else None,
         last_run=last,
         obstacle=caller.write(summary.obstacle) or None,
@@ -343,11 +343,3 @@ def _render_jobs(jobs: "tuple[JobStanding, ...]", root: Path) -> "tuple[StatusJo
         )
         for job in jobs
     )
-
-
-def render_fleet(sight: FleetSight) -> "StatusFleet":
-    """Return what a fleet is at as JSON; ``at`` is in seconds since the epoch."""
-    from relay.cli.documents import FleetPhase, StatusFleet
-
-    phases = tuple(FleetPhase(phase=one, state=words) for one, words in sight.phases.items())
-    return StatusFleet(at=sight.at, phases=phases)

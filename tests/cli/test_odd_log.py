@@ -9,7 +9,7 @@ from tests.odd_lines import REAL, iter_odd_lines
 
 COMMANDS = (
     "report --text odd", "report --json odd", "report odd", "report odd fine", "report --list", "lab tune", "watch odd",
-    "watch odd --json", "status", "report --otel odd --endpoint http://127.0.0.1:9",
+    "watch odd --json", "status", "report --otel odd",
 )  # fmt: skip
 
 

@@ -117,7 +117,7 @@ def test_the_command_shows_asks_and_does(done):
     refs = done.git("for-each-ref")
     asked = done.relay("rewind", "1")
     assert asked.returncode == ExitCode.USER
-    assert asked.stderr == "Error: nobody answered whether to go on\nHint: relay rewind 1 --yes\n"
+    assert asked.stderr == "Error: nobody can be asked whether to go on\nHint: relay rewind 1 --yes\n"
     assert "leaves" in asked.stdout
     assert "Say world" in asked.stdout
     assert done.git("for-each-ref") == refs

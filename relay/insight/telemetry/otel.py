@@ -319,9 +319,9 @@ def _explain(error: BaseException) -> tuple[str, str]:
         causes.append(cause)
     match causes[-1]:
         case ConnectionRefusedError():
-            return "nobody listens there", "start the collector, or name another with --endpoint"
+            return "nobody listens there", "start the collector, or name another in OTEL_EXPORTER_OTLP_ENDPOINT"
         case socket.gaierror():
-            return "no host has that name", "--endpoint names another"
+            return "no host has that name", "OTEL_EXPORTER_OTLP_ENDPOINT names another"
         case TimeoutError():
             return "no answer in time", "is it a collector, and is a firewall in between?"
         case http.client.HTTPException() | ConnectionResetError():
