@@ -8,9 +8,8 @@ import pytest
 
 from tests.agents import fake_agent
 from tests.bills import assert_paid
-from tests.cli.test_credentials import CLOUDS, KEYS, PLAN, run_on_cloud
+from tests.cli.test_credentials import KEYS, PLAN, run_on_cloud
 from tests.clouds import RESOURCE_KEY
-from tests.effort import take_each
 from tests.endpoint.script import parse_script
 from tests.endpoint.server import serve
 
@@ -75,34 +74,9 @@ def test_a_key_that_ends_in_mid_run_is_renewed_outside_of_the_sandbox(relay, pla
 
 
 @pytest.mark.nightly
-def test_a_key_that_is_refused_again_stops_the_run_and_says_what_was_tried(relay, planned, home, git):
-    home(f"key_command = {json.dumps(['sh', '-c', KEYS])}\n")
-    always = REFUSING.replace("status: 401}", "status: 401, times: always}")
-    with serve(parse_script(always)) as server:
-        ran = relay("run", env={"ANTHROPIC_BASE_URL": server.base_url})
-    assert ran.code == 1
-    assert "key_command (sh) was asked again, which did not help" in ran.out
-    assert not [text for text in list_kept(planned, ran.out) if b"the-key-number" in text]
-    assert git("log", "--format=%s") == "plan\nstart"
-
-
-@pytest.mark.nightly
-def test_a_vault_that_locks_in_mid_run_stops_it_in_its_own_words(relay, planned, home):
-    """The agent is not the reason, and nothing is charged for a request that was never sent."""
-    once = "if test -e ~/asked; then echo the vault is locked >&2; exit 1; fi; echo a > ~/asked; echo k1"
-    home(f"key_command = {json.dumps(['sh', '-c', once])}\n")
-    with serve(parse_script(REFUSING)) as server:
-        ran = relay("run", env={"ANTHROPIC_BASE_URL": server.base_url})
-    assert ran.code == 1
-    assert "key_command (sh) ended with 1: the vault is locked; type the command yourself" in ran.out
-    assert (planned / "hello.txt").exists()
-
-
-@pytest.mark.nightly
-@pytest.mark.parametrize("name", CLOUDS)
-def test_an_agent_builds_a_phase_on_each_cloud_at_list_price(relay, planned, home, git, name):
+def test_an_agent_builds_a_phase_on_a_cloud_at_list_price(relay, planned, home, git):
     """With a login that is taken back in mid-run; the agent is told nothing of it, and sees no secret."""
-    server, _, ran = run_on_cloud(relay, home, name, HEALTHY, "peek")
+    server, _, ran = run_on_cloud(relay, home, "bedrock", HEALTHY, "peek")
     assert git("show", "HEAD:hello.txt") == "hello"
     assert_paid(planned, server)
     for secret in (b"that-nobody-sees", b"handed-out-token", RESOURCE_KEY.encode()):
@@ -111,30 +85,11 @@ def test_an_agent_builds_a_phase_on_each_cloud_at_list_price(relay, planned, hom
 
 @pytest.mark.nightly
 @pytest.mark.usefixtures("planned")
-@pytest.mark.parametrize(
-    ("setting", "words"),
-    take_each(
-        2,
-        [
-            ('key_command = ["sh", "-c", "echo k"]', "key_command is for the Messages API, which fake does not speak"),
-            ('provider = "bedrock"', "provider is for the Messages API, which fake does not speak"),
-        ],
-    ),
-)
-def test_an_agent_of_another_api_is_not_given_the_key(relay, home, setting, words):
+def test_an_agent_of_another_api_is_not_given_the_key(relay, home):
     """One vendor's key is not another's business; nothing starts, and the variable for it is named."""
-    place = home(f"{setting}\n")
+    place, words = home('provider = "bedrock"\n'), "provider is for the Messages API, which fake does not speak"
     config = place / ".config/relay/config.toml"
     config.write_text(f'{config.read_text()}endpoints = ["openai"]\n')
     ran = relay("run")
     assert (ran.code, ran.out) == (1, "")
     assert ran.err.startswith(f"Error: no API key: OPENAI_API_KEY is not set; {words}\nHint: export OPENAI_API_KEY=…")
-
-
-@pytest.mark.nightly
-@pytest.mark.usefixtures("planned")
-def test_a_cloud_without_its_region_starts_nothing(relay, home):
-    home('provider = "bedrock"\nmodel = "anthropic.claude-opus-5-5"\n')
-    ran = relay("run", env={"AWS_BEARER_TOKEN_BEDROCK": "k" * 20, "ANTHROPIC_API_KEY": "of-another-way"})
-    assert (ran.code, ran.out) == (1, "")
-    assert ran.err.startswith("Error: the region is not known: AWS_REGION is not set")

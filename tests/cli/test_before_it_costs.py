@@ -6,7 +6,6 @@ import pytest
 
 from relay.base.errors import ExitCode
 from tests.commit.candidate import WHOLE
-from tests.effort import take_each
 from tests.endpoint.script import parse_script
 from tests.endpoint.server import serve
 from tests.scripts import serving
@@ -25,11 +24,8 @@ def write(project, commit):
     return put
 
 
-@pytest.mark.parametrize(
-    "command",
-    take_each(4, ["true", ":", "exit 0", "echo ok", "ls", "pytest || true", "echo ok; exit 0", "pytest; cat log"]),
-)
-def test_a_command_that_shows_nothing_is_refused_with_its_line(relay, write, command):
+def test_a_command_that_shows_nothing_is_refused_with_its_line(relay, write):
+    command = "pytest || true"
     write(f"Verify: `{command}`")
     ran = relay("run")  # no key either: this is said first
     assert ran.code == ExitCode.USER
@@ -58,33 +54,19 @@ def test_a_typed_verify_command_is_the_gate_of_each_phase(relay, write):
     assert "the verify command `true`" in relay("run", "--dry-run", "--verify", "true", env=KEY).err
 
 
-@pytest.mark.parametrize("answer", take_each(2, ["y", "n"]))
-def test_a_person_is_offered_the_projects_own_test_command_as_gate(stage, answer):
-    """It was tried in the sandbox; a no, like no terminal, leaves the phase without a gate, and nothing is paid."""
+def test_a_person_is_offered_the_projects_own_test_command_as_gate(stage):
+    """It was tried in the sandbox; no terminal leaves the phase without a gate, and nothing is paid."""
     stage.write("PLAN.md", "# Greetings\n\n## Phase 1 — Hello\n- [ ] Say hello — hello.txt\n")
     stage.write("Makefile", "test:\n\t@! test -e hello.txt || grep -q hello hello.txt\n")
     stage.commit()
     with serve(parse_script(WHOLE)) as server:
         environ = {"TERM": "dumb", "ANTHROPIC_API_KEY": "k", "ANTHROPIC_BASE_URL": server.base_url}
         argv = [*stage.find_program(), "run"]
-        shown, code = answer_at_terminal(argv, [f"{answer}\n"], cwd=stage.root, environ=environ, prompt="[Y/n]: ")
-        asked = len(server.requests)
+        shown, code = answer_at_terminal(argv, ["y\n"], cwd=stage.root, environ=environ, prompt="[Y/n]: ")
     assert "Makefile names a test command: make test; trying it in the sandbox" in shown
     assert 'verify = ["make test"] in relay.toml makes it the gate of every phase' in shown
-    if answer == "y":
-        assert code == ExitCode.DONE, shown
-        message = stage.git("show", "-s", "--format=%B")
-        assert "Relay-Gate: pass" in message, message
-    else:
-        assert (code, asked) == (ExitCode.USER, 0)
-        assert "phase 1 has no verify command, so nothing would check the ticks" in " ".join(shown.split())
-
-
-@pytest.mark.nightly
-def test_a_gate_of_the_document_is_a_gate(relay, write, project):
-    (project / "relay.toml").write_text('verify = ["test -f hello.txt"]\n')
-    write("")
-    assert relay("run", "--dry-run", env=KEY).code == ExitCode.DONE
+    assert code == ExitCode.DONE, shown
+    assert "Relay-Gate: pass" in stage.git("show", "-s", "--format=%B")
 
 
 @pytest.mark.nightly
@@ -98,22 +80,6 @@ def test_the_example_is_no_plan(relay, doctor, commit):
     assert "warning  plan        PLAN.md: this is still the example" in doctor().out
     planned = relay("plan", "something", env=KEY)
     assert "unfinished plan" not in planned.err  # it goes on to ask the endpoint
-
-
-@pytest.mark.nightly
-def test_a_phase_for_a_runner_that_there_is_not_is_named_with_all_that_there_are(relay, write):
-    """Shown by the commands that ask nobody, and refused by the one that would."""
-    write("Verify: `test -f hello.txt`\nRunner: magic")
-    refused = "PLAN.md:5: Runner: found 'magic'; allowed: api, claude"
-    for ran in (relay("run", env=KEY), relay("run", "--dry-run"), relay("check")):
-        assert ran.code == ExitCode.USER
-        assert refused in ran.err + ran.out
-    assert "by magic" in relay("status").out
-    assert relay("run", "--dry-run", "--runner", "api", env=KEY).code == ExitCode.DONE
-
-    write("Verify: `test -f hello.txt`\nRunner: claude")
-    assert "  by claude\n" in relay("check").out
-    assert '"runner": "claude"' in relay("check", "--json").out
 
 
 @pytest.mark.nightly
@@ -134,20 +100,19 @@ def test_a_runner_that_is_missing_on_this_machine_is_a_warning_of_check(relay, w
     assert "warning" not in relay("check", env=bare).out
 
 
-@pytest.mark.parametrize("flags", take_each(2, [[], ["--dry-run"]]))
-def test_an_agent_that_is_missing_or_could_not_be_held_is_named_before_any_key(relay, write, project, flags):
+def test_an_agent_that_is_missing_or_could_not_be_held_is_named_before_any_key(relay, write, project):
     """Whoever names it: the plan, or the settings as the one who reviews."""
     bare = {"PATH": "/usr/bin:/bin"}
     write("Verify: `test -f hello.txt`\nRunner: claude")
-    ran = relay("run", *flags, env=bare)
+    ran = relay("run", env=bare)
     assert ran.code == ExitCode.USER
     assert "Claude Code is not installed: there is no claude-agent-acp on PATH" in ran.err
     assert "npm install -g @agentclientprotocol/claude-agent-acp" in ran.err
-    assert "starts no agent without its sandbox" in relay("run", *flags, "--sandbox", "off", env=bare).err
+    assert "starts no agent without its sandbox" in relay("run", "--sandbox", "off", env=bare).err
 
     write("Verify: `test -f hello.txt`")
     (project / "relay.toml").write_text('review = "phase"\nroles.review_runner = "codex"\n')
-    ran = relay("run", *flags, env=bare)
+    ran = relay("run", env=bare)
     assert ran.code == ExitCode.USER
     assert "Codex is not installed" in ran.err
 
@@ -163,26 +128,22 @@ def plan_phases(*sizes):
 BLOCK = json.dumps({"sessions": [{"turns": [{"tools": [{"name": "block", "input": {"reason": "lunch"}}]}]}]})
 
 
-@pytest.mark.parametrize("flags", take_each(2, [("--dry-run",), ("--sandbox", "off")]))
-def test_a_run_says_before_it_pays_that_one_session_would_do_or_that_a_phase_fits_into_none(
-    relay, project, commit, flags
-):
+def test_a_run_says_before_it_pays_that_one_session_would_do_or_that_a_phase_fits_into_none(relay, project, commit):
     """In the same words as `relay check`, and only of what is asked for."""
     (project / "PLAN.md").write_text(plan_phases(1, 1))
     commit()
     words = "one session can do all open phases"
     assert words in relay("check").out
     with serving(BLOCK) as (_, endpoint):
-        said = relay("run", *flags, env=endpoint).out
+        said = relay("run", "--sandbox", "off", env=endpoint).out
     assert words in said
     assert said.index(words) < (said + "lunch").index("lunch")
-    assert words not in relay("run", "--phase", "1", *flags, env=KEY).out
+    assert words not in relay("run", "--phase", "1", "--dry-run", env=KEY).out
 
     (project / "PLAN.md").write_text(plan_phases(40, 1))
     commit()
     assert "too big for one session" in relay("check").out
-    with serving(BLOCK) as (_, endpoint):
-        said = " ".join(relay("run", *flags, env=endpoint).out.split())
+    said = " ".join(relay("run", "--dry-run", env=KEY).out.split())
     assert "too big for one session, which hands over at 100k: phase 1 (about 1" in said
     assert "phase 2 (" not in said
 

@@ -40,7 +40,7 @@ NOT_RUN = {
     "relay run --sandbox container": "relay refuses it outside of a container; tests/sandbox/ has both",
     "relay demo --serve ../rehearsal.yaml": "it serves until Ctrl-C; the page's script is served here, too",
     "relay plan --from-session": "it asks a person; tests/planning/test_from_session.py has each part",
-    "relay run --not-before 22:00 --until 07:00 --max-cost 10": "it waits for the night; tests/cli/test_night.py",
+    "relay run --not-before 22:00 --until 07:00 --max-cost 10": "it waits for the night; tests/loop/test_hours.py",
 }
 """The first line of each block that no test types, and why."""
 

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+from functools import partial
 from pathlib import Path
 
 import click
@@ -19,7 +20,7 @@ from relay.base.interrupts import Interrupted
 from relay.base.redaction import redact_for_strangers
 from relay.cli.boundary import Asked, run_guarded
 from relay.cli.main import relay as group
-from tests.effort import take_each
+from tests.cli.manual import list_commands
 
 
 def raising(error):
@@ -60,50 +61,34 @@ def test_a_cause_that_only_repeats_is_left_out(capsys):
     )
 
 
-def test_a_cause_that_adds_a_number_and_the_path_only_is_left_out(capsys, tmp_path):
-    def look():
-        try:
-            (tmp_path / "no.txt").read_text()
-        except OSError as error:
-            raise RelayError(f"no.txt cannot be read: {error.strerror}") from error
-
-    run_guarded(look, [])
-    assert capsys.readouterr().err == "Error: no.txt cannot be read: No such file or directory\n"
-
-
-@pytest.mark.parametrize("result", [None, 0, 4])
-def test_a_result_is_the_exit_code(result):
-    assert run_guarded(lambda: result, []) == (result or 0)
+def test_a_result_is_the_exit_code():
+    assert [run_guarded(partial(int, code), []) for code in (0, 4)] == [0, 4]
+    assert run_guarded(lambda: None, []) == 0
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), Interrupted()])
-def test_an_interrupt_is_130(error, capsys):
-    assert run_guarded(raising(error), []) == 130
-    assert capsys.readouterr().err == "Interrupted. Nothing is lost; `relay run` resumes.\n"
-
-
-@pytest.mark.parametrize("error", [KeyboardInterrupt(), Interrupted()])
-def test_an_interrupt_names_the_command_that_was_interrupted(error, capsys):
+def test_an_interrupt_is_130_and_names_the_command_that_was_interrupted(error, capsys):
     asked = Asked()
     asked.caller = Caller(plan="b.md")
     assert run_guarded(raising(error), ["run", "--plan", "b.md"], asked) == 130
-    assert capsys.readouterr().err == "Interrupted. Nothing is lost; `relay run --plan b.md` resumes.\n"
     assert run_guarded(raising(error), ["plan", "--plan", "b.md", "x"], asked) == 130
-    assert capsys.readouterr().err == "Interrupted. Nothing is lost; type the same `relay plan --plan b.md` again.\n"
+    assert run_guarded(raising(error), []) == 130
+    assert capsys.readouterr().err == (
+        "Interrupted. Nothing is lost; `relay run --plan b.md` resumes.\n"
+        "Interrupted. Nothing is lost; type the same `relay plan --plan b.md` again.\n"
+        "Interrupted. Nothing is lost; `relay run` resumes.\n"
+    )
 
 
-def test_a_full_disk_is_not_a_bug(capsys):
-    """The system's words, exit 1, no log file."""
+def test_a_full_disk_is_not_a_bug_and_tells_the_file_or_the_free_space_where_relay_writes(
+    capsys, tmp_path, monkeypatch
+):
     assert run_guarded(raising(OSError(errno.ENOSPC, "No space left on device", "/data/x")), []) == 1
     assert capsys.readouterr().err == (
         "Error: No space left on device: /data/x\nHint: nothing was lost; put this right and run the command again\n"
     )
-
-
-@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT])
-def test_a_full_disk_without_a_file_tells_the_free_space_where_relay_writes(number, capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    assert run_guarded(raising(OSError(number, "full")), []) == 1
+    assert run_guarded(raising(OSError(errno.EDQUOT, "full")), []) == 1
     said = " ".join(capsys.readouterr().err.split())
     places = [re.escape(str(place)) for place in (tmp_path, tempfile.gettempdir())]
     assert re.match(rf"Error: full: free are [\d.]+ \w+ in {places[0]}, [\d.]+ \w+ in {places[1]} Hint:", said)
@@ -189,72 +174,52 @@ def test_with_json_an_error_is_json_too(relay, project):
     assert "Error: " in relay("run").err
 
 
-def test_a_closed_pipe_is_quiet(project, environ):
+@pytest.fixture
+def start(project, environ):
+    """Start relay from a script, up to its first line."""
+
+    def run(script, *args):
+        code = f"import sys, time\n{script}\nfrom relay.__main__ import enter\nsys.argv[1:] = {args}\nenter()\n"
+        pipe = subprocess.PIPE
+        running = subprocess.Popen([sys.executable, "-c", code], env=environ, cwd=project, stdout=pipe, stderr=pipe)
+        assert running.stdout is not None
+        running.stdout.readline()
+        return running
+
+    return run
+
+
+def test_a_closed_pipe_is_quiet(start):
     """`relay … | head -1` prints no error and no traceback."""
-    script = (
-        "import sys\nfrom relay.__main__ import enter\nfrom relay.cli.main import relay\n"
-        "from relay.cli.screen import say\n"
-        "@relay.command('talk')\ndef talk():\n    [say('x' * 100) for _ in range(10000)]\n"
-        "sys.argv[1:] = ['talk']\nenter()\n"
-    )
-    running = subprocess.Popen(
-        [sys.executable, "-c", script], env=environ, cwd=project, stdout=subprocess.PIPE, stderr=subprocess.PIPE
-    )
-    assert running.stdout is not None
-    running.stdout.readline()
+    says = "from relay.cli.screen import say\n    [say('x' * 100) for _ in range(10000)]"
+    running = start(f"from relay.cli.main import relay\n@relay.command('talk')\ndef talk():\n    {says}", "talk")
     running.stdout.close()
     _, err = running.communicate(timeout=60)
-    assert err == b""
-    assert running.returncode == 1
+    assert (running.returncode, err) == (1, b"")
 
 
-def test_ctrl_c_in_a_command_is_130(project, environ):
-    script = (
-        "import sys, time\nfrom relay.__main__ import enter\nfrom relay.cli.main import relay\n"
-        "@relay.command('sleepy')\ndef sleepy():\n    print('up', flush=True)\n    time.sleep(30)\n"
-        "sys.argv[1:] = ['sleepy']\nenter()\n"
-    )
-    running = subprocess.Popen(
-        [sys.executable, "-c", script], env=environ, cwd=project, stdout=subprocess.PIPE, stderr=subprocess.PIPE
-    )
-    assert running.stdout is not None
-    assert running.stdout.readline() == b"up\n"
-    running.send_signal(signal.SIGINT)
-    _, err = running.communicate(timeout=60)
-    assert running.returncode == 130
-    assert err.strip() == b"Interrupted. Nothing is lost; type the same `relay sleepy` again."
-
-
-@pytest.mark.parametrize("module", take_each(3, ["relay.cli.boundary", "click", "relay.cli.status"]))
-def test_ctrl_c_while_relay_is_imported_is_130_and_one_line(project, environ, module):
+def test_ctrl_c_in_a_command_and_while_relay_is_imported_is_130_and_one_line(start):
     """The import of a module is held until the signal is there."""
-    script = (
-        "import sys, time\nfrom importlib.abc import MetaPathFinder\n"
-        "class Hold(MetaPathFinder):\n    def find_spec(self, name, *_):\n"
-        f"        if name == {module!r}:\n            print('up', flush=True)\n            time.sleep(30)\n"
-        "sys.meta_path.insert(0, Hold())\nfrom relay.__main__ import enter\n"
-        "sys.argv[1:] = ['status']\nenter()\n"
-    )
-    running = subprocess.Popen(
-        [sys.executable, "-c", script], env=environ, cwd=project, stdout=subprocess.PIPE, stderr=subprocess.PIPE
-    )
-    assert running.stdout is not None
-    assert running.stdout.readline() == b"up\n"
-    running.send_signal(signal.SIGINT)
-    _, err = running.communicate(timeout=60)
-    assert running.returncode == 130
-    assert err.strip().startswith(b"Interrupted.")
-    assert b"\n" not in err.strip()
+    waits = "print('up', flush=True)\n    time.sleep(30)"
+    sleepy = f"from relay.cli.main import relay\n@relay.command('sleepy')\ndef sleepy():\n    {waits}"
+    hold = "class Hold:\n  def find_spec(self, name, *_):\n   if name == 'relay.cli.boundary':\n    "
+    for script, args, said in (
+        (sleepy, ["sleepy"], b"Interrupted. Nothing is lost; type the same `relay sleepy` again."),
+        (f"{hold}{waits}\nsys.meta_path.insert(0, Hold())", ["status"], b"Interrupted."),
+    ):
+        running = start(script, *args)
+        running.send_signal(signal.SIGINT)
+        _, err = running.communicate(timeout=60)
+        assert (running.returncode, err.strip()[: len(said)], err.strip().count(b"\n")) == (130, said, 0)
 
 
-@pytest.mark.parametrize("thread", [False, True])
-def test_the_process_ends_with_what_was_left_for_its_end(project, environ, thread):
+def test_the_process_ends_with_what_was_left_for_its_end(project, environ):
     """It does not take its modules apart; what libraries registered runs, and threads are waited for."""
     script = (
         "import atexit, sys, threading, time\nfrom relay.__main__ import enter\n"
         "atexit.register(print, 'registered', end='')\n"
         "go = threading.Event()\n"
-        f"if {thread}: threading.Thread(target=lambda: (go.wait(), print('thread'))).start(); go.set()\n"
+        "threading.Thread(target=lambda: (go.wait(), print('thread'))).start(); go.set()\n"
         "sys.argv[1:] = ['status', '--plan', 'none.md']\nenter()\n"
     )
     done = subprocess.run(
@@ -262,22 +227,13 @@ def test_the_process_ends_with_what_was_left_for_its_end(project, environ, threa
     )
     assert done.returncode == 1
     assert "none.md" in done.stderr
-    assert done.stdout == ("thread\n" if thread else "") + "registered"
-
-
-def list_commands(group, above=""):
-    """Yield each command of a group and of those in it, with its name."""
-    ctx = click.Context(group)
-    for name in group.list_commands(ctx):
-        command = group.get_command(ctx, name)
-        yield f"{above}{name}", command
-        if isinstance(command, click.Group):
-            yield from list_commands(command, f"{above}{name} ")
+    assert done.stdout == "thread\nregistered"
 
 
 def test_every_command_option_and_argument_has_help():
     """`relay --help` has a line for each, all else has its words, and what may be left out is in brackets."""
-    for name, command in list_commands(group):
+    for command, context in list_commands()[1:]:
+        name = context.command_path
         assert command.short_help or command.help, name
         for param in command.params:
             assert getattr(param, "help", None), f"{name} {param.name}"
@@ -311,16 +267,7 @@ def test_the_log_goes_to_the_temporary_directory_when_the_state_directory_cannot
 
 
 @pytest.mark.parametrize(
-    ("words", "code", "said"),
-    take_each(
-        2,
-        [
-            ("init >&- 2>&- <&-", 0, ""),
-            ("run <&-", 1, "PLAN.md: there is no such plan"),
-            ("--version >/dev/full", 1, "No space left on device"),
-            ("nonsense 2>/dev/full", 2, ""),
-        ],
-    ),
+    ("words", "code", "said"), [("init >&- 2>&- <&-", 0, ""), ("--version >/dev/full", 1, "No space left on device")]
 )
 def test_streams_that_cannot_be_written(tmp_path, words, code, said):
     """One that is closed leads nowhere, not into a file of relay's; a full one is said, without a traceback."""

@@ -54,18 +54,15 @@ def test_a_branch_that_is_there_is_left_alone(relay, project, git, endpoint):
     assert git("symbolic-ref", "HEAD") == "refs/heads/main"
 
 
-@pytest.mark.parametrize(
-    ("title", "path", "name"),
-    [
+def test_a_branch_is_named_for_its_plan():
+    for title, path, name in (
         ("Add org-scoped API keys", "PLAN.md", "relay/add-org-scoped-api-keys"),
         ("", "docs/Keys.plan.md", "relay/keys-plan"),
         ("../..//refs\n-rf", "PLAN.md", "relay/refs-rf"),
         ("計画", "計画.md", "relay/plan"),
         ("x" * 200, "PLAN.md", "relay/" + "x" * 48),
-    ],
-)
-def test_a_branch_is_named_for_its_plan(title, path, name):
-    assert name_branch(title, path) == name
+    ):
+        assert name_branch(title, path) == name
 
 
 @pytest.mark.parametrize("obstacle", ["a merge", "no key"])

@@ -8,7 +8,6 @@ import shutil
 import pytest
 
 from tests.cli.documents import read_document
-from tests.effort import take_each
 
 PLAN = """\
 # Add keys
@@ -48,32 +47,13 @@ def test_the_json_document(relay, project):
     body = json.loads(ran.out)
     assert list(body) == ["version", "phases", "violations", "parallel", "overkill"]
     assert body["violations"] == []
+    text = "Add `api_keys` table — db/schema.py"
+    first, _ = body["phases"][0].pop("items")
+    assert first == {"id": "1.1", "text": text, "done": True, "line": 5, "paths": ["db/schema.py"]}
     assert body["phases"][0] == {
-        "id": "1",
-        "title": "Schema",
-        "line": 3,
-        "verify": ["python -m unittest tests.test_schema"],
-        "after": [],
-        "runner": None,
-        "model": None,
-        "effort": None,
-        "items": [
-            {
-                "id": "1.1",
-                "text": "Add `api_keys` table — db/schema.py",
-                "done": True,
-                "line": 5,
-                "paths": ["db/schema.py"],
-            },
-            {
-                "id": "1.2",
-                "text": "Generate migration — db/migrations/",
-                "done": False,
-                "line": 6,
-                "paths": ["db/migrations/"],
-            },
-        ],
-    }
+        "id": "1", "title": "Schema", "line": 3, "verify": ["python -m unittest tests.test_schema"], "after": [],
+        "runner": None, "model": None, "effort": None,
+    }  # fmt: skip
     assert body["phases"][1]["after"] == ["1"]
 
 
@@ -147,24 +127,6 @@ def test_a_plan_that_was_written_for_another_folder_is_said(relay, project, comm
     assert "this plan names" not in relay("check").out
 
 
-@pytest.mark.parametrize(
-    "plan",
-    take_each(
-        3,
-        [FOREIGN.replace("Fix", "Add"), FOREIGN.replace("Fix the", "A new"), FOREIGN.replace("src/keys.py", "keys.py")],
-    ),
-)
-def test_a_plan_of_new_files_is_for_no_other_folder(relay, project, commit, plan):
-    write(project, FOREIGN)
-    commit()
-    assert "this plan names" not in relay("check").out  # no folder has a file yet: the project is new
-    (project / "docs").mkdir()
-    (project / "docs/a.md").touch()
-    write(project, plan)
-    commit()
-    assert "this plan names" not in relay("check").out
-
-
 def test_a_plan_that_is_a_link_is_not_called_valid(relay, project):
     """`relay run` refuses it in the same words."""
     write(project, PLAN, "MINE.md")
@@ -186,20 +148,16 @@ def test_no_plan_at_all(relay):
     )
 
 
-@pytest.mark.parametrize("typed", take_each(2, ["docs/BUILD.m", "docs/build.md", "docs/BIULD.md"]))
-def test_a_name_that_is_nearly_that_of_a_file_names_it(relay, project, typed):
+def test_a_name_that_is_nearly_that_of_a_file_names_it(relay, project):
     (project / "docs").mkdir()
     write(project, PLAN, "docs/BUILD.md")
-    for command in (["check", typed], ["status", "--plan", typed], ["run", "--plan", typed]):
-        ran = relay(*command)
+    for command, typed in (
+        ("check", "docs/BUILD.m"),
+        ("status --plan", "docs/build.md"),
+        ("run --plan", "docs/BIULD.md"),
+    ):
+        ran = relay(*command.split(), typed)
         assert (ran.code, ran.err) == (1, f"Error: {typed}: there is no such plan\nHint: did you mean docs/BUILD.md?\n")
-
-
-def test_bytes_that_are_not_utf_8_are_named_by_line(relay, project):
-    write(project, PLAN.encode() + b"\nbad \xff byte\n")
-    ran = relay("check")
-    assert ran.code == 1
-    assert "PLAN.md:12: this byte is not UTF-8" in ran.out
 
 
 def test_a_pipe_or_a_directory_as_plan_does_not_hang(relay, project):
@@ -229,36 +187,15 @@ def test_settings_in_the_front_matter_are_checked_too(relay, project):
     assert "may not be set by a repository" in ran.out
 
 
-def test_a_phase_past_the_reset_line_is_named_with_the_command_that_splits_it(relay, project):
-    items = "".join(f"- [ ] Do thing {n} — src/f{n}.py\n" for n in range(1, 31))
-    write(project, PLAN + "\n## Phase 3 — Everything\nVerify: `test -d .`\n" + items)
-    ran = relay("check")
-    lines = ran.out.splitlines()
-    (at,) = (at for at, line in enumerate(lines) if line.startswith("3  Everything"))
-    assert lines[at + 1] == "   too big for one session: relay plan --split 3 (into 2)"
-    assert ran.code == 0
-
-
-@pytest.mark.parametrize("columns", take_each(2, [60, 80]))
-def test_the_sizes_fit_the_terminal(relay, project, columns):
-    """With a long title, an agent, and a phase that is too big."""
+def test_the_sizes_fit_the_terminal_and_a_phase_past_the_line_is_named_with_the_command_that_splits_it(relay, project):
+    """With a long title and an agent."""
     items = "".join(f"- [ ] Do thing {n} — src/f{n}.py\n" for n in range(1, 100))
     head = f"\n## Phase 3 — {'Everything and ' * 9}\nVerify: `test -d .`\nRunner: opencode\nAfter: 1\n"
     write(project, PLAN + head + items)
-    table = relay("check", env={"COLUMNS": str(columns)}).out.partition("phase  ")[2]
-    assert [line for line in table.splitlines() if len(line) > columns] == []
+    table = relay("check", env={"COLUMNS": "60"}).out.partition("phase  ")[2]
+    assert [line for line in table.splitlines() if len(line) > 60] == []
     assert "/99  about " in table
-    assert "  by opencode\n" in table
-
-
-def test_the_shipped_plan_template_checks_clean_once_it_is_edited(relay, project):
-    relay("init")
-    plan = project / "PLAN.md"
-    plan.write_text(plan.read_text().replace("Store the new data", "Store keys"))
-    ran = relay("check")
-    assert ran.code == 0
-    assert ran.out.splitlines()[-1] == "PLAN.md is valid: 2 phases, 4 items"
-    assert "warning" not in ran.out
+    assert "  by opencode\n   too big for one session: relay plan --split 3 (into " in table
 
 
 def test_outside_a_repository_a_plan_can_be_checked(relay, tmp_path):
@@ -266,15 +203,6 @@ def test_outside_a_repository_a_plan_can_be_checked(relay, tmp_path):
     folder.mkdir()
     write(folder, PLAN)
     assert relay("check", cwd=folder).code == 0
-
-
-def test_gates_that_prove_nothing_are_found_before_any_money_is_spent(relay, project):
-    """What can never be green is an error, what weakens the gate a warning; each with the line of the command."""
-    write(project, PLAN.replace("Verify: `python -m unittest`", "Verify: `pytest || true`\nVerify: `cd x; make; ls`"))
-    ran = relay("check")
-    assert ran.code == 1
-    assert "PLAN.md:9: the verify command `pytest || true` always succeeds" in ran.out
-    assert "PLAN.md:10: warning: the verify command `cd x; make; ls` goes on when `make` fails" in ran.out
 
 
 GATED = """\
@@ -310,23 +238,6 @@ def test_a_test_file_that_is_not_there_and_that_no_item_makes_is_named(relay, pr
     for name in ("tests/test_utils.py", "tests/test_long.py"):
         (project / name).write_text("")
     assert "tests/" not in relay("check").out
-
-
-def test_lists_of_files_are_counted_as_reading(relay, project):
-    (project / "big.py").write_text("x = 1\n" * 5_000)
-    write(project, PLAN)
-    before = relay("check").out.splitlines()[2]
-    write(project, PLAN + "\n**Files:**\n- Modify: `/big.py:1-20`\n")
-    after = relay("check").out.splitlines()[2]
-    assert before.startswith("2  Endpoint   1/1   about 5.3k,")
-    assert after.startswith("2  Endpoint   1/1   about 15k,")
-
-
-def test_a_plan_without_a_phase_says_what_looks_like_an_item(relay, project):
-    write(project, "# Tasks\n\n- [] T001 Set up\n")
-    ran = relay("check")
-    assert ran.code == 1
-    assert ran.out.startswith("PLAN.md:3: no phase found: `[] T001 Set up` is no item; write `- [ ] text`")
 
 
 def test_what_can_run_side_by_side(relay, project):
@@ -378,18 +289,6 @@ def test_a_tool_server_that_is_not_the_users_is_a_warning_with_its_line(relay, p
     assert ran.out.count("Tools: ") == 1
 
 
-def test_work_without_a_box_stops_check_and_run_until_it_is_boxed(relay, project):
-    text = "# P\n\nVerify: `make test`\n\n## Task 1: A\nprose\n\n## Task 2: B\n\n## Harness\n- [ ] c — c.py\n"
-    write(project, text)
-    for command in (["check"], ["run"], ["run", "--dry-run"]):
-        ran = relay(*command)
-        assert ran.code == 1
-        assert "PLAN.md:5: `Task 1: A`, `Task 2: B` hold no box" in (said := ran.out + ran.err)
-        assert "put `- [ ] …` below each heading of work" in said
-    write(project, text.replace("prose", "- [ ] a — a.py").replace("B\n", "B\n- [ ] b — b.py\n"))
-    assert relay("check").out.splitlines()[-1].startswith("PLAN.md is valid: 3 phases, 3 items")
-
-
 def test_a_plan_that_one_session_can_do_is_called_overkill(relay, project):
     """The estimate counts the fixed part once, and a phase alone is never too many."""
     small = "\n\n".join(f"## Phase {n}\nVerify: `test -e a{n}.py`\n- [ ] Do {n} — a{n}.py" for n in (1, 2, 3))
@@ -423,22 +322,14 @@ def test_a_phase_is_priced_at_its_own_model(relay, project):
     assert [(one["model"], one["effort"]) for one in phases] == [(None, None), ("claude-haiku-4-5", "low")]
 
 
-@pytest.mark.parametrize(
-    ("own", "found"),
-    take_each(
-        3,
-        [
-            ("Model: claude-haiku-45", "PLAN.md:5: Model: found 'claude-haiku-45' (did you mean claude-haiku-4-5"),
-            ("Model: opus", "PLAN.md:5: Model: found 'opus' (did you mean claude-opus-5-5"),
-            ("Effort: extreme", "PLAN.md:5: Effort: found 'extreme'; allowed: low, medium, high, xhigh, max"),
-        ],
-    ),
-)
-def test_a_model_or_effort_that_there_is_not_is_an_error_with_what_is_allowed(relay, project, own, found):
-    (project / "PLAN.md").write_text(f"# P\n\n## Phase 1\nVerify: `test -e a.py`\n{own}\n- [ ] Do — a.py\n")
-    ran = relay("check")
-    assert ran.code == 1
-    assert found in ran.out
+def test_a_model_or_effort_that_there_is_not_is_an_error_with_what_is_allowed(relay, project):
+    for own, found in (
+        ("Model: opus", "PLAN.md:5: Model: found 'opus' (did you mean claude-opus-5-5"),
+        ("Effort: extreme", "PLAN.md:5: Effort: found 'extreme'; allowed: low, medium, high, xhigh, max"),
+    ):
+        (project / "PLAN.md").write_text(f"# P\n\n## Phase 1\nVerify: `test -e a.py`\n{own}\n- [ ] Do — a.py\n")
+        ran = relay("check")
+        assert (ran.code, found in ran.out) == (1, True), ran.out
     typed = {"RELAY_MODEL": "claude-opus-5-5", "RELAY_EFFORT": "low"}
     assert relay("check", env=typed).code == 0  # a typed one counts for all phases
 

@@ -10,7 +10,7 @@ import yaml
 
 from relay.base.errors import ExitCode
 from relay.cli.init import WORKFLOWS
-from tests.effort import take_each, take_turns
+from tests.effort import take_turns
 from tests.endpoint.script import parse_script
 from tests.endpoint.server import serve
 
@@ -118,11 +118,6 @@ def test_github_ends_as_relay_did_and_pushes_what_is_committed(forge):
 
 
 @pytest.mark.nightly
-def test_gitlab_does_so_too(forge):
-    assert forge(["\n".join(list_gitlab())], BLOCKED, **GITLAB) == ([ExitCode.STOPPED], ["plan"])
-
-
-@pytest.mark.nightly
 @pytest.mark.parametrize(("name", "refuses"), take_turns(["github", "gitlab"], ["this branch", "all"]))
 def test_a_push_that_is_refused_loses_no_phase(forge, project, environ, tmp_path, name, refuses):
     """The branch has moved on, or is protected: the commits are on another one, or in the artifact."""
@@ -152,7 +147,7 @@ def test_a_push_that_is_refused_loses_no_phase(forge, project, environ, tmp_path
 
 
 @pytest.mark.nightly
-@pytest.mark.parametrize("name", take_each(2, ["github", "gitlab"]))
+@pytest.mark.parametrize("name", ["github", "gitlab"])
 def test_a_phase_is_pushed_and_setup_runs_where_whoever_starts_the_job_says_so(forge, project, name):
     """And only then: what is to run with network stands in the repository."""
     (project / "relay.toml").write_text('setup = ["true"]\n')
@@ -211,12 +206,3 @@ def test_a_workflow_is_written_once_and_never_over_anything(relay, project, name
         assert "include: [{local: .gitlab/relay.yml}]" in ran.out
         assert "set it as the stage: of .relay in that file" in ran.out
     assert not (project / "PLAN.md").exists()
-
-
-def test_a_workflow_in_no_repository_says_what_is_missing(relay, tmp_path):
-    """Nobody's runner would see it."""
-    place = tmp_path / "nowhere"
-    place.mkdir()
-    ran = relay("init", "--ci", "github", cwd=place)
-    assert ran.code == 0
-    assert "git init" in ran.out

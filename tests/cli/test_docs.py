@@ -6,7 +6,6 @@ import tomllib
 from pathlib import Path
 
 import click
-import pytest
 from msgspec import Struct
 
 from relay.cli.main import COMMANDS, LazyGroup
@@ -95,27 +94,20 @@ def test_each_row_of_a_fleet_s_recovery_names_tests_that_there_are():
         assert [name for name in named if f"\ndef {name}(" not in known] == []
 
 
-@pytest.mark.parametrize("page", PAGES, ids=name_of)
-def test_links_lead_somewhere(page):
-    missing = []
-    for target in re.findall(r"\]\(([^)\s]+)\)", page.read_text(encoding="utf-8")):
-        if "://" in target:
-            continue
-        path, _, fragment = target.partition("#")
-        place = page.parent / path if path else page
-        if not place.exists():
-            missing.append(target)
-        elif fragment:
-            headings = re.findall(r"^#+ (.+)$", place.read_text(encoding="utf-8"), re.MULTILINE)
-            missing += [] if fragment in map(anchor, headings) else [target]
+def test_links_lead_somewhere_and_to_each_page_from_the_first():
+    """A link from the README and the index to each page; no link to a page or a heading that there is not."""
+    missing, linked = [], dict[Path, set[Path]]()
+    for page in PAGES:
+        targets = re.findall(r"\]\(([^)\s]+)\)", page.read_text(encoding="utf-8"))
+        for target in (one for one in targets if "://" not in one):
+            path, _, fragment = target.partition("#")
+            place = (page.parent / path).resolve() if path else page
+            linked.setdefault(page, set()).add(place)
+            headings = re.findall(r"^#+ (.+)$", place.read_text("utf-8"), re.MULTILINE) if fragment else []
+            missing += [] if place.exists() and (not fragment or fragment in map(anchor, headings)) else [target]
+    for start in (ROOT / "README.md", ROOT / "docs/index.md"):
+        missing += [name_of(page) for page in CITED if page not in linked[start] | {start, ROOT / "README.md"}]
     assert missing == []
-
-
-@pytest.mark.parametrize("start", ["README.md", "docs/index.md"])
-def test_each_page_is_reached_from_the_first(start):
-    place = ROOT / start
-    linked = {(place.parent / target).resolve() for target in re.findall(r"\]\(([^)#\s]+)", place.read_text("utf-8"))}
-    assert [name_of(page) for page in CITED if page != place and page not in linked | {ROOT / "README.md"}] == []
 
 
 def list_options(command: click.Command, context: click.Context, words: list[str]) -> set[str]:

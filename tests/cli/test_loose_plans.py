@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.effort import NIGHTLY
 from tests.scripts import serving
 
 PLAN = """\
@@ -78,7 +79,7 @@ def read_state(relay, name, **where):
     return [phase["done"] for phase in told["phases"]], told
 
 
-@pytest.mark.parametrize("name", [IGNORED, BELOW_HOME, ELSEWHERE])
+@pytest.mark.parametrize("name", [IGNORED, BELOW_HOME, ELSEWHERE] if NIGHTLY else [ELSEWHERE])
 def test_a_loose_plan_is_ticked_and_no_commit_holds_it(relay, project, git, put, work, name):
     file = put(name)
     assert relay("check", name).code == 0
@@ -132,10 +133,9 @@ def test_a_loose_plan_follows_git_and_keeps_its_users_edits(relay, git, put, wor
     assert work(BELOW_HOME).code == 0
     git("switch", "-q", "-c", "back", "HEAD~1")
     assert read_state(relay, BELOW_HOME)[0] == [True, False], "on another branch"
-    assert work(BELOW_HOME).code == 0
-    assert file.read_text() == DONE
 
 
+@pytest.mark.nightly
 def test_a_reverted_commit_opens_its_phase_in_a_loose_plan(relay, git, put, work):
     file = put(IGNORED)
     assert work(IGNORED).code == 0
@@ -165,6 +165,7 @@ def test_a_clone_goes_on_with_a_loose_plan_once_it_has_the_ref(project, environ,
     assert file.read_text() == ONE
 
 
+@pytest.mark.nightly
 def test_a_persons_claim_beside_a_loose_plan_is_kept_with_it(relay, git, put, work):
     file = put(BELOW_HOME)
     assert work(BELOW_HOME, "--phase", "1").code == 0

@@ -72,29 +72,6 @@ def test_a_repair_a_revert_and_the_cost_are_counted(stage):
 
 
 @pytest.mark.nightly
-def test_a_revert_of_the_revert_brings_the_phase_back(stage):
-    run_plan(stage)
-    stage.git("revert", "--no-edit", "HEAD")
-    stage.git("revert", "--no-edit", "HEAD")
-    assert [phase["is_undone"] for phase in read(stage)["phases"]] == [False, False]
-
-
-@pytest.mark.nightly
-def test_a_clone_shows_the_same_and_its_page_has_the_tables(stage, tmp_path):
-    run_plan(stage)
-    clone = tmp_path / "clone"
-    subprocess.run(["git", "clone", "-q", stage.root, clone], check=True)
-    there = replace(stage, root=clone)
-    assert read(there) == read(stage)
-    page = tmp_path / "stats.html"
-    assert there.relay("report", "--all", "--output", str(page)).returncode == 0
-    assert all(f"By {by}" in page.read_text() for by in ("month", "model", "runner"))
-    page.write_text("mine")
-    refused = there.relay("report", "--all", "--output", str(page))
-    assert (refused.returncode, page.read_text()) == (ExitCode.USER, "mine")
-
-
-@pytest.mark.nightly
 def test_a_shallow_clone_says_what_it_lacks(stage, tmp_path):
     run_plan(stage)
     place = tmp_path / "shallow"
@@ -171,10 +148,10 @@ def test_a_new_plan_in_the_same_file_does_not_inherit_an_open_phase():
     assert (one.repairs, one.sessions) == (0, 1)
 
 
-@pytest.mark.parametrize("value", ["", "x", "²", "-1", "9" * 99])
-def test_trailers_that_are_not_relays_break_nothing(value):
-    (one,) = list_outcomes([make_commit("a", "done", repairs=value, number=value)], ())
-    assert one.sessions == 1
+def test_trailers_that_are_not_relays_break_nothing():
+    for value in ("", "x", "²", "-1", "9" * 99):
+        (one,) = list_outcomes([make_commit("a", "done", repairs=value, number=value)], ())
+        assert one.sessions == 1, value
 
 
 def test_models_that_an_endpoint_made_up_are_not_written():

@@ -1,9 +1,6 @@
 """`relay plan` asks the person at the terminal."""
 
-import pytest
-
 from relay.base.errors import ExitCode
-from tests.effort import take_each
 from tests.endpoint.script import parse_script
 from tests.endpoint.server import serve
 from tests.planning.test_questions import WHERE, ask, plan_by
@@ -16,20 +13,16 @@ HOSTILE = {
 }
 
 
-def plan_at_terminal(stage, answers, *args, term="xterm", environ=None):
+def plan_at_terminal(stage, answers):
     with serve(parse_script(plan_by(ask(WHERE, HOSTILE)))) as server:
-        given = {"TERM": term, "ANTHROPIC_API_KEY": "k", "ANTHROPIC_BASE_URL": server.base_url, **(environ or {})}
-        argv = [*stage.find_program(), "plan", "--force", "keys", *args]
+        given = {"TERM": "xterm", "ANTHROPIC_API_KEY": "k", "ANTHROPIC_BASE_URL": server.base_url}
+        argv = [*stage.find_program(), "plan", "--force", "keys"]
         return answer_at_terminal(argv, answers, cwd=stage.root, environ=given, prompt="> ")
 
 
-@pytest.mark.parametrize(
-    ("term", "environ"),
-    take_each(2, [("xterm", {}), ("xterm", {"NO_COLOR": "1", "LINES": "4", "COLUMNS": "24"}), ("dumb", {})]),
-)
-def test_what_is_answered_stands_in_the_plan_as_a_constraint(stage, term, environ):
+def test_what_is_answered_stands_in_the_plan_as_a_constraint(stage):
     """By number, in one's own words; a number that there is not is asked again."""
-    shown, code = plan_at_terminal(stage, ["7\n", "2\n", "neither of [ ] them\n"], term=term, environ=environ)
+    shown, code = plan_at_terminal(stage, ["7\n", "2\n", "neither of [ ] them\n"])
 
     assert code == ExitCode.DONE, shown
     assert "There are 2 options." in shown
@@ -56,11 +49,3 @@ def test_an_interrupt_at_a_question_ends_the_planning(stage):
     assert code == ExitCode.INTERRUPTED, shown
     assert "no plan was accepted: asked to stop" in shown
     assert (stage.root / "PLAN.md").read_text() == before
-
-
-def test_with_yes_nothing_is_asked(stage):
-    shown, code = plan_at_terminal(stage, [], "--yes")
-
-    assert code == ExitCode.DONE, shown
-    assert "question: Where are keys kept? — assumed: in a file" in shown
-    assert "## Assumptions\n\n- Where are keys kept? in a file\n" in (stage.root / "PLAN.md").read_text()

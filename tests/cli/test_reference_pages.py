@@ -4,7 +4,6 @@ import re
 from pathlib import Path
 
 import click
-import pytest
 
 from relay.base.errors import ExitCode
 from relay.plan.parse import parse_plan
@@ -110,10 +109,10 @@ def test_every_kind_of_ref_is_there():
     assert set(re.findall(r"refs/relay/([a-z]+)", GIT)) == kinds
 
 
-@pytest.mark.parametrize("keyword", re.findall(r'"(\w+)"', GRAMMAR.partition("keyword")[2].partition("\nnumber")[0]))
-def test_a_keyword_of_the_grammar_numbers_a_phase(keyword):
-    (phase,) = parse_plan(f"# Plan\n\n### {keyword} 7: Keys\n- [ ] Make keys\n").phases
-    assert (phase.id, phase.title) == ("7", "Keys")
+def test_a_keyword_of_the_grammar_numbers_a_phase():
+    for keyword in re.findall(r'"(\w+)"', GRAMMAR.partition("keyword")[2].partition("\nnumber")[0]):
+        (phase,) = parse_plan(f"# Plan\n\n### {keyword} 7: Keys\n- [ ] Make keys\n").phases
+        assert (phase.id, phase.title) == ("7", "Keys"), keyword
 
 
 def test_what_the_grammar_says_is_read_so():

@@ -2,7 +2,6 @@
 
 import json
 import re
-import shlex
 import shutil
 import signal
 import subprocess
@@ -11,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.effort import take_each
 from tests.endpoint.script import parse_script
 from tests.endpoint.server import serve
 from tests.scripts import serving
@@ -43,24 +41,6 @@ sessions:
           - {name: write, input: {path: world.txt, content: "world\\n"}}
           - {name: tick, input: {item: "2.1", evidence: "world.txt says world"}}
       - text: Done.
-"""
-
-
-NUMBERED = """\
-# Greetings
-
-Verify: `grep -q hello hello.txt`
-
-## Phase 2: Hello
-- [ ] Say hello — hello.txt
-
-## Phase 12: Many
-After: none
-- [ ] Say it often — many.txt
-
-## Found in review
-After: none
-- [ ] Say it well — hello.txt
 """
 
 
@@ -201,26 +181,19 @@ def test_without_a_key_nothing_starts(relay, git):
     assert (git("for-each-ref"), git("status", "--porcelain", "--ignored")) == before
 
 
-@pytest.mark.parametrize(
-    ("args", "words"),
-    take_each(
-        2,
-        [
-            (["run", "--reset-at", "most"], "--reset-at: reset_at: found 'most'; allowed: 45%, 80k"),
-            (["run", "--max-sessions", "0"], "--max-sessions: max_sessions: found"),
-            (["run", "--sandbox", "on"], "'on' is not one of 'auto', 'container', 'off'"),
-            (["run", "--runner", "magic"], "--runner: runner: found 'magic'; allowed: api"),
-            (["plan"], "choose one: relay plan"),
-            (["plan", "x", "--split", "1"], "choose one: relay plan"),
-            (["plan", "--split", "1", "--force"], "--force is for a new plan only"),
-        ],
-    ),
-)
 @pytest.mark.usefixtures("planned")
-def test_a_bad_value_says_what_is_allowed(relay, args, words):
-    ran = relay(*args)
-    assert ran.code == 2
-    assert words in ran.err
+def test_a_bad_value_says_what_is_allowed(relay):
+    """A variable of a script that was not set asks neither for the next phase nor for all of them."""
+    for typed, words in {
+        "run --reset-at most": "--reset-at: reset_at: found 'most'; allowed: 45%, 80k",
+        "run --phase=": "--phase: found ''; allowed: next, all",
+        "run --sandbox on": "'on' is not one of 'auto', 'container', 'off'",
+        "run --runner magic": "--runner: runner: found 'magic'; allowed: api",
+        "plan x --split 1": "choose one: relay plan",
+        "plan --split 1 --force": "--force is for a new plan only",
+    }.items():
+        ran = relay(*typed.split())
+        assert (ran.code, words in ran.err) == (2, True), ran
 
 
 def test_a_dry_run_says_what_would_be_done_and_does_nothing(relay, planned, git):
@@ -237,37 +210,13 @@ def test_a_dry_run_says_what_would_be_done_and_does_nothing(relay, planned, git)
     assert (git("for-each-ref"), sorted(planned.iterdir())) == before
 
 
-@pytest.mark.nightly
-def test_a_phase_that_a_heading_counts_otherwise_is_named_with_it(relay, project, commit, endpoint):
-    (project / "PLAN.md").write_text(NUMBERED)
-    commit()
-    words = "phase 2 is `Many`; the heading `Phase 2: Hello` is phase 1"
-    assert relay("check").out.count("but relay counts it as phase") >= 1
-    assert words in relay("run", "--phase", "2", "--dry-run", env=endpoint).out
-    assert "the heading" not in relay("run", "--phase", "3", "--dry-run", env=endpoint).out
-    ran = relay("run", "--phase", "12", "--dry-run", env=endpoint)
-    assert ran.code == 1
-    assert ran.err.splitlines()[-1] == "Hint: the heading `Phase 12: Many` is phase 2; phases: 1, 2, 3"
-    (project / "PLAN.md").write_text(NUMBERED.replace("[ ] Say hello", "[x] Say hello"))
-    commit()
-    assert "say 2, but relay counts it as phase 1" in relay("check").out
-    assert words in relay("run", "--phase", "2", env=endpoint).out
-
-
 @pytest.mark.usefixtures("planned")
-def test_a_phase_that_is_no_word_starts_nothing(relay):
-    """A variable of a script that was not set asks neither for the next phase nor for all of them."""
-    assert relay("run", "--phase", "").code == 2
-
-
-@pytest.mark.usefixtures("planned")
-@pytest.mark.parametrize("flags", [[], ["--dry-run"]])
-def test_a_phase_that_cannot_be_run_is_refused_without_a_key(relay, flags):
+def test_a_phase_that_cannot_be_run_is_refused_without_a_key(relay):
     """A dry run and a run choose in the same way, and neither needs a key to say no."""
-    ran = relay("run", "--phase", "7", *flags)
-    assert (ran.code, ran.out, ran.err) == (1, "", "Error: there is no phase '7' in the plan\nHint: phases: 1, 2\n")
-    ran = relay("run", "--phase", "2", *flags)
-    assert (ran.code, ran.out, ran.err) == (1, "", "Error: phase 2 comes after 1, which is not done\nHint: relay run\n")
+    missing, waits = "there is no phase '7' in the plan\nHint: phases: 1, 2", "phase 2 comes after 1, which is not done"
+    for words, said in (("7", missing), ("7 --dry-run", missing), ("2 --dry-run", f"{waits}\nHint: relay run")):
+        ran = relay("run", "--phase", *words.split())
+        assert (ran.code, ran.out, ran.err) == (1, "", f"Error: {said}\n")
 
 
 def test_what_is_done_is_said_without_a_key(relay, planned, git):
@@ -290,19 +239,6 @@ def test_what_is_done_is_said_without_a_key(relay, planned, git):
 
 
 @pytest.mark.nightly
-def test_a_broken_ledger_is_named_with_its_line(relay, planned, endpoint, git):
-    """The ledger is read before a session starts; its path and line are told like a plan's."""
-    (planned / "PLAN.ledger.yaml").write_text("# c\n- x\n")
-    git("add", "PLAN.ledger.yaml")
-    git("commit", "-q", "-m", "ledger")
-    ran = relay("run", env=endpoint)
-    assert ran.code == 1
-    assert "Error: PLAN.ledger.yaml:2: found an entry of no known kind" in ran.err
-    assert "Hint: relay only appends to it" in ran.err
-    assert git("for-each-ref", "refs/relay/leg") == ""
-
-
-@pytest.mark.nightly
 def test_below_a_mount_point_that_is_no_repository_it_is_said_the_same(program, environ, tmp_path):
     """A volume of a container, for one: git's last line there speaks of file systems."""
     mounted = ("bwrap", "--dev-bind", "/", "/", "--tmpfs", tmp_path, "--chdir", tmp_path)
@@ -321,27 +257,15 @@ def test_status_outside_a_repository_and_without_a_plan(relay, tmp_path):
     assert ran.err.startswith("Error: PLAN.md: there is no such plan\nHint: `relay plan")
 
 
-def test_a_plan_that_is_gone_comes_back_from_its_commit(relay, planned):
-    """The hint is no command that would write another one."""
+def test_a_plan_that_is_gone_comes_back_from_its_commit(relay, planned, git):
+    """The hint is no command that would write, and pay for, another one."""
     Path(planned, "PLAN.md").unlink()
     for words in ("status", "check", "run"):
         assert "Hint: the last commit has it: git restore PLAN.md\n" in relay(words).err
-
-
-@pytest.mark.nightly
-def test_a_plan_that_a_commit_took_out_comes_back_from_the_one_before(relay, planned):
-    """The next command would pay for another plan."""
-    git = ("git", "-c", "user.name=t", "-c", "user.email=t@t")
-    for words in (
-        ("rm", "-q", "PLAN.md"),
-        ("commit", "-q", "-m", "tidy"),
-        ("commit", "-q", "--allow-empty", "-m", "x"),
-    ):
-        subprocess.run([*git, *words], cwd=planned, check=True)
-    said = relay("status").err
-    command = said.partition("took it out: ")[2].strip()
-    assert command.startswith("git restore --source ")
-    subprocess.run(command.split(), cwd=planned, check=True)
+    git("rm", "-q", "PLAN.md")
+    for message in ("tidy", "x"):
+        git("commit", "-q", "--allow-empty", "-m", message)
+    git(*relay("status").err.partition("took it out: git ")[2].split())
     assert Path(planned, "PLAN.md").exists()
 
 
@@ -400,17 +324,6 @@ def test_a_script_with_a_mistake_is_named_by_line(tmp_path, relay):
     assert re.match(r"Error: .*bad\.yaml:3", ran.err)
 
 
-def test_doctor_names_what_is_missing(relay):
-    """Without a key: exit 1, the line that says so, and nothing else called missing by mistake."""
-    ran = relay("doctor")
-    lines = ran.out.splitlines()
-    assert ran.code == 1
-    assert any(re.match(r"ok +git +\d", line) for line in lines)
-    assert any(line.startswith("PROBLEM  key         no API key") for line in lines)
-    assert "key" in lines[-2]
-    assert "max_cost_usd" not in ran.out
-
-
 def test_doctor_starts_each_tool_server_once(relay, environ):
     fake = Path(__file__).parents[1] / "tools/fake_server.py"
     own = Path(environ["HOME"], ".config/relay/config.toml")
@@ -434,20 +347,12 @@ def test_doctor_puts_what_is_missing_first_then_what_is_doubtful_then_what_is_th
     assert (empty, verdict) == ("", "relay run cannot work here yet: key")
     assert following.startswith("next: export ANTHROPIC_API_KEY=…")
     assert not re.search(r"^ +(refused|allowed): ", ran.out, re.MULTILINE)
+    assert any(re.match(r"ok +git +\d", line) for line in findings)
     assert json.loads(relay("doctor", "--json").out)["findings"][0]["state"] == "missing"
 
     *_, last, empty, verdict, _ = relay("doctor", "--settings").out.splitlines()
     assert last.split() == ["rules_fallback_names", "CLAUDE.md,", "GEMINI.md", "(default)"]
     assert verdict == "relay run cannot work here yet: key"
-
-
-def test_a_users_own_rules_stand_beside_his_settings(relay, tmp_path):
-    """In the directory that the desktop standard names; they are no part of the repository's budget."""
-    place = tmp_path / "config/relay"
-    place.mkdir(parents=True)
-    (place / "AGENTS.md").write_text("Be brief.\n")
-    shown = relay("doctor", env={"XDG_CONFIG_HOME": str(place.parent)}).out
-    assert f"{place}/AGENTS.md (10 of 10 bytes)" in " ".join(shown.split())
 
 
 def test_doctor_never_shows_the_key(doctor):
@@ -458,86 +363,6 @@ def test_doctor_never_shows_the_key(doctor):
         assert ran.code == 1
         assert "verysecret" not in ran.out + ran.err
         assert "cannot be reached" in ran.out
-
-
-@pytest.mark.nightly
-def test_doctor_shows_origins_and_hostile_settings_harmless(doctor, project):
-    (project / "relay.toml").write_text('model = "other-model"\n')
-    ran = doctor("--settings")
-    assert any("other-model  (relay.toml:1)" in line for line in ran.out.splitlines())
-    (project / "relay.toml").write_text('"mo\\u001b[2Jdel" = 1\n')
-    ran = doctor()
-    assert ran.code == 1
-    assert "\x1b" not in ran.out
-    assert "PROBLEM  settings" in ran.out
-
-
-@pytest.mark.nightly
-def test_the_next_command_keeps_the_plan_that_was_typed(relay, planned, endpoint, git):
-    """As it was typed, in the folder where it was typed, quoted; the plan of the settings is not named again."""
-    (planned / "docs").mkdir()
-    (planned / "docs/my plan.md").write_text(PLAN)
-    git("add", "-A")
-    git("commit", "-qm", "another plan")
-    docs, named = planned / "docs", "--plan 'my plan.md'"
-    assert relay("run", "--phase", "2", "--plan", "my plan.md", cwd=docs).err.splitlines()[-1] == (
-        f"Hint: relay run {named}"
-    )
-    ran = relay("run", "--phase", "next", "--plan", "my plan.md", cwd=docs, env=endpoint)
-    assert (ran.code, ran.out.splitlines()[-1]) == (0, f"next: relay run {named}")
-    status = relay("status", "--plan", "my plan.md", cwd=docs).out
-    assert status.splitlines()[-1] == f"next   relay run {named} begins phase 2"
-    assert relay("status", cwd=docs).out.splitlines()[-1] == "next   relay run begins phase 1"
-    shown = shlex.split(ran.out.splitlines()[-1].removeprefix("next: "))
-    dry = relay(*shown[1:], "--dry-run", cwd=docs, env=endpoint)
-    assert dry.out.splitlines()[0].startswith("docs/my plan.md on main")
-    ran = relay("plan", "something else", "--plan", "my plan.md", cwd=docs, env=endpoint)
-    assert f"Hint: relay plan {named} --revise 'what to change' changes it" in ran.err
-    ran = relay("rewind", "7", "--plan", "my plan.md", cwd=docs)
-    assert ran.err.splitlines()[-1] == f"Hint: relay status {named}"
-
-
-@pytest.mark.nightly
-def test_a_finished_plan_is_done_while_another_ones_phase_is_open(relay, planned, environ, git):
-    """It needs nothing; an unfinished one is told which command goes on, from the folder where it was asked."""
-    from relay.git.notes import lock_worktree
-    from relay.git.repository import open_repo
-    from relay.session.usage import Spent
-    from relay.store.attempts import AttemptStart, open_attempt
-    from relay.store.checkpoints import WipRecord, save_wip
-
-    (planned / "docs").mkdir()
-    (planned / "docs/done.md").write_text(PLAN.replace("[ ]", "[x]"))
-    (planned / "docs/open.md").write_text(PLAN)
-    git("add", "-A")
-    git("commit", "-qm", "three plans")
-    repo = open_repo(planned, environ)
-    with lock_worktree(repo):
-        session = open_attempt(repo, AttemptStart(session_id="abcd1234", phase_id="1", plan_path="PLAN.md"))
-        save_wip(repo, session, WipRecord(spend=Spent()))
-    refs = git("for-each-ref")
-
-    ran = relay("run", "--plan", "done.md", cwd=planned / "docs")
-    assert (ran.code, ran.out, ran.err) == (0, "done: 2 of 2 phases (spent $0.00)\n", "")
-    assert relay("status", "--plan", "docs/done.md").out.splitlines()[-1] == "next   nothing is left"
-    assert git("for-each-ref") == refs
-    status = relay("status", "--plan", "open.md", cwd=planned / "docs").out.splitlines()
-    assert status[-2:] == [
-        "now    phase 1 of PLAN.md is open and has uncommitted work; `relay run --plan ../PLAN.md` goes on with it",
-        "next   relay run --plan open.md, after that",
-    ]
-
-
-@pytest.mark.parametrize("flags", [[], ["--dry-run"]])
-def test_a_verify_command_that_a_screen_hides_is_not_run(relay, planned, endpoint, flags, git):
-    """Reading the plan is what protects from its commands, so one that cannot be read stops the run before it."""
-    (planned / "PLAN.md").write_text(PLAN.replace("`grep -q hello", "`touch ran; \u202egrep -q hello"))
-    git("commit", "-qam", "hidden")
-    ran = relay("run", *flags, env=endpoint)
-    assert ran.code == 1
-    assert "a verify command of phase 1 holds the character U+202E, which a screen does not show" in ran.err
-    assert not (planned / "ran").exists()
-    assert git("for-each-ref", "refs/relay") == ""
 
 
 @pytest.mark.nightly
@@ -575,18 +400,16 @@ def test_a_locale_that_is_not_utf8_is_no_obstacle(planned, environ, endpoint, gi
     assert "relay: phase 1 — Hello" in git("log", "--format=%s%n%gs", "-g", "main")
 
 
-@pytest.mark.parametrize(
-    ("plan", "following"),
-    [
-        ("", "relay plan 'what you want'"),
-        ("# P\n", "relay check"),
-        ("# P\n\n## Phase 1\nVerify: `test -e a`\n- [ ] Do it — a\n", "relay run"),
-        ("# P\n\n## Phase 1\nVerify: `test -e a`\n- [x] Do it — a\n", "relay plan 'what you want'"),
-    ],
-)
-def test_doctor_ends_with_the_command_to_type_next(doctor, project, plan, following):
-    if plan:
-        (project / "PLAN.md").write_text(plan)
+def test_doctor_ends_with_the_command_to_type_next(doctor, project):
+    open_plan = "# P\n\n## Phase 1\nVerify: `test -e a`\n- [ ] Do it — a\n"
     with serving("sessions: []") as (_, env):
-        *_, verdict, last = doctor(env=env).out.splitlines()
-    assert (verdict, last) == ("relay run can work here", f"next: {following}")
+        for plan, following in (
+            ("", "relay plan 'what you want'"),
+            ("# P\n", "relay check"),
+            (open_plan, "relay run"),
+            (open_plan.replace("[ ]", "[x]"), "relay plan 'what you want'"),
+        ):
+            if plan:
+                (project / "PLAN.md").write_text(plan)
+            *_, verdict, last = doctor(env=env).out.splitlines()
+            assert (verdict, last) == ("relay run can work here", f"next: {following}")

