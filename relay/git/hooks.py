@@ -177,10 +177,14 @@ class Hooks:
     run: Callable[[HookRun], HookResult]
     scratch: Path
     """A directory for the hooks' own directories, which they may write."""
+    tree: Repo | None = None
+    """The work tree in which they run, with the commit's files and its parent at HEAD; None: the commit's own."""
     names: frozenset[str] | None = None
     """The hooks to run; None for all."""
     elsewhere: str = ""
     """Another branch to retry a refusing hook on: it may forbid only the current one. Empty where HEAD is on such."""
+    may_make: Callable[[str], bool] = lambda _: True
+    """Returns whether a commit takes a new file of this path that a hook made in `tree`."""
     recheck: Callable[[tuple[str, ...]], str | None] = lambda _: None
     """Called with the paths that a hook rewrote; returns words if the phase's gate is red now."""
 

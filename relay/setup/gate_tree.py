@@ -1,4 +1,4 @@
-"""The tree in which gates run: the files of a commit that is to be made, beside what git ignores in the user's own.
+"""The tree of gates and commit hooks: the files of a commit that is to be made, and what git ignores in the user's own.
 
 It is a linked work tree of relay's own, beside the one in which a phase's sessions work, and no session reaches it.
 Before each gate relay checks out there what the commit would hold, and removes what an earlier gate left: what is

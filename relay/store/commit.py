@@ -10,7 +10,7 @@ from dataclasses import field, replace
 from enum import StrEnum
 from pathlib import Path
 
-from relay.base.tree import fsync_paths, read_file, replace_file
+from relay.base.tree import find_stat, fsync_paths, read_file, remove_file, replace_file
 from relay.base.values import dataclass
 from relay.git import objects, refs
 from relay.git.command import GitError
@@ -21,7 +21,8 @@ from relay.git.lock_journal import storing
 from relay.git.message import Message, join_trailers, render_message
 from relay.git.names import render_path
 from relay.git.repository import Repo
-from relay.git.trees import FILE
+from relay.git.status import ChangeKind
+from relay.git.trees import FILE, find_mode
 from relay.store import completion, trailers
 from relay.store.completion import drop_pending, finish_commit, note_pending, withdraw_pending
 from relay.store.history import find_plan_tree
@@ -275,20 +276,29 @@ def _run_hooks(repo: Repo, guarded: Guarded, ready: _Ready, hooks: Hooks) -> _Re
 
 def _run_pre_commit(repo: Repo, guarded: Guarded, ready: _Ready, hooks: Hooks) -> _Ready | CommitOutcome:
     """Run the hook. If it rewrites files and these are accepted, it runs once more and must agree."""
-    before = write_snapshot_tree(repo)
+    tree = hooks.tree or repo
+    before = write_snapshot_tree(tree)
     result = _run_hook(repo, guarded, ready, hooks, "pre-commit")
-    now = write_snapshot_tree(repo)
+    now = write_snapshot_tree(tree)
     adopted, kept = _sort_copies(ready.request, result.copies)
-    paths = [change.path for change in objects.diff_trees(repo, before.tree, now.tree)]
+    changes = objects.diff_trees(repo, before.tree, now.tree)
+    paths = [change.path for change in changes]
     unheld = find_unheld(repo, ready.request.head, paths, before.skipped, now.skipped)
     changed = [path for path in paths if path not in unheld]
-    keep_out = ready.request.keep_out | ready.request.replace.keys()
+    keep_out = {*ready.request.keep_out, *ready.request.replace}
+    if hooks.tree:
+        keep_out |= _find_uncommitted(repo, ready)
+        keep_out |= {one.path for one in changes if one.kind is ChangeKind.ADDED and not hooks.may_make(one.path)}
     rewritten = tuple(path for path in changed if path not in keep_out) if ready.request.take_in else ()
     not_taken = tuple(path for path in (*changed, *kept) if path not in rewritten)
     request = replace(ready.request, replace={**ready.request.replace, **adopted})
     ready = replace(ready, request=request, rewritten=rewritten, not_taken=not_taken)
     if rewritten or adopted:
         completion.require_filters(guarded, rewritten)
+        if hooks.tree and rewritten:
+            if moved := _take_over(repo, hooks.tree, ready, rewritten):
+                return ready.end(CommitEnd.FILES_MOVED, paths=moved)
+            now = write_snapshot_tree(repo)
         taken = tuple(sorted({*ready.paths, *rewritten}))
         index = _stage(repo, guarded, ready.request, taken)
         ready = replace(ready, index=index, paths=taken, tree=now.tree if rewritten else ready.tree)
@@ -306,6 +316,33 @@ def _run_pre_commit(repo: Repo, guarded: Guarded, ready: _Ready, hooks: Hooks) -
     )
 
 
+def _find_uncommitted(repo: Repo, ready: _Ready) -> frozenset[str]:
+    """Return the files that differ from HEAD in the commit's tree, and are not the commit's."""
+    if not (ready.tree and ready.request.head):
+        return frozenset()
+    return frozenset(one.path for one in objects.diff_trees(repo, ready.request.head, ready.tree)) - {*ready.paths}
+
+
+def _take_over(repo: Repo, tree: Repo, ready: _Ready, paths: tuple[str, ...]) -> tuple[str, ...]:
+    """Bring what a hook rewrote from its tree to the commit's, and stage it there for its second run.
+
+    Returns:
+        The paths that somebody changed in the commit's tree meanwhile; nothing is written then.
+    """
+    since = objects.diff_trees(repo, ready.tree, write_snapshot_tree(repo).tree) if ready.tree else ()
+    if moved := tuple(change.path for change in since if change.path in paths):
+        return moved
+    for path in paths:
+        data = read_file(tree.root, path)
+        if data is None:
+            remove_file(repo.root, path)
+        else:
+            replace_file(repo.root, path, data, find_mode(find_stat(tree.root, path)))
+    names = b"".join(os.fsencode(path) + b"\0" for path in paths)
+    guard(tree).git.run("update-index", "--add", "--remove", "-z", "--stdin", stdin=names)
+    return ()
+
+
 def _sort_copies(request: CommitRequest, copies: Mapping[str, bytes]) -> tuple[Mapping[str, bytes], tuple[str, ...]]:
     """Return the hook's versions of given files that are committed, and the paths of those that are not."""
     changed = {path: data for path, data in copies.items() if data != request.replace[path]}
@@ -314,7 +351,7 @@ def _sort_copies(request: CommitRequest, copies: Mapping[str, bytes]) -> tuple[M
 
 
 def _is_wanted(repo: Repo, guarded: Guarded, hooks: Hooks, name: str) -> bool:
-    return (hooks.names is None or name in hooks.names) and has_hook(repo, guarded.config, name)
+    return (hooks.names is None or name in hooks.names) and has_hook(hooks.tree or repo, guarded.config, name)
 
 
 def _run_message_hooks(repo: Repo, guarded: Guarded, ready: _Ready, hooks: Hooks) -> _Ready | CommitOutcome:
@@ -354,7 +391,8 @@ def _make_scratch(hooks: Hooks) -> Path:
 
 def _run_hook(repo: Repo, guarded: Guarded, ready: _Ready, hooks: Hooks, name: str, *args: str) -> HookResult:
     """Run one hook on fresh copies of index and given files; links that a hook leaves there are not followed."""
-    source, copy = Path(ready.index), _make_scratch(hooks) / "index"
+    source = hooks.tree.git_dir / "index" if hooks.tree else Path(ready.index)
+    copy = _make_scratch(hooks) / "index"
     found = source.stat()
     replace_file(copy.parent, copy.name, source.read_bytes(), FILE)
     # Git tells by the index's time which entries it must not trust: a copy that looks newer would hide a change made
@@ -364,7 +402,7 @@ def _run_hook(repo: Repo, guarded: Guarded, ready: _Ready, hooks: Hooks, name: s
     for number, (path, data) in enumerate(ready.request.replace.items() if ready.request.adopt else ()):
         replace_file(copy.parent, f"given-{number}", data, FILE)
         copies[path] = copy.parent / f"given-{number}"
-    run = make_hook_run(repo, guarded.config, name, args, index=copy, author=ready.author)
+    run = make_hook_run(hooks.tree or repo, guarded.config, name, args, index=copy, author=ready.author)
     result = hooks.run(replace(run, copies=copies))
     left = {path: read_file(hooks.scratch, f"{place.parent.name}/{place.name}") for path, place in copies.items()}
     return replace(result, copies={path: data for path, data in left.items() if data is not None})

@@ -42,7 +42,7 @@ git checkout --quiet -- hello.txt
 git stash drop --quiet
 git update-ref refs/heads/sneaked HEAD
 git config user.name somebody
-echo evil > .git/hooks/post-checkout
+echo evil > "$(git rev-parse --git-common-dir)"/hooks/post-checkout
 test "$(git log --format=%s | tail -1)" = start
 """
 
@@ -59,6 +59,39 @@ def begun(stage):
     stage.write("hello.txt", "start\n")
     stage.commit()
     return stage
+
+
+def test_a_hook_sees_what_the_gate_sees(stage):
+    """HEAD is the parent, the index the commit, and of a session's files there are those of the commit alone."""
+    stage.write(".gitignore", "*.o\n")
+    head = stage.commit()
+    install_hook(
+        stage,
+        f"""\
+test ! -e left.o || exit 1
+test "$(git rev-parse HEAD) $(git symbolic-ref HEAD)" = "{head} refs/heads/main" || exit 2
+test -z "$(git diff --name-only; git ls-files --others --exclude-standard)" || exit 3
+test "$(git diff --cached --name-only)" = "hello.txt" || exit 4
+echo formatted >> hello.txt
+""",
+    )
+    leave = ("bash", {"command": "echo x > left.o"})
+    runner = ScriptedRunner(sessions=[[[leave, *WORK[0][0]], []]])
+    ended = stage.play(runner, sandbox="auto", phase="1")
+    assert ended.exit_code == ExitCode.DONE, (ended, runner.told)
+    assert stage.git("show", "HEAD:hello.txt") == (stage.root / "hello.txt").read_text() == "hello\nformatted\n"
+    assert (stage.root / "left.o").exists()
+
+
+def test_a_hook_that_would_not_run_stops_the_run(stage):
+    """It is in the user's checkout, and git neither tracks nor ignores it."""
+    stage.git("config", "core.hooksPath", ".hooks")
+    stage.write(".hooks/pre-commit", "#!/bin/sh\nexit 1\n")
+    (stage.root / ".hooks/pre-commit").chmod(0o755)
+    with pytest.raises(RepoError, match="the pre-commit hook of this repository is not in relay's tree") as caught:
+        stage.play(ScriptedRunner(sessions=[*WORK]), sandbox="auto")
+    assert "copy" in str(caught.value.hint)
+    assert stage.commits() == ()
 
 
 def read_git_dir(stage):
@@ -83,7 +116,7 @@ def test_a_hook_that_keeps_a_stash_while_it_works_has_a_git_directory_of_its_own
 @pytest.mark.nightly
 def test_hooks_of_a_linked_work_tree_have_one_too(begun, tmp_path):
     """Its own files are below the common directory."""
-    install_hook(begun, LIKE_LINT_STAGED.replace("> .git/hooks/", '> "$(git rev-parse --git-common-dir)"/hooks/'))
+    install_hook(begun, LIKE_LINT_STAGED)
     begun.git("worktree", "add", "-q", str(tmp_path / "linked"), "-b", "side")
     before = read_git_dir(begun)
     main, begun.root = begun.root, tmp_path / "linked"
@@ -380,11 +413,10 @@ def test_a_message_hook_that_no_session_can_satisfy_costs_nothing(stage, hook):
 
 def test_what_is_tried_before_a_session_has_each_line_of_the_commit(begun):
     """Else a hook could refuse a line that it was not shown."""
-    install_hook(
-        begun, 'grep -o "^Relay-[A-Za-z]*" "$1" | tr "\\n" " " >> .git/seen; echo >> .git/seen\n', "commit-msg"
-    )
+    seen = begun.root.parent / "seen"
+    install_hook(begun, f'{{ grep -o "^Relay-[A-Za-z]*" "$1" | tr "\\n" " "; echo; }} >> {seen}\n', "commit-msg")
     begun.play(ScriptedRunner(sessions=WORK[:1]), phase="1", all_=False, sandbox="off")
-    tried, made = (begun.root / ".git/seen").read_text().splitlines()
+    tried, made = seen.read_text().splitlines()
     assert set(tried.split()) == set(made.split()) | {"Relay-Model"}
 
 

@@ -130,16 +130,17 @@ def test_a_hook_that_writes_a_secret_is_stopped(stage):
     assert "looks like" in ended.reason
 
 
-def test_a_hook_that_plants_files_that_steer_agents_is_stopped(stage):
+def test_a_hook_that_plants_files_that_steer_agents_plants_none(stage):
     """Settings and rules that a session may not make, a commit hook may not either."""
     install_hook(stage, "#!/bin/sh\nmkdir -p sub; echo evil > sub/CLAUDE.md; echo 'max_cost_usd = 1000' > relay.toml\n")
-    before = stage.git("rev-parse", "HEAD")
 
-    ended = stage.run(HELLO)
+    ended = stage.run(HELLO, all_=False)
 
-    assert ended.exit_code == ExitCode.STOPPED
-    assert "relay.toml, sub/CLAUDE.md appeared while a session, a check or a hook could" in ended.reason
-    assert stage.git("rev-parse", "HEAD") == before
+    assert ended.exit_code == ExitCode.DONE, ended
+    assert stage.git("show", "--name-only", "--format=", "HEAD").split() == ["PLAN.md", "hello.txt"]
+    assert stage.git("status", "--porcelain") == ""
+    told = [event.text for event in stage.seen(Noticed) if "a commit hook rewrote" in event.text]
+    assert [text.rpartition(": ")[2] for text in told] == ["relay.toml, sub/CLAUDE.md"]
 
 
 def test_a_hook_that_rewrites_the_users_files_at_the_plans_commit_commits_none(stage):

@@ -1,12 +1,17 @@
 """The user's commit hooks: run on a copy, taken seriously, taken in once."""
 
 import subprocess
+from dataclasses import replace
 
 import pytest
 
 from relay.git.config_guard import guard
 from relay.git.hooks import HookResult, Hooks, get_hooks_dir, has_hook
 from relay.git.message import Message, read_text, render_message
+from relay.git.objects import write_paths_tree
+from relay.git.repository import open_repo
+from relay.git.trees import ABSENT
+from relay.git.worktrees import put_tree
 from relay.store.commit import CommitEnd, CommitRequest, commit_paths
 from relay.store.snapshot import write_snapshot_tree
 
@@ -136,6 +141,36 @@ def test_what_a_user_saves_behind_a_rewrite_is_not_committed_unchecked(box, tmp_
     outcome = commit(box, hooks, "src/app.py", tree=write_snapshot_tree(box.open()).tree, **given)
     assert (outcome.end, outcome.paths) == (CommitEnd.FILES_MOVED, ("src/app.py",))
     assert box.tree("HEAD")["src/app.py"] == b"print(1)\n"
+
+
+@pytest.mark.parametrize("is_moved", [False, True])
+def test_what_a_hook_rewrites_in_the_tree_of_the_gates_comes_to_the_commit_s(box, tmp_path, is_moved):
+    """Unless somebody saved there meanwhile. The hook runs once more on what it rewrote, and sees the commit alone."""
+    box.git("worktree", "add", "-q", "--detach", tmp_path / "gate")
+    (box.root / "src/old.py").unlink()
+    box.write("src/app.py", "2\n")
+    box.write("mine.txt", "of no commit\n")
+    repo, gate = box.open(), open_repo(tmp_path / "gate", box.environ)
+    paths, checked = ("src/app.py", "src/old.py"), write_snapshot_tree(repo)
+    put_tree(gate, write_paths_tree(repo, [("mine.txt", ABSENT, "")], start=checked.tree), head=repo.head(), kept=())
+    save = f"echo mine >{box.root}/src/app.py" if is_moved else "true"
+    install(
+        box,
+        "pre-commit",
+        f"{save}; git diff --quiet && git diff --cached --name-only >>{tmp_path}/seen; test -e mine.txt && exit 9\n"
+        "test -L made/link && exit 0; mkdir made; ln -s x made/link; rm run.sh; echo formatted >>src/app.py; exit 1",
+    )
+    hooks, ran = make_hooks(box, tmp_path)
+    outcome = commit(box, replace(hooks, tree=gate), *paths, tree=checked.tree)
+    if is_moved:
+        assert (outcome.end, outcome.paths) == (CommitEnd.FILES_MOVED, ("src/app.py",))
+        assert (box.root / "src/app.py").read_text() == "mine\n"
+        return
+    assert (outcome.end, outcome.rewritten) == (CommitEnd.COMMITTED, ("made/link", "run.sh", "src/app.py"))
+    assert len(ran) == 2
+    assert (tmp_path / "seen").read_text().split() == [*paths, "made/link", "run.sh", *paths]
+    assert box.tree("HEAD")["src/app.py"] == b"2\nformatted\n"
+    assert box.text("status", "--porcelain") == "?? mine.txt"
 
 
 def test_user_files_that_a_hook_rewrites_are_not_committed(box, tmp_path):

@@ -7,6 +7,7 @@ from dataclasses import field, replace
 from functools import partial
 from pathlib import Path
 
+from relay.base.errors import RepoError
 from relay.base.redaction import find_handed_values
 from relay.base.tree import find_stat, read_file, replace_file
 from relay.base.values import dataclass
@@ -26,7 +27,7 @@ from relay.gate.model import (
 from relay.gate.needs import find_lack
 from relay.gate.run import run_gate
 from relay.git.config_guard import guard
-from relay.git.hooks import HookResult, HookRun, Hooks, copy_git_dir, has_hook
+from relay.git.hooks import HookResult, HookRun, Hooks, copy_git_dir, get_hooks_dir, has_hook
 from relay.git.identity import find_identity
 from relay.git.names import find_plan_branch
 from relay.git.objects import find_blob_id, read_entries, write_paths_tree
@@ -271,38 +272,83 @@ def take_back(repo: Repo, run: GateRun, tree: str) -> None:
 
 
 @contextmanager
+def open_gate_hooks(
+    ctx: RunContext,
+    files: GateFiles,
+    *,
+    may_make: Callable[[str], bool] = lambda _: True,
+    recheck: Callable[[tuple[str, ...]], str | None] = lambda _: None,
+) -> Iterator[Hooks | None]:
+    """Yield the user's commit hooks, to be run in the tree of the gates: they see what a gate sees. None without hooks.
+
+    Raises:
+        ConfigError: A setup command failed there.
+        RepoError: A hook of the user's checkout is not there and no commit says so, or one is elsewhere than the user's
+            settings say.
+    """
+    users = ctx.home or ctx.repo
+    if not (found := _find_hooks(users, ctx.settings) | _find_hooks(ctx.repo, ctx.settings)):
+        yield None
+        return
+    with ctx.open_gate(files) as gate:
+        if gate.is_new:
+            ctx.memory.forget()
+        for name in sorted(found - _find_hooks(gate.repo, ctx.settings)):
+            place = get_hooks_dir(users, guard(users).config) / name
+            path = place.relative_to(users.root).as_posix() if place.is_relative_to(users.root) else ""
+            if not (path and files.head and read_entries(ctx.repo, files.head, (path,))):
+                words = f"the {name} hook of this repository is not in relay's tree, and would not run: {place}"
+                raise RepoError(words, hint='name it in the setting `copy`, or commit it; `hooks = "skip"` runs none')
+        with open_hooks(ctx.repo, ctx.settings, gate.workspace, tree=gate.repo) as hooks:
+            yield replace(hooks, may_make=may_make, recheck=recheck) if hooks else None
+
+
+def _find_hooks(repo: Repo, settings: Settings) -> frozenset[str]:
+    config = guard(repo).config
+    return frozenset(name for name in settings.hooks if has_hook(repo, config, name))
+
+
+@contextmanager
 def open_hooks(
     repo: Repo,
     settings: Settings,
     workspace: Workspace,
     *,
-    recheck: Callable[[tuple[str, ...]], str | None] = lambda _: None,
+    tree: Repo | None = None,
 ) -> Iterator[Hooks | None]:
     """Yield the user's commit hooks, to be run in the sandbox, each with its own git directory and scratch directory.
 
     They see nothing that a session left outside of the repository. None without hooks.
 
+    Args:
+        tree: The work tree in which they run, of this workspace; None for the repository's own.
+
     Raises:
         RepoError: The hooks are elsewhere than the user's settings say.
     """
-    config = guard(repo).config
-    names = frozenset(name for name in settings.hooks if has_hook(repo, config, name))
-    if not names:
+    if not (names := _find_hooks(tree or repo, settings)):
         yield None
         return
+    own = repo.branch or ""  # a hook judges the branch on which the commit will land
+    plans = find_plan_branch(own)
+    branch = plans if tree or plans != own else ""
     with start_anew(repo, workspace.sandbox) as fresh:
-        run = partial(run_hook, workspace, repo, fresh, timeout_s=settings.gate_timeout_s)
-        elsewhere = "" if find_plan_branch(repo.branch or "").startswith(PREFIX) else name_branch("", "")
-        yield Hooks(run=run, scratch=fresh.private.tmp, names=names, elsewhere=elsewhere, recheck=recheck)
+        run = partial(run_hook, workspace, tree or repo, fresh, branch=branch, timeout_s=settings.gate_timeout_s)
+        elsewhere = "" if plans.startswith(PREFIX) else name_branch("", "")
+        yield Hooks(run=run, scratch=fresh.private.tmp, tree=tree, names=names, elsewhere=elsewhere)
 
 
-def run_hook(workspace: Workspace, repo: Repo, fresh: Sandbox, run: HookRun, *, timeout_s: float) -> HookResult:
-    """Run a hook in the sandbox; paths of the scratch directory are translated, since it has another name there."""
+def run_hook(
+    workspace: Workspace, repo: Repo, fresh: Sandbox, run: HookRun, *, branch: str, timeout_s: float
+) -> HookResult:
+    """Run a hook in the sandbox; paths of the scratch directory are translated, since it has another name there.
+
+    Args:
+        branch: The branch that HEAD names for the hook, if it does not name another one; empty for the work tree's own.
+    """
     with tempfile.TemporaryDirectory(prefix="git-", dir=fresh.private.path, ignore_cleanup_errors=True) as folder:
         copy = Path(folder, "copy")
-        own = repo.branch or ""  # the hook judges the branch on which the commit will land
-        plans = find_plan_branch(own)
-        shown = copy_git_dir(repo, copy, branch=run.branch or (plans if plans != own else ""))
+        shown = copy_git_dir(repo, copy, branch=run.branch or branch)
         git_copy = WritableCopy(dest=repo.common_dir, place=copy, shown=shown)
         outside, inside = str(fresh.private.tmp), str(fresh.tmp)
         for path, place in run.copies.items():

@@ -21,13 +21,13 @@ from relay.git.hooks import HookResult, HookRun, Hooks, make_hook_run, only_forb
 from relay.git.identity import get_identity
 from relay.git.repository import Repo
 from relay.git.status import read_status
+from relay.git.trees import find_tree
 from relay.plan.text import STATE_DIR
 from relay.run.commit.candidate import Refused
-from relay.run.commit.gates import find_handed, open_hooks, render_gate, reveal, start_anew
+from relay.run.commit.gates import find_handed, open_gate_hooks, open_hooks, render_gate, reveal, start_anew
 from relay.sandbox.visibility import find_restrictions
 from relay.session.events import GateFinished, GateStarted, Observe
-from relay.setup.context import RunContext, RunRequest
-from relay.store import completion
+from relay.setup.context import GateFiles, RunContext, RunRequest
 from relay.store.commit import CommitEnd, CommitOutcome, CommitRequest, judge_message
 from relay.tools.workspace import Workspace
 
@@ -186,13 +186,15 @@ def require_hooks(ctx: RunContext, phase_id: str, sample: CommitRequest) -> None
     """
     if ctx.memory.knows_hooks:
         return
-    with open_hooks(ctx.repo, ctx.settings, ctx.workspace) as hooks:
+    head = ctx.repo.head()
+    files = GateFiles(head=head, tree=find_tree(ctx.repo, head) if head else ctx.repo.empty_tree, is_baseline=True)
+    with open_gate_hooks(ctx, files) as hooks:
         if hooks is None:
             return
         names = tuple(f"{name} hook" for name in ctx.settings.hooks if name in (hooks.names or ()))
         ctx.observe(GateStarted(phase_id="", baseline=True, commands=names))
-        index = completion.stage_paths(ctx.repo, guard(ctx.repo), ctx.repo.head(), ())
-        tried = _try_all(ctx.repo, hooks, sample, index=Path(index))
+        tree = hooks.tree or ctx.repo
+        tried = _try_all(tree, hooks, sample, index=tree.git_dir / "index")
     if ctx.workspace.should_stop():
         return
     for one in tried:

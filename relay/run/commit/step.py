@@ -21,7 +21,7 @@ from relay.git.config_guard import guard
 from relay.git.identity import render_signoff
 from relay.git.message import LINE_CHARS, Message, disarm
 from relay.git.names import list_paths, render_path
-from relay.git.objects import count_lines, private_git, read_entries, write_tree
+from relay.git.objects import count_lines, private_git, write_tree
 from relay.git.repository import Repo
 from relay.git.status import ChangeKind, PathChange, check_state
 from relay.git.trees import find_tree
@@ -37,7 +37,7 @@ from relay.run.commit.gates import (
     GateRun,
     GateTask,
     find_content,
-    open_hooks,
+    open_gate_hooks,
     run_phase_gate,
     take_back,
 )
@@ -204,7 +204,7 @@ def _commit_checked(ctx: RunContext, candidate: Candidate, work: _Work) -> Phase
         or _check_plan(candidate)
         or _check_left_out(ctx, candidate, work)
         or _check_strange(ctx.files)
-        or _check_planted(ctx.workspace.protected, added, "the session (or a commit hook)")
+        or _check_planted(ctx.workspace.protected, added)
         or _check_phantom(ctx, candidate, doubts)
         or _check_secrets(ctx, candidate, work.owned, work.after)
     ):
@@ -317,13 +317,13 @@ def _check_plan(candidate: Candidate) -> Refused | None:
     return Refused(for_user=f"the plan would change in a way that is not allowed: {words}")
 
 
-def _check_planted(protected: tuple[str, ...], added: Iterable[str], who: str) -> Refused | None:
+def _check_planted(protected: tuple[str, ...], added: Iterable[str]) -> Refused | None:
     """Refuse new files that steer relay or another agent later: no sandbox can protect a file that does not exist."""
     names = (*protected, *(f"**/{name}" for name in PROTECTED_NAMES))
     planted = [path for path in added if is_covered(path, names)]
     if not planted:
         return None
-    words = f"{who} made files that only the user writes: {list_paths(planted)}"
+    words = f"the session made files that only the user writes: {list_paths(planted)}"
     return Refused(for_user=words, for_model=f"Nothing was committed: {words}. Remove them.")
 
 
@@ -383,14 +383,11 @@ def _commit(ctx: RunContext, candidate: Candidate, work: _Work, message: Message
         keep_out=work.user,
     )
 
+    def may_make(path: str) -> bool:
+        return not (find_persons([path]) or _check_planted(ctx.workspace.protected, [path]))
+
     def recheck(paths: tuple[str, ...]) -> str | None:
-        there = read_entries(ctx.repo, work.after.tree, paths)
-        refused = _check_planted(
-            ctx.workspace.protected, [path for path in paths if path not in there], "a commit hook"
-        )
-        now = write_snapshot_tree(ctx.repo)
-        refused = refused or _check_secrets(ctx, candidate, paths, now)
-        if refused is not None:
+        if refused := _check_secrets(ctx, candidate, paths, write_snapshot_tree(ctx.repo)):
             return refused.for_model
         owned = tuple(dict.fromkeys((*work.owned, *paths)))
         run = _run_gate(ctx, candidate, _make_tree(ctx.repo, candidate.attempt.base_head, owned), owned)
@@ -400,7 +397,8 @@ def _commit(ctx: RunContext, candidate: Candidate, work: _Work, message: Message
             return compare_gate(None, run.result).for_model
         return run.verdict.for_model or None
 
-    with open_hooks(ctx.repo, ctx.settings, ctx.workspace, recheck=recheck) as hooks:
+    files = GateFiles(head=candidate.attempt.base_head, tree=work.tree, paths=work.owned)
+    with open_gate_hooks(ctx, files, may_make=may_make, recheck=recheck) as hooks:
         outcome = commit_paths(ctx.repo, request, hooks=hooks)
     ctx.memory.knows_hooks |= hooks is not None and outcome.commit is not None
     if outcome.hook:
@@ -452,7 +450,7 @@ def _finish(ctx: RunContext, candidate: Candidate, outcome: CommitOutcome) -> No
             Noticed(text="a commit hook refused the session's evidence; the commit is without it", warning=True)
         )
     if outcome.not_taken:
-        words = f"a commit hook rewrote files of the user; that is not committed: {list_paths(outcome.not_taken)}"
+        words = f"a commit hook rewrote files that are not the phase's; not committed: {list_paths(outcome.not_taken)}"
         ctx.observe(Noticed(text=words, warning=True))
     if outcome.rewritten:
         ctx.observe(
