@@ -88,7 +88,7 @@ def rig(starter):
         yield Rig(Path(place).resolve(), Path(home).resolve(), starter, server.base_url)
 
 
-@pytest.mark.parametrize("fault", [KEPT, LANDED, *range(PARTS if NIGHTLY else 0)])
+@pytest.mark.parametrize("fault", [LANDED, KEPT, *range(PARTS)] if NIGHTLY else [LANDED])
 def test_killed_with_a_plan_that_git_ignores(rig, fault):
     """The ref with the new version moves first, then the phase's branch, then the user's, then the file."""
     with rig.copy() as root:

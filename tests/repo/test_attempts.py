@@ -229,16 +229,6 @@ def test_of_a_crowded_directory_only_untracked_files_are_left_out(box, when):
     assert [change.path for change in find_attempt_changes(repo, attempt, now)] == ["src/app.py", "src/old.py"]
 
 
-def test_attempts_survive_a_fetch_into_a_clone(box, new_box):
-    repo = box.open()
-    attempt = save_wip(repo, open_attempt(repo, START), WipRecord(spend=spend(), items=("2.1",)))
-    other = new_box()
-    other.git(
-        "fetch", "-q", box.root, "refs/heads/main:refs/heads/main", "refs/relay/*:refs/relay/*", "--update-head-ok"
-    )
-    assert read_attempt(other.open()) == attempt
-
-
 def test_what_planning_cost_waits_for_its_commit(box):
     repo = box.open()
     assert read_plan_usage(repo) is None

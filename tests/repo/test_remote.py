@@ -45,16 +45,6 @@ def test_refs_are_changed_where_they_were_all_or_none(box, remote):
     assert remote.push(RefUpdate(ref=OTHER, old=None, new=first)).end is PushEnd.MOVED
 
 
-def test_what_the_remote_has_no_more_is_gone_here_too(box, remote):
-    first = box.text("rev-parse", "HEAD")
-    remote.push(RefUpdate(ref=MINE, old=None, new=first))
-    remote.fetch("+refs/relay/claims/*:refs/relay/remote/*")
-    assert box.open().list_refs("refs/relay/remote/") == {"refs/relay/remote/plan/phase/1": first}
-    remote.push(RefUpdate(ref=MINE, old=first, new=None))
-    remote.fetch("+refs/relay/claims/*:refs/relay/remote/*")
-    assert box.open().list_refs("refs/relay/remote/") == {}
-
-
 def test_a_ref_whose_object_the_remote_has_lost_is_said_with_what_helps(box, remote, away):
     first, second = box.text("rev-parse", "HEAD"), box.text("commit-tree", "-m", "account", "HEAD^{tree}")
     remote.push(RefUpdate(ref=MINE, old=None, new=first), RefUpdate(ref=OTHER, old=None, new=second))
