@@ -4,7 +4,7 @@ A section without boxes that no phase holds (``## Risks`` behind the last phase,
 ``### 2.1``) belongs to the phases under its heading, else to those under the nearest heading above that has phases.
 """
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
 from operator import attrgetter
@@ -56,26 +56,18 @@ def cut_excerpts(plan: Plan) -> tuple[Excerpt, ...]:
 def cut_excerpt(plan: Plan, phase: Phase, claimed: Collection[str]) -> Excerpt:
     """Return the excerpt of one phase of the plan, each of its items with its id and a claim as ``[~]``."""
     found = next(cut for cut, one in zip(cut_excerpts(plan), plan.phases, strict=True) if one.id == phase.id)
-    return replace(found, phase=_label_items(plan, phase, found.phase, claimed))
 
+    def show(part: slice) -> str:
+        pieces, done = list[str](), part.start
+        for item in (item for item in phase.items if part.start <= item.mark < part.stop):
+            sign = "~" if item.id in claimed else plan.text[item.mark]
+            label = "" if find_printed_number(item.text) == item.id else f" {item.id}"
+            pieces += [plan.text[done : item.mark], sign, "]", "*" * item.optional, label]
+            star = plan.text[item.mark + 2 : item.mark + 4]
+            done = item.mark + 2 + (2 if star == "\\*" else star.startswith("*"))
+        return "".join((*pieces, plan.text[done : part.stop]))
 
-def _label_items(plan: Plan, phase: Phase, text: str, claimed: Collection[str]) -> str:
-    """Return a phase's text with ids; those of items that stand in the part that was cut are at its end."""
-    whole, lines = plan.text[phase.start : phase.end], plan.outline.lines
-    begin = phase.start + len(whole) - len(whole.lstrip())
-    shown = phase.end - _cut(plan, phase.start, phase.end)[1]
-    line_at = len(text) - sum(len(lines.at(item.line - 1)) + 1 for item in phase.items if item.mark >= shown) + 1
-    labelled, done = "", 0
-    for item in phase.items:
-        at = item.mark - begin
-        if item.mark >= shown:
-            at = line_at + item.mark - lines.offset(item.line - 1)
-            line_at += len(lines.at(item.line - 1)) + 1
-        label = "" if find_printed_number(item.text) == item.id else f" {item.id}"
-        box = f"{'~' if item.id in claimed else text[at]}]{'*' * item.optional}"
-        labelled += text[done:at] + box + label
-        done = at + len(box)
-    return labelled + text[done:]
+    return replace(found, phase=_cut_phase(plan, phase, show)[0])
 
 
 def check_excerpts(plan: Plan) -> Iterator[Violation]:
@@ -122,28 +114,34 @@ def _join(plan: Plan, sections: Sequence[Section]) -> tuple[str, int]:
     return "\n\n".join(piece for piece in pieces if piece), left
 
 
-def _cut_phase(plan: Plan, phase: Phase) -> tuple[str, int]:
+def _cut_phase(plan: Plan, phase: Phase, show: Callable[[slice], str] | None = None) -> tuple[str, int]:
     """Return a phase's text; where it is too long, all its items and verify commands are in it all the same."""
-    text, left = _cut(plan, phase.start, phase.end)
+    show = show or plan.text.__getitem__
+    text, left = _cut(plan, phase.start, phase.end, show=show)
     if not left:
         return text, 0
     lines = plan.outline.lines
-    shown = phase.end - left
-    items = (lines.at(item.line - 1) for item in phase.items if item.mark >= shown)
+    later = (item.line for item in phase.items if item.mark >= phase.end - left)
+    items = (show(slice(lines.offset(line - 1), lines.offset(line))).rstrip("\r\n") for line in later)
     gate = (f"Verify: `{command}`" for command in phase.own_verify if command not in text)
     return "\n".join((text, *gate, *items)), left
 
 
-def _cut(plan: Plan, start: int, end: int, *, room: int = MAX_CHARS) -> tuple[str, int]:
+def _cut(
+    plan: Plan, start: int, end: int, *, room: int = MAX_CHARS, show: Callable[[slice], str] | None = None
+) -> tuple[str, int]:
     """Return a part of the plan's text, at most `room` characters, and how many were left out.
 
     It ends with a whole line, unless a long line would then leave half of the room empty.
+
+    Args:
+        show: Returns a part of the text; None: as it is.
     """
-    if len(text := plan.text[start:end]) <= room:
-        return text.strip(), 0
-    lines = plan.outline.lines
-    stop = max(start, lines.offset(lines.index_at(start + room)))
-    stop = stop if 2 * (stop - start) >= room else start + room
-    last = lines.index_at(end - 1) + 1
-    words = f"[cut by relay: read lines {lines.index_at(stop) + 1} to {last} of the plan's file]"
-    return f"{plan.text[start:stop].strip()}\n{words}".strip(), end - stop
+    stop, words, lines = end, "", plan.outline.lines
+    if end - start > room:
+        stop = max(start, lines.offset(lines.index_at(start + room)))
+        stop = stop if 2 * (stop - start) >= room else start + room
+        last = lines.index_at(end - 1) + 1
+        words = f"\n[cut by relay: read lines {lines.index_at(stop) + 1} to {last} of the plan's file]"
+    text = (show or plan.text.__getitem__)(slice(start, stop))
+    return f"{text.strip()}{words}".strip(), end - stop

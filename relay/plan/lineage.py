@@ -12,7 +12,7 @@ a ticked item keeps its box, its phase and its order, and no other item becomes 
 
 import re
 from collections import Counter, deque
-from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping
 
 from relay.base.values import dataclass
 from relay.plan.model import Item, Phase, Plan, Violation
@@ -185,10 +185,10 @@ class _Matching:
         yield from self._pair_ends()
         yield from self._pair_equal(_find_state)
         yield from self._pair_equal(_find_whole)
-        yield from self._pair_grown()
+        yield from self._pair_in_place(_is_longer)
         yield from self._pair_by_items()
         yield from self._pair_equal(_find_name, unique=True)
-        yield from self._pair_by_number()
+        yield from self._pair_in_place(_share_file)
 
     def _take(self, old: int, new: int) -> tuple[int, int]:
         del self._left[old]
@@ -216,15 +216,13 @@ class _Matching:
             if key != "" and found and not (unique and (len(found) > 1 or counts[key] > 1)):
                 yield self._take(at, found.popleft())
 
-    def _pair_grown(self) -> Iterator[tuple[int, int]]:
-        """Pair phases of the same id and heading, one of which has only more items at its end."""
+    def _pair_in_place(self, is_same: Callable[[Phase, Phase], bool]) -> Iterator[tuple[int, int]]:
+        """Pair phases of the same id that are the same in this way."""
         places = {self._new[at].id: at for at in self._free}
         for at in tuple(self._left):
-            old, new = self._old[at], places.get(self._old[at].id)
-            if new is not None and old.heading == self._new[new].heading:
-                short, long = sorted((_find_texts(old), _find_texts(self._new[new])), key=len)
-                if long[: len(short)] == short:
-                    yield self._take(at, new)
+            new = places.get(self._old[at].id)
+            if new is not None and is_same(self._old[at], self._new[new]):
+                yield self._take(at, new)
 
     def _pair_by_items(self) -> Iterator[tuple[int, int]]:
         """Pair phases by items that stand in one phase only, before and after.
@@ -257,67 +255,43 @@ class _Matching:
             if counts[0][text] == counts[1][text] == 1
         }
 
-    def _pair_by_number(self) -> Iterator[tuple[int, int]]:
-        """Pair phases of the same number that name a common file: they were rewritten in place."""
-        places = {self._new[at].id: at for at in self._free}
-        for at in tuple(self._left):
-            new = places.get(self._old[at].id)
-            if new is not None and _find_paths(self._old[at]) & _find_paths(self._new[new]):
-                yield self._take(at, new)
+
+def _is_longer(old: Phase, new: Phase) -> bool:
+    """Return whether one of two phases of the same heading has only more items at its end."""
+    short, long = sorted((_find_texts(old), _find_texts(new)), key=len)
+    return old.heading == new.heading and long[: len(short)] == short
 
 
-def _find_paths(phase: Phase) -> set[str]:
-    return {path for item in phase.items for path in item.paths}
-
-
-_Key = tuple[str, str]
-"""The phase's id after the change, empty where that does not matter, and a ticked item's text."""
+def _share_file(old: Phase, new: Phase) -> bool:
+    """Return whether two phases name a common file: one was rewritten in place."""
+    return not {path for item in old.items for path in item.paths}.isdisjoint(
+        path for item in new.items for path in item.paths
+    )
 
 
 def check_ticks_kept(before: Plan, after: Plan) -> tuple[Violation, ...]:
     """Return the ticked items that were lost, reordered or made up; empty if the change is fine.
 
-    A ticked item may be reworded in its place. It may move to another phase only if its text stands once in each plan:
-    else it could not be told from an open item that was there already.
-
     Lines are those of `after`: of the item, else of the item with its id now; 0 when there is neither.
     """
-    lineage = find_lineage(before, after)
-    once = _find_once(before.items).keys() & _find_once(after.items).keys()
-    ways = lineage.phases, {phase_id: phase_id for phase_id in lineage.phases.values()}
-    now = {item.id: item for item in after.items}
-    heirs = {**lineage.reworded, **lineage.items}
-    texts = {old: now[new].text for old, new in lineage.reworded.items()}, dict[str, str]()
-    old, new = (
-        [
-            (("" if text in once else way.get(phase.id, ""), text), item)
-            for phase in plan.phases
-            for item in phase.items
-            if item.done
-            for text in (said.get(item.id, item.text),)
-        ]
-        for plan, way, said in zip((before, after), ways, texts, strict=True)
-    )
+    lineage, lines = find_lineage(before, after), {item.id: item.line for item in after.items}
+    heirs, done = {**lineage.reworded, **lineage.items}, [item for item in after.items if item.done]
+    ticked = {item.id: heirs.get(item.id, "") for item in before.items if item.done}
+    there = after.done_ids
+    kept = dict.fromkeys(heir for heir in ticked.values() if heir in there)
     violations = [
         Violation(
-            line=now[at].line if (at := heirs.get(item.id, item.id)) in now else 0,
+            line=lines.get(ticked[item.id] or item.id, 0),
             message=f"item {item.id} `{item.text}` was ticked by relay and is ticked no more",
         )
-        for item in _find_rest(old, new)
+        for item in before.items
+        if item.done and ticked[item.id] not in kept
     ]
     violations += [
         Violation(line=item.line, message=f"item {item.id} is ticked by hand; only relay ticks, after the gate")
-        for item in _find_rest(new, old)
+        for item in done
+        if item.id not in kept
     ]
-    if not violations and [text for (_, text), _ in old] != [text for (_, text), _ in new]:
+    if not violations and [*kept] != [item.id for item in done]:
         return (Violation(line=0, message="ticked items stand in another order than before"),)
     return tuple(violations)
-
-
-def _find_rest(some: Sequence[tuple[_Key, Item]], others: Sequence[tuple[_Key, Item]]) -> Iterator[Item]:
-    """Yield the items of `some` that have no partner of their own among `others`."""
-    left = Counter(key for key, _ in others)
-    for key, item in some:
-        left[key] -= 1
-        if left[key] < 0:
-            yield item

@@ -1,6 +1,5 @@
 """Phases and items are known by what they say, wherever they stand."""
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -18,37 +17,28 @@ def follow(before: str, after: str) -> tuple[dict[str, str], dict[str, str]]:
     return dict(found.phases), dict(found.items)
 
 
-@pytest.mark.parametrize(
-    ("after", "phases"),
-    [
-        pytest.param(BASE, {"1": "1", "2": "2"}, id="unchanged"),
-        pytest.param(BASE.replace("[ ]", "[x]"), {"1": "1", "2": "2"}, id="ticked"),
-        pytest.param(ZETA + BASE, {"1": "2", "2": "3"}, id="inserted above"),
-        pytest.param(BASE.replace("## Beta", ZETA + "## Beta"), {"1": "1", "2": "3"}, id="inserted between"),
-        pytest.param(BASE.split("## Beta")[1].join(["## Beta", ""]), {"2": "1"}, id="dropped"),
-        pytest.param(ZETA + BASE.replace("Alpha", "First").replace("] b ", "] bb "), {"1": "2", "2": "3"}, id="both"),
-        pytest.param(BASE.replace("Alpha", "First"), {"1": "1", "2": "2"}, id="another title"),
-        pytest.param(BASE.replace("- [ ] b — b.py", "- [ ] c\n- [ ] d"), {"1": "1", "2": "2"}, id="other items"),
-        pytest.param(BASE.replace("## Beta\n", ""), {"1": "1", "2": "1"}, id="joined"),
-        pytest.param(
-            BASE.replace("## Beta\n- [ ] b — b.py", "## B one\n- [ ] b — b.py\n## B two\n- [ ] c"),
-            {"1": "1", "2": "2"},
-            id="split",
-        ),
-        pytest.param(
-            BASE.replace("## Beta\n- [ ] b — b.py", "## Other\n- [ ] otherwise — b.py"),
-            {"1": "1", "2": "2"},
-            id="written anew for the same file",
-        ),
-        pytest.param(
-            BASE.replace("## Beta\n- [ ] b — b.py", "## Other\n- [ ] other — c.py"),
-            {"1": "1"},
-            id="another phase in its place",
-        ),
-    ],
-)
-def test_phases(after, phases):
-    assert follow(BASE, after)[0] == phases
+OTHER = BASE.replace("## Beta\n- [ ] b — b.py", "## Other\n- [ ] other{} — {}.py")
+PHASES = {
+    "unchanged": (BASE, {"1": "1", "2": "2"}),
+    "inserted above": (ZETA + BASE, {"1": "2", "2": "3"}),
+    "inserted between": (BASE.replace("## Beta", ZETA + "## Beta"), {"1": "1", "2": "3"}),
+    "dropped": (BASE.split("## Beta")[1].join(["## Beta", ""]), {"2": "1"}),
+    "both": (ZETA + BASE.replace("Alpha", "First").replace("] b ", "] bb "), {"1": "2", "2": "3"}),
+    "another title": (BASE.replace("Alpha", "First"), {"1": "1", "2": "2"}),
+    "other items": (BASE.replace("- [ ] b — b.py", "- [ ] c\n- [ ] d"), {"1": "1", "2": "2"}),
+    "joined": (BASE.replace("## Beta\n", ""), {"1": "1", "2": "1"}),
+    "split": (
+        BASE.replace("## Beta\n- [ ] b — b.py", "## B one\n- [ ] b — b.py\n## B two\n- [ ] c"), {"1": "1", "2": "2"},
+    ),
+    "written anew for the same file": (OTHER.format("wise", "b"), {"1": "1", "2": "2"}),
+    "another phase in its place": (OTHER.format("", "c"), {"1": "1"}),
+}  # fmt: skip
+
+
+def test_a_phase_is_known_by_its_words_and_its_items():
+    assert {name: follow(BASE, after)[0] for name, (after, _) in PHASES.items()} == {
+        name: phases for name, (_, phases) in PHASES.items()
+    }
 
 
 def test_items_go_with_their_phase_and_alone_where_their_words_are_unique():
@@ -127,15 +117,14 @@ def test_an_insertion_moves_what_stands_below_it(before: Plan, other: Plan, at: 
     ]
 
 
-@pytest.mark.parametrize(
-    ("before", "heirs"),
-    [
-        pytest.param(None, True, id="not known"),
-        pytest.param("no plan", True, id="no plan"),
-        pytest.param(BASE, True, id="an item"),
-        pytest.param("## Zeta\n- [ ] otherwise\n", True, id="a phase"),
-        pytest.param("## Beta\n- [ ] b — b.py\n", False, id="nothing"),
-    ],
-)
-def test_a_plan_goes_on_where_anything_of_it_is_left(before: str | None, *, heirs: bool) -> None:
-    assert has_heirs(before, ZETA) is heirs
+HEIRS = {
+    None: True,
+    "no plan": True,
+    BASE: True,
+    "## Zeta\n- [ ] otherwise\n": True,
+    "## Beta\n- [ ] b — b.py\n": False,
+}
+
+
+def test_a_plan_goes_on_where_anything_of_it_is_left() -> None:
+    assert {before: has_heirs(before, ZETA) for before in HEIRS} == HEIRS

@@ -10,7 +10,7 @@ from markdown_it import MarkdownIt
 
 from relay.base.errors import PlanError
 from relay.plan.check import check_plan
-from relay.plan.edit import append_items, append_note, replace_phase
+from relay.plan.edit import replace_phase
 from relay.plan.model import Plan
 from relay.plan.operations import (
     AddItems,
@@ -130,27 +130,13 @@ def judge(before: str, after: str, *, may_tick=()):
     return (changed,) if isinstance(changed, str) else check_change(parse_plan(before), changed, may_tick=may_tick)
 
 
-def is_insertion(before: str, after: str) -> bool:
-    """Whether one run of text was put in and everything else stayed."""
-    added = len(after) - len(before)
-    return any(before[:at] == after[:at] and before[at:] == after[at + added :] for at in range(len(before) + 1))
+_BOX = re.compile(r"\[.\]")
 
 
-@given(plans(), st.randoms(use_true_random=False))
-def test_open_boxes_of_other_tools_are_open_boxes(written, chance):
-    """Kiro's `[-]`, `[~]` and `[ ]*` are read as `[ ]`, and a tick of one is a tick."""
-    plan = parse_plan(written.text)
-    kiro = written.text
-    for item in reversed(plan.items):
-        if not item.done:
-            sign, star = chance.choice("-~? "), chance.choice(["", "*"])
-            kiro = f"{kiro[: item.mark]}{sign}]{star}{kiro[item.mark + 2 :]}"
-    other = parse_plan(kiro)
-    assert boxes(other) == boxes(plan)
-    for item in (item for item in other.items if not item.done):
-        ticked = other.tick([item.id])
-        assert check_change(other, ticked, may_tick=[item.id]) == ()
-        assert check_change(other, ticked, may_tick=()) != ()
+def keeps(lines: list[str], others: list[str]) -> bool:
+    """Whether all of the lines stand among the others, in their order."""
+    ahead = iter(others)
+    return all(line in ahead for line in lines)
 
 
 @given(plans())
@@ -226,17 +212,6 @@ def test_a_tick_changes_one_byte_and_one_box(written, chance):
     assert boxes(parse_plan(ticked)) == [(i, text, done or i == ticked_id) for i, text, done in boxes(plan)]
 
 
-@given(plans(), st.randoms(use_true_random=False))
-def test_ticking_one_by_one_in_any_order_ends_with_everything_done(written, chance):
-    plan = parse_plan(written.text)
-    order = open_ids(plan)
-    chance.shuffle(order)
-    for item_id in order:
-        plan = plan.tick([item_id])
-    assert plan.done
-    assert parse_plan(plan.text).done
-
-
 @given(st.one_of(plans().map(lambda written: written.text), NEAR_MARKDOWN), st.randoms(use_true_random=False))
 @settings(max_examples=3 * EXAMPLES)
 @example("# P\n- [ ] - [x] a\n- [ ] > [ ] b\n  - [X] c\n\n[x]: /u\n", random.Random(3))
@@ -250,44 +225,6 @@ def test_a_plan_with_other_boxes_is_what_reading_its_text_would_make(text, chanc
     assert changed == read
     assert changed.outline == read.outline
     assert changed.done_ids == (plan.done_ids | set(some)) - set(others)
-
-
-@given(plans(), NEAR_MARKDOWN, st.randoms(use_true_random=False))
-def test_a_note_adds_lines_and_changes_nothing_else(written, note, chance):
-    plan = parse_plan(written.text)
-    phase = chance.choice(plan.phases)
-    noted = append_note(plan, phase.id, f"{note} n").text
-    assert is_insertion(written.text, noted)
-    assert boxes(parse_plan(noted)) == boxes(plan)
-    assert [(p.id, p.verify, p.after) for p in parse_plan(noted).phases] == [
-        (p.id, p.verify, p.after) for p in plan.phases
-    ]
-
-
-@given(plans(), st.lists(TEXTS, min_size=1, max_size=3), st.randoms(use_true_random=False))
-def test_appended_items_come_last_in_their_phase_and_change_nothing_else(written, texts, chance):
-    plan = parse_plan(written.text)
-    phase = chance.choice(plan.phases)
-    assume(not phase.done)
-    longer = append_items(plan, phase.id, [f"new {at} {text}" for at, text in enumerate(texts)]).text
-    assert is_insertion(written.text, longer)
-    was, now = boxes(plan), boxes(parse_plan(longer))
-    assert set(was) <= set(now)
-    assert [i for i, *_ in now if i not in {j for j, *_ in was}] == [
-        f"{phase.id}.{len(phase.items) + n}" for n in range(1, len(texts) + 1)
-    ]
-
-
-@given(plans(flat=True), st.randoms(use_true_random=False))
-def test_a_replaced_phase_leaves_every_other_byte_alone(written, chance):
-    plan = parse_plan(written.text)
-    phase = chance.choice(plan.phases)
-    assume(not phase.done)
-    kept = "".join(f"- [x] {item.text}\n" for item in phase.items if item.done)
-    replaced = replace_phase(plan, phase.id, f"## Phase {phase.id}\n\n{kept}- [ ] new\n").text
-    assert replaced.startswith(written.text[: phase.start])
-    assert replaced.endswith(written.text[phase.end :])
-    assert parse_plan(replaced).find_phase(phase.id)
 
 
 @st.composite
@@ -316,6 +253,12 @@ def test_what_operations_made_of_a_plan_is_read_as_them_and_they_make_it_again(t
     assume(isinstance(plan, Plan))
     assert isinstance(plan, Plan)
     done, own = data.draw(operations(plan))
+    assert keeps(*(_BOX.sub("[ ]", one.text).splitlines() for one in (plan, own)))
+    assert [(p.id, p.title, p.verify, p.after) for p in own.phases] == [
+        (p.id, p.title, p.verify, p.after) for p in plan.phases
+    ]
+    assert keeps([f"{i.id} {i.text}" for i in plan.items], [f"{i.id} {i.text}" for i in own.items])
+    assert plan.done_ids <= own.done_ids
     assert check_change(plan, own, may_tick=own.done_ids - plan.done_ids) == ()
     again = replay(read_operations(plan, own), own, plan)
     assert (again.plan.text, again.left, again.reworded) == (own.text, (), {})
@@ -381,7 +324,10 @@ def test_a_phase_is_replaced_around_its_ticks_only(written, chance):
             return error.message
 
     done = plan.done_ids - {item.id for item in phase.items}
-    assert parse_plan(rewrite(news)).done_ids >= done
+    replaced = rewrite(news)
+    assert replaced.startswith(written.text[: phase.start])
+    assert replaced.endswith(written.text[phase.end :])
+    assert parse_plan(replaced).done_ids >= done
     assert "is ticked, and not in phase" in rewrite([*news, "- [x] extra"])
     if kept:
         assert "ticked items stay" in rewrite([line for line in news if line != f"- [x] {kept[0]}"])
