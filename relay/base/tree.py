@@ -12,6 +12,7 @@ import shlex
 import stat
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import Self
 
@@ -63,26 +64,24 @@ def replace_with_file(
     Raises:
         OSError: The disk is full, or a directory is not writable; nothing changed then.
     """
+    traits = _Traits.find(parent_fd, name, executable=executable)
 
     def make(folder_fd: int, temporary: str) -> None:
-        _write_new(folder_fd, temporary, data, _Traits.find(parent_fd, name, executable=executable))
+        _write_new(folder_fd, temporary, data, traits)
         check()
 
-    _replace(parent_fd, name, make, parent_fd if scratch_fd is None else scratch_fd)
+    _replace(parent_fd, name, make, scratch_fd)
     sync_fd(parent_fd)
 
 
 def replace_unsynced(parent_fd: int, name: str, data: bytes, *, scratch_fd: int | None = None) -> None:
     """Replace a regular file without syncing: a power cut may leave it empty, or undo the replacement."""
-
-    def make(folder_fd: int, temporary: str) -> None:
-        _write_new(folder_fd, temporary, data, _Traits.find(parent_fd, name, executable=None), synced=False)
-
-    _replace(parent_fd, name, make, parent_fd if scratch_fd is None else scratch_fd)
+    traits = _Traits.find(parent_fd, name, executable=None)
+    _replace(parent_fd, name, partial(_write_new, data=data, traits=traits, synced=False), scratch_fd)
 
 
-def _replace(parent_fd: int, name: str, make: Callable[[int, str], None], folder_fd: int) -> None:
-    temporary = make_temporary_name()
+def _replace(parent_fd: int, name: str, make: Callable[[int, str], None], scratch_fd: int | None = None) -> None:
+    temporary, folder_fd = make_temporary_name(), parent_fd if scratch_fd is None else scratch_fd
     try:
         make(folder_fd, temporary)
         os.rename(temporary, name, src_dir_fd=folder_fd, dst_dir_fd=parent_fd)
@@ -256,7 +255,7 @@ def replace_file(root: Path, path: str, data: bytes, mode: str) -> None:
     _require_no_git_dir(path)
     with open_parent(root, path, create=True) as (parent, name):
         if mode == "120000":
-            _replace(parent, name, lambda fd, temporary: os.symlink(data, temporary, dir_fd=fd), parent)
+            _replace(parent, name, lambda fd, temporary: os.symlink(data, temporary, dir_fd=fd))
             sync_fd(parent)
         else:
             replace_with_file(parent, name, data, executable=mode == "100755")

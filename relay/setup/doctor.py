@@ -1,6 +1,5 @@
 """The checks of `relay doctor`; each finding stands alone, so that one failure does not hide the next."""
 
-import contextlib
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -21,7 +20,7 @@ from relay.git.config_guard import read_config
 from relay.git.names import list_paths
 from relay.git.repository import Repo, open_repo
 from relay.git.status import read_status
-from relay.git.worktrees import add_worktree, list_ignored, remove_worktree
+from relay.git.worktrees import list_ignored
 from relay.plan.model import Plan
 from relay.plan.text import find_ledger_path, find_protected
 from relay.prompts.package_data import EXAMPLE, INSTEAD, is_example
@@ -47,7 +46,6 @@ from relay.setup.preconditions import (
 from relay.setup.project import find_packages
 from relay.setup.rules import load_repository_rules
 from relay.setup.workspace import get_hidden, get_unreadable, make_policy, open_own_workspace
-from relay.store.worktree_notes import get_jobs_place
 
 _BY_WEIGHT = (State.MISSING, State.WARNING, State.INFO, State.OK)
 ENDPOINT_TIMEOUT_S = 10.0
@@ -107,7 +105,7 @@ def examine(cwd: Path, environ: Mapping[str, str], flags: Mapping[str, Any]) -> 
         findings.extend(_examine_log(repo))
         findings.extend(_examine_untracked(repo, chosen.plan))
         findings.extend(_examine_sandbox(repo, settings, environ))
-        findings.extend(_examine_worktrees(repo, chosen))
+        findings.extend(_examine_copy(repo, chosen))
     if request is not None:
         findings.extend(_examine_servers(request))
     try:
@@ -118,7 +116,11 @@ def examine(cwd: Path, environ: Mapping[str, str], flags: Mapping[str, Any]) -> 
     return Report(
         findings=tuple(sorted(findings, key=lambda finding: _BY_WEIGHT.index(finding.state))),
         caller=Caller(folder=os.path.relpath(cwd, root)),
-        settings=tuple(_iter_settings(settings)) if settings else (),
+        settings=tuple(
+            (name, render_value(getattr(chosen, name)), chosen.origins.get(name, "default")) for name in KEYS
+        )
+        if settings
+        else (),
         following=_follow(plan, place),
     )
 
@@ -299,31 +301,10 @@ def _examine_servers(request: RunRequest) -> Iterator[Finding]:
         yield Finding(name="servers", state=State.WARNING, words=words.removeprefix("Tools: "), hint=hint)
 
 
-def _examine_worktrees(repo: Repo, settings: Settings) -> Iterator[Finding]:
-    """Check `copy`, and with jobs make a work tree and remove it."""
-    ignored = {path: bool(list_ignored(repo, path)) for path in settings.copy}
-    if idle := [path for path, is_there in ignored.items() if not is_there]:
+def _examine_copy(repo: Repo, settings: Settings) -> Iterator[Finding]:
+    if idle := [path for path in settings.copy if not list_ignored(repo, path)]:
         words = f"the setting copy names {list_paths(idle)}, but git ignores no such file"
         yield Finding(name="work trees", state=State.WARNING, words=words)
-    if settings.jobs <= 1:
-        return
-    folder = get_jobs_place(repo.root)
-    place = folder / f"doctor-{os.getpid()}"
-    try:
-        folder.mkdir(exist_ok=True)
-        add_worktree(repo, place, "")
-        gone = remove_worktree(repo, place)
-    except (OSError, RepoError) as error:
-        words = f"relay cannot create one in {folder}: {getattr(error, 'strerror', None) or error}"
-        yield Finding(name="work trees", state=State.MISSING, words=words, hint="relay run works without --jobs")
-        return
-    finally:
-        with contextlib.suppress(OSError):
-            folder.rmdir()
-    words = (
-        f"relay created one in {folder} and removed it" if gone else f"git cannot remove {place}, created as a trial"
-    )
-    yield Finding(name="work trees", state=State.OK if gone else State.WARNING, words=words)
 
 
 def _render_act(act: ProbeAct) -> str:
@@ -345,11 +326,6 @@ def _miss_levels(holding: set[str], hint: str) -> Iterator[Finding]:
     elif Level.READ_ONLY not in holding:
         words = f"no sandbox works here for {Level.READ_ONLY}: `relay plan` refuses"
         yield Finding(name="sandbox", state=State.MISSING, words=words, hint=hint)
-
-
-def _iter_settings(settings: Settings) -> Iterator[tuple[str, str, str]]:
-    for name in KEYS:
-        yield name, render_value(getattr(settings, name)), settings.origins.get(name, "default")
 
 
 def render_value(value: Any) -> str:

@@ -176,16 +176,6 @@ def require(finding: Finding) -> None:
         raise finding.error
 
 
-def check_approval(repo: Repo, settings: Settings, environ: Mapping[str, str]) -> Finding:
-    """Check that the user has approved the repository's setup commands."""
-
-    def get() -> str:
-        require_approval(find_home(repo), settings, environ)
-        return f"{len(settings.setup)} to run before a session" if settings.setup else "no commands to run"
-
-    return find_out(get, name="setup")
-
-
 def make_missing(name: str, error: RelayError) -> Finding:
     """Return an error as a finding."""
     return Finding(name=name, state=State.MISSING, words=str(error), hint=error.hint, error=error)
@@ -247,11 +237,6 @@ def check_key(
     return find_out(get, name="key")
 
 
-def check_git(repo: Repo) -> Finding:
-    """Check git's version."""
-    return find_out(lambda: ".".join(str(part) for part in get_version(repo.git)), name="git")
-
-
 def check_repository(repo: Repo) -> Finding:
     """Check for a detached HEAD and for an unfinished merge, rebase or the like."""
 
@@ -290,22 +275,6 @@ def _get_plan_file(repo: Repo, plan_path: str, settings: Settings | None) -> str
             hint=("--plan ", TypedPath(path=inside or name_outside(real))),
         )
     return plan_path
-
-
-def check_identity(repo: Repo) -> Finding:
-    """Check that git knows the author of commits."""
-    return find_out(lambda: str(get_identity(repo)), name="identity")
-
-
-def check_signature(repo: Repo) -> Finding:
-    """If commits are signed, sign a throw-away one: nobody can type a passphrase during a run."""
-
-    def get() -> str:
-        if words := check_signing(repo):
-            raise RepoError(words)
-        return "relay can commit unattended"
-
-    return find_out(get, name="signing")
 
 
 def check_hooks(repo: Repo, settings: Settings, environ: Mapping[str, str], sandbox: Sandbox | None = None) -> Finding:
@@ -460,15 +429,20 @@ def check_apart(request: RunRequest, known: Mapping[str, RunnerKind] | None = No
 
     yield find_out(find_runners, name="runner")
     yield check_program(repo.root, settings, environ)
+
+    def approve() -> str:
+        require_approval(find_home(repo), settings, environ)
+        return f"{len(settings.setup)} to run before a session" if settings.setup else "no commands to run"
+
     if request.kind.commits_phases:
-        yield check_approval(repo, settings, environ)
+        yield find_out(approve, name="setup")
     if kinds:
         yield check_key(kinds, environ, settings, request.runners)
 
 
 def check_untaken(request: RunRequest) -> Iterator[Finding]:
     """Check that relay can take the repository."""
-    yield check_git(request.repo)
+    yield find_out(lambda: ".".join(map(str, get_version(request.repo.git))), name="git")
     yield check_repository(request.repo)
     yield check_plan_file(request.repo, request.plan_path, request.settings)
 
@@ -480,8 +454,14 @@ def check_taken(request: RunRequest, meter: Meter | None = None) -> Iterator[Fin
         meter: The plan's; None to make one.
     """
     repo = request.repo
-    yield check_identity(repo)
-    yield check_signature(repo)
+
+    def sign() -> str:  # a throw-away commit: nobody can type a passphrase during a run
+        if words := check_signing(repo):
+            raise RepoError(words)
+        return "relay can commit unattended"
+
+    yield find_out(lambda: str(get_identity(repo)), name="identity")
+    yield find_out(sign, name="signing")
     yield check_caps(request, meter)
 
 

@@ -156,20 +156,27 @@ def load_folder_rules(  # what a phase, its settings and the repository each kno
     """
     names = (*_NAMES, *(name for name in fallback_names if name in PROTECTED_NAMES))
     project = _Project(root=Path(os.path.realpath(root)), names=names, unreadable=tuple(unreadable))
-    texts: list[str] = []
-    files: list[RuleFile] = []
+    read = _read_all(project, [project.root / folder for folder in _find_folders(paths)], max_bytes, find_strange)
+    texts = (f"## {file.path}\n\n{text.strip()}" for text, file in read if text)
+    files = tuple(file for _, file in read)
+    return Rules(text="\n\n".join(texts), files=files, warnings=tuple(project.warnings))
+
+
+def _read_all(
+    project: _Project,
+    folders: Iterable[Path],
+    max_bytes: int,
+    find_strange: Callable[[frozenset[str]], Collection[str]] = lambda _: (),
+) -> list[tuple[str, RuleFile]]:
+    """Return the file of each folder with its text. As in the original, none where one of them is unreadable."""
     try:
-        found = tuple(_find_files(project, (project.root / folder for folder in _find_folders(paths))))
+        found = tuple(_find_files(project, folders))
         strange = find_strange(frozenset(file.shown for file in found)) if found else ()
         project.warnings.extend(f"{path} may be a session's; it is not read" for path in sorted(strange))
-        own = tuple(file for file in found if file.shown not in strange)
-        for text, file in _read_files(own, max_bytes, project.warnings):
-            texts += [f"## {file.path}\n\n{text.strip()}"] if text else []
-            files.append(file)
+        return [*_read_files([file for file in found if file.shown not in strange], max_bytes, project.warnings)]
     except OSError as exc:
-        project.warnings.append(f"no rules of folders are loaded: {exc.filename or root}: {exc.strerror or exc}")
-        texts, files = [], []
-    return Rules(text="\n\n".join(texts), files=tuple(files), warnings=tuple(project.warnings))
+        project.warnings.append(f"no project rules are loaded: {exc.filename or project.root}: {exc.strerror or exc}")
+        return []
 
 
 def _find_folders(paths: Iterable[str]) -> list[str]:
@@ -206,21 +213,11 @@ def load_rules(
     warnings = project.warnings
     own, own_files = _read_global(user_dir, warnings)
     above = [directory for directory in reversed(here.parents) if directory.is_relative_to(root)]
-    texts: list[str] = []
-    files: list[RuleFile] = []
-    try:
-        found = tuple(_find_files(project, (*above, here))) if max_bytes > 0 else ()
-        for text, file in _read_files(found, max_bytes, warnings):
-            texts += [text] if text else []
-            files.append(file)
-    except OSError as exc:
-        # As in the original: if one file is unreadable, no rules of the project are loaded, with a warning.
-        warnings.append(f"no project rules are loaded: {exc.filename or root}: {exc.strerror or exc}")
-        texts, files = [], []
-    shared = "\n\n".join(texts)
+    read = _read_all(project, (*above, here) if max_bytes > 0 else (), max_bytes)
+    shared = "\n\n".join(text for text, _ in read if text)
     return Rules(
         text=own + GLOBAL_SEPARATOR + shared if own and shared else own + shared,
-        files=(*own_files, *files),
+        files=(*own_files, *(file for _, file in read)),
         warnings=tuple(warnings),
     )
 

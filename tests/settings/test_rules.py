@@ -224,7 +224,7 @@ def test_a_folder_whose_rules_cannot_be_read_or_lead_out_is_said(root: Path, tmp
     rules = load_folder_rules(root, ("out/x",), max_bytes=100)
     assert (rules.text, rules.warnings[0].partition(" to ")[0]) == ("", "out/AGENTS.md is a link")
     (root / "a/AGENTS.md").symlink_to("AGENTS.md")
-    assert "no rules of folders are loaded: " in load_folder_rules(root, ("a",), max_bytes=100).warnings[0]
+    assert "no project rules are loaded: " in load_folder_rules(root, ("a",), max_bytes=100).warnings[0]
 
 
 def test_a_pipe_or_a_device_is_not_waited_for(root: Path) -> None:
