@@ -8,8 +8,6 @@ from relay.plan.parse import parse_plan
 from relay.run.planning.planner import PlanTask
 from relay.run.planning.submission import RejectedPlan, judge_appended
 from relay.session.events import SessionEnded
-from tests.endpoint.script import parse_script
-from tests.endpoint.server import serve
 
 PLAN = "# Greetings\n\n## Phase 1 — Hello\nVerify: `test -f hello.txt`\n- [x] Say hello — hello.txt\n"
 NEW = "## Phase 2 — Bye\\nVerify: `test -f bye.txt`\\n- [ ] Say bye — bye.txt"
@@ -42,15 +40,6 @@ def test_where_nothing_is_missing_the_plan_is_the_same_to_the_byte(finished):
     assert ended.spent_usd > 0
 
 
-@pytest.mark.nightly
-def test_it_is_told_by_its_own_name(finished):
-    with serve(parse_script("sessions:\n  - turns: [{text: All is there.}]\n")) as server:
-        environ = {"ANTHROPIC_API_KEY": "k", "ANTHROPIC_BASE_URL": server.base_url}
-        ran = finished.relay("review", "--whole-plan", environ=environ)
-    assert ran.returncode == ExitCode.DONE
-    assert " relay converge: PLAN.md on main, " in ran.stdout
-
-
 def test_what_is_missing_becomes_a_phase_behind_the_others(finished):
     ended = converge(finished, f'{{tools: [{{name: submit_plan, input: {{markdown: "{NEW}"}}}}]}}')
 
@@ -67,26 +56,21 @@ def test_an_unfinished_plan_is_not_held_against_anything(stage):
     assert "has open phases" in entry.ended.reason
 
 
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [
-        ("- [ ] Say more — hello.txt", "this is no new phase"),
-        ("Some words.", "this is no new phase"),
-        ("## Phase 2 — Bye\n- [ ] Say bye — bye.txt", "has no `Verify:` line"),
-        ("## Phase 2 — Bye\nVerify: `test -f bye.txt`\n- [x] Say bye — bye.txt", "is ticked"),
-        ("## Phase 1 — Hello\nVerify: `true`\n- [ ] Say bye — bye.txt", ""),
-        ("", "this is no new phase"),
-    ],
-)
-def test_only_a_whole_phase_is_appended(text, words):
-    judged = judge_appended(text, None, before=parse_plan(PLAN))
-
-    assert isinstance(judged, RejectedPlan)
-    assert words in " ".join(judged.faults)
+APPENDED = {
+    "- [ ] Say more — hello.txt": "this is no new phase",
+    "Some words.": "this is no new phase",
+    "": "this is no new phase",
+    "## Phase 2 — Bye\n- [ ] Say bye — bye.txt": "has no `Verify:` line",
+    "## Phase 2 — Bye\nVerify: `test -f bye.txt`\n- [x] Say bye — bye.txt": "is ticked",
+    "## Phase 1 — Hello\nVerify: `true`\n- [ ] Say bye — bye.txt": "",
+}
 
 
-def test_a_whole_phase_is():
+def test_only_a_whole_phase_is_appended():
+    for text, words in APPENDED.items():
+        judged = judge_appended(text, None, before=parse_plan(PLAN))
+        assert isinstance(judged, RejectedPlan), text
+        assert words in " ".join(judged.faults)
     judged = judge_appended(NEW.replace("\\n", "\n"), None, before=parse_plan(PLAN))
-
     assert not isinstance(judged, RejectedPlan)
     assert [phase.done for phase in judged.phases] == [True, False]

@@ -39,9 +39,8 @@ def judge(confirmed):
     return use("judge_findings", {"verdicts": [verdict]}, first_message_contains=["Nothing tests it", "6\t- [ ] One"])
 
 
-def run(stage, *sessions, critic=True, **flags):
-    task = PlanTask(feature="keys", force=True, is_criticized=critic)
-    return stage.plan(json.dumps({"sessions": list(sessions)}), task, **flags)
+def run(stage, *sessions):
+    return stage.plan(json.dumps({"sessions": sessions}), PlanTask(feature="keys", force=True, is_criticized=True))
 
 
 def read(stage):
@@ -87,26 +86,19 @@ def test_a_critic_that_hands_nothing_in_costs_no_plan(stage):
     assert any("the plan was not criticized" in event.text for event in stage.seen(Noticed))
 
 
-@pytest.mark.nightly
-def test_nobody_criticizes_a_plan_unasked(stage):
-    assert run(stage, plan(PLAN), critic=False).exit_code == ExitCode.DONE
-    assert [session.title for session in stage.seen(SessionStarted)] == ["planning"]
+ISSUES = {
+    "title:\tKeys\nstate:\tOPEN\nnumber:\t12\n--\nAs #3 says.": "#12",
+    "Fix #7: keys\n\nsee #8": "#7",
+    "https://github.com/o/r/issues/9 please": "o/r#9",
+    "https://gitlab.com/g/s/p/-/issues/9": "g/s/p#9",
+    "Add keys\n\nsee #8": "",
+    "colour &#35; and a/b#4": "",
+    "": "",
+}
 
 
-@pytest.mark.parametrize(
-    ("text", "issue"),
-    [
-        ("title:\tKeys\nstate:\tOPEN\nnumber:\t12\n--\nAs #3 says.", "#12"),
-        ("Fix #7: keys\n\nsee #8", "#7"),
-        ("https://github.com/o/r/issues/9 please", "o/r#9"),
-        ("https://gitlab.com/g/s/p/-/issues/9", "g/s/p#9"),
-        ("Add keys\n\nsee #8", ""),
-        ("colour &#35; and a/b#4", ""),
-        ("", ""),
-    ],
-)
-def test_the_issue_that_a_task_names_is_found(text, issue):
-    assert find_issue(text) == issue
+def test_the_issue_that_a_task_names_is_found():
+    assert {text: find_issue(text) for text in ISSUES} == ISSUES
 
 
 @pytest.mark.nightly
@@ -116,11 +108,8 @@ def test_a_pipe_without_a_task_asks_nobody(stage):
     assert "got no text from the pipe" in ran.stderr
 
 
-@pytest.mark.parametrize(
-    ("data", "words"),
-    [(b"x" * 300_000, "the task has more than 262,144 bytes"), (b"\xff\xfe", "byte 0 is wrong")],
-)
-def test_what_is_no_task_is_refused(data, words):
-    with pytest.raises(RelayError, match=words):
-        read_task(io.TextIOWrapper(io.BytesIO(data)))
+def test_what_is_no_task_is_refused():
+    for data, words in ((b"x" * 300_000, "the task has more than 262,144 bytes"), (b"\xff\xfe", "byte 0 is wrong")):
+        with pytest.raises(RelayError, match=words):
+            read_task(io.TextIOWrapper(io.BytesIO(data)))
     assert read_task(io.TextIOWrapper(io.BytesIO(b"a\x1b[31mb\n"))) == "ab"

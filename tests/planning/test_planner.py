@@ -13,8 +13,7 @@ from relay.base.errors import ExitCode
 from relay.base.hints import AT_ROOT, Caller
 from relay.cli.plan import command, make_task
 from relay.run.planning.planner import PlanTask, make_command
-from relay.run.planning.submission import MAX_SUBMISSIONS
-from tests.effort import take_each, take_turns
+from relay.run.planning.submission import MAX_SUBMISSIONS, RejectedPlan, judge_plan
 
 PLAN = """\
 # Work
@@ -50,26 +49,24 @@ def read_results(stage):
     return [text if isinstance(text, str) else text[0]["text"] for text in found]
 
 
-HOSTILE_COMMANDS = {
-    "an escape sequence": "true \x1b[2K\x1b[1A",
-    "a carriage return": "true #\rmake test",
-    "NUL": "true \0 x",
-    "text that is shown turned around": "true \u202e; x",
-    "a blank of no width": "tr\u200bue",
-    "no end": "true " + "x" * 5_000,
-    "a thrown away exit code": "pytest -q || true",
-}
-
-
+HOSTILE_COMMANDS = (
+    "true \x1b[2K\x1b[1A",
+    "true #\rmake test",
+    "true \0 x",
+    "true \u202e; x",  # shown turned around
+    "tr\u200bue",
+    "true " + "x" * 5_000,
+    "pytest -q || true",  # its exit code is thrown away
+)
 FORMS = ("## Phase 1\nVerify: `{0}`\n", "## Phase 1\nVerify:\n```sh\n{0}\n```\n")
 
 
-@pytest.mark.parametrize(("name", "form"), take_each(3, take_turns(HOSTILE_COMMANDS, FORMS)))
-def test_a_command_that_nobody_can_review_is_not_taken(stage, name, form):
+def test_a_command_that_nobody_can_review_is_not_taken(stage):
     """A screen must show what will run; the session is told which character it is, and nothing is written."""
-    plan = f"# Work\n\n{form.format(HOSTILE_COMMANDS[name])}- [ ] One — a.py\n"
+    plans = [f"# Work\n\n{form.format(one)}- [ ] One — a.py\n" for one in HOSTILE_COMMANDS for form in FORMS]
+    assert [plan for plan in plans if not isinstance(judge_plan(plan, None), RejectedPlan)] == []
 
-    ended = stage.plan(submit(plan), PlanTask(feature="x", force=True))
+    ended = stage.plan(submit(plans[0]), PlanTask(feature="x", force=True))
 
     assert ended.exit_code == ExitCode.STOPPED
     assert read_results(stage)[0].startswith("The plan is not accepted")

@@ -69,5 +69,12 @@ def test_each_item_of_the_phase_has_its_id_once_and_its_state(ending: str) -> No
     )
 
 
-def test_planning_and_the_review_of_a_whole_plan_write_phases() -> None:
-    assert {kind for kind in SessionKind if kind.plans} == {SessionKind.PLAN, SessionKind.CONVERGE}
+def test_only_a_run_commits_phases_and_only_it_and_a_rewind_write_the_work_tree() -> None:
+    rows = {
+        "writes": {SessionKind.RUN, SessionKind.REWIND},
+        "is_offline": {SessionKind.EXPLORE},
+        "plans": {SessionKind.PLAN, SessionKind.CONVERGE},
+        "commits_phases": {SessionKind.RUN},
+        "replaces_plan": {SessionKind.PLAN},
+    }
+    assert {name: {kind for kind in SessionKind if getattr(kind, name)} for name in rows} == rows

@@ -3,6 +3,7 @@
 import json
 import typing
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -11,15 +12,27 @@ from hypothesis import strategies as st
 
 from relay.base.words import BoxState
 from relay.insight.telemetry.log import open_log
+from relay.insight.telemetry.schema import render_event_schema
 from relay.session import events
 from relay.session.events import ShownItem, ShownPhase
-from relay.session.records import SCHEMA_VERSION, LoggedEvent, Recorder, Scope, find_scope, parse_record, render_record
+from relay.session.records import (
+    MOST_AT,
+    SCHEMA_VERSION,
+    LoggedEvent,
+    Recorder,
+    Scope,
+    find_scope,
+    parse_record,
+    render_record,
+)
 from relay.session.usage import Usage
 from relay.session.values import SessionEnd
+from tests import fitting
 from tests.any_event import any_event
 from tests.effort import try_each
 from tests.figures.streams import turn
 from tests.logs import read_events
+from tests.odd_lines import iter_odd_lines
 
 SCOPES = st.builds(Scope, run_id=st.text(), session_id=st.text(), phase_id=st.text(), turn=st.integers(0, 999))
 STARTED = events.SessionStarted(session_id="s", phase_id="1", title="", number=1, reason="")
@@ -30,16 +43,39 @@ GATE = events.GateStarted(phase_id="1", baseline=True, commands=())
 SAID = events.TextShown(text="")
 
 
+@cache  # not as the module is imported: every worker does that
+def read_schema() -> typing.Any:
+    return render_event_schema()
+
+
+def fits(value: object) -> bool:
+    return fitting.fits(read_schema(), value, read_schema()["$defs"])
+
+
 @pytest.mark.parametrize("kind", typing.get_args(events.Event), ids=lambda kind: kind.__name__)
 @try_each()
 @given(data=st.data())
-def test_a_line_is_read_as_what_was_written(kind: type, data: st.DataObject) -> None:
+def test_a_line_is_read_as_what_was_written_and_fits_the_schema(kind: type, data: st.DataObject) -> None:
     """Every type of event, wherever it happened."""
     event = data.draw(any_event(kind))
     record = LoggedEvent(at=1.5, scope=find_scope(data.draw(SCOPES), event), event=event)
     line = render_record(record)
     assert "\n" not in line
     assert parse_record(line) == record
+    written = json.loads(line)
+    assert fits(written)
+    assert not fits({**written, "v": 99})
+    assert not fits({name: value for name, value in written.items() if name != "run_id"})
+
+
+def test_what_is_read_of_a_line_fits_the_schema_whatever_stood_in_it() -> None:
+    """A log may come from anywhere: nobody behind the reader meets a value of another type, or a number without end."""
+    lines = [*iter_odd_lines()]
+    read = [record for line in lines if (record := parse_record(line))]
+    assert 300 < len(read) < len(lines) - 1_000
+    for record in read:
+        assert fits(json.loads(render_record(record), parse_constant=pytest.fail)), record
+        assert 0 <= record.at <= MOST_AT
 
 
 def test_a_file_name_that_is_no_text_comes_back(tmp_path: Path) -> None:
