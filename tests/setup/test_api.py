@@ -75,42 +75,38 @@ def test_an_observer_that_raises_stops_the_run_with_its_work_kept(project, stage
     assert project.run().exit_code == ExitCode.DONE
 
 
-def test_a_run_that_cannot_begin_says_why(project, stage):
+def test_a_repository_may_be_a_path_below_it_or_gitpythons_value(stage, tmp_path):
+    (stage.root / "deep").mkdir()
+
+    class Repo:
+        def __init__(self, place):
+            self.working_tree_dir = place
+
+    for where in (stage.root, str(stage.root / "deep"), Repo(str(stage.root))):
+        assert relay.api.open_project(where, environ={}).root == stage.root
+    refused = {
+        Repo(None): "bare",
+        tmp_path.parent: "not inside a git repository",
+        tmp_path / "gone": "gone is no directory",
+    }
+    for where, words in refused.items():
+        with pytest.raises(relay.api.RelayError, match=words):
+            relay.api.open_project(where, environ={})
+
+
+def test_what_a_run_cannot_begin_with_or_a_plan_that_is_not_there_is_said_with_a_hint(project, stage, tmp_path):
     stage.write("PLAN.md", "# P\n\n## Phase 1 — One\n- [ ] Do it — one.txt\n")
     stage.commit("no gate")
     with pytest.raises(relay.api.RelayError, match="no verify command") as refused:
         project.run()
     assert refused.value.hint
-
-
-def test_a_repository_may_be_a_path_below_it_or_gitpythons_value(stage, tmp_path):
-    stage.write("PLAN.md", PLAN)
-    (stage.root / "deep").mkdir()
-
-    class Repo:
-        working_tree_dir = str(stage.root)
-
-    class Bare:
-        working_tree_dir = None
-
-    for where in (stage.root, str(stage.root / "deep"), Repo()):
-        assert relay.api.open_project(where, environ={}).root == stage.root
-    with pytest.raises(relay.api.RelayError, match="bare"):
-        relay.api.open_project(Bare(), environ={})
-    with pytest.raises(relay.api.RelayError, match="not inside a git repository"):
-        relay.api.open_project(tmp_path.parent, environ={})
-    with pytest.raises(relay.api.RelayError, match="gone is no directory"):
-        relay.api.open_project(tmp_path / "gone", environ={})
-
-
-def test_a_repository_without_a_plan_or_a_commit_has_no_values_and_says_so(tmp_path):
-    subprocess.run(["git", "init", "-q", tmp_path], check=True)
-    project = relay.api.open_project(tmp_path, environ=os.environ)
-    for read in (project.read_plan, project.summarize, project.run):
+    subprocess.run(["git", "init", "-q", tmp_path / "empty"], check=True)
+    empty = relay.api.open_project(tmp_path / "empty", environ=os.environ)
+    for read in (empty.read_plan, empty.summarize, empty.run):
         with pytest.raises(relay.api.RelayError, match="there is no such plan") as refused:
             read()
         assert str(refused.value.hint).startswith("`relay plan "), refused.value.hint
-    assert project.list_claims() == ()
+    assert empty.list_claims() == ()
 
 
 @pytest.fixture

@@ -13,6 +13,7 @@ from relay.runners.registry import list_runners
 from relay.session.prices import UserPrice
 from relay.setup.preconditions import State
 from relay.setup.trials import estimate_trial, try_model
+from tests.effort import take_each
 from tests.endpoint.script import parse_script
 from tests.endpoint.server import serve
 
@@ -50,12 +51,12 @@ def test_a_model_of_the_provider_is_all_right():
 
 @pytest.mark.parametrize(
     ("dialect", "cache"),
-    [("ollama", State.WARNING), ("vllm", State.OK), ("sglang", State.WARNING), ("vercel", State.WARNING)],
+    take_each(3, [("ollama", "warning"), ("vllm", "ok"), ("sglang", "warning"), ("vercel", "warning")]),
 )
 def test_an_endpoint_of_another_maker_is_described(dialect, cache):
     found, table, _ = attempt(dialect=dialect)
 
-    assert found["cache"][0] is cache
+    assert found["cache"][0] == cache
     assert {found[name][0] for name in ("limits", "answer", "streams", "tools", "usage")} == {State.OK}
     assert table == {"window_tokens": 65_536, "max_output_tokens": 8_192, "price": {"input": 0, "output": 0}}
 

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from relay.base.errors import PlanError, RelayError, RepoError, RunnerError
+from relay.base.errors import ConfigError, RelayError, RepoError, RunnerError
 from relay.base.tree import make_temporary_name
 from relay.config import Settings
 from relay.config.model import Paths
 from relay.git.repository import open_repo
-from relay.runners.registry import list_runners
+from relay.runners.registry import get_kind, list_runners
 from relay.session.values import SessionKind
 from relay.setup import open as opening
 from relay.setup import preconditions
@@ -24,47 +24,51 @@ from relay.setup.preconditions import (
     check_all,
     check_hooks,
     check_key,
-    check_plan_file,
     check_repository,
     check_rules,
     require,
 )
 from relay.setup.project import render_project_rules
-from relay.setup.rules import RuleFile, Rules, load_repository_rules
+from relay.setup.rules import load_repository_rules
 from tests.effort import take_each
 from tests.scripted import ScriptedRunner
 
 
-@pytest.mark.parametrize(
-    ("environ", "words"),
-    [
-        ({"ANTHROPIC_API_KEY": "k"}, "ANTHROPIC_API_KEY is set"),
-        ({"ANTHROPIC_AUTH_TOKEN": "k"}, "ANTHROPIC_AUTH_TOKEN is set"),
-        ({"ANTHROPIC_API_KEY": "", "ANTHROPIC_AUTH_TOKEN": "k"}, "ANTHROPIC_AUTH_TOKEN is set"),
-    ],
-)
-def test_a_key_is_named_and_never_shown(environ, words):
-    finding = check_key((list_runners(Settings())["api"],), environ, Settings())
-    assert (finding.state, finding.words, finding.error) == (State.OK, words, None)
-
-
-def test_a_runner_without_a_key_misses_none():
-    finding = check_key((ScriptedRunner([]).kind,), {}, Settings())
-    assert (finding.state, finding.words) == (State.OK, "this runner needs none")
-
-
-def test_what_is_missing_is_one_error_with_the_words_that_are_shown():
+def test_a_key_is_named_and_never_shown_and_what_is_missing_is_one_error_with_the_words_that_are_shown():
     """The doctor shows the finding, a run stops with the error; they cannot say different things."""
-    finding = check_key((list_runners(Settings())["api"],), {}, Settings())
+    api = list_runners(Settings())["api"]
+    for name in ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"):
+        finding = check_key((api,), {"ANTHROPIC_API_KEY": "", name: "k"}, Settings())
+        assert (finding.state, finding.words, finding.error) == (State.OK, f"{name} is set", None)
+    assert check_key((ScriptedRunner([]).kind,), {}, Settings()).words == "this runner needs none"
+    finding = check_key((api,), {}, Settings())
     with pytest.raises(RunnerError) as raised:
         require(finding)
     assert finding.state is State.MISSING
     assert (raised.value.message, raised.value.hint) == (finding.words, finding.hint)
 
 
+def test_an_unknown_runner_is_named_with_all_that_are_known():
+    own = list_runners(Settings())["api"]
+    with pytest.raises(ConfigError) as raised:
+        get_kind("magic", origin="relay.toml:3", known={"api": own, "other": own})
+    assert raised.value.message == "relay.toml:3: runner: found 'magic'; allowed: api, other"
+
+
+def test_a_runner_that_cannot_start_any_session_says_so_when_it_is_asked_for_the_model(stage):
+    """Nothing was begun."""
+
+    class Refusing(ScriptedRunner):
+        def get_model(self, model: str):
+            raise RunnerError(f"{model} is not known here")
+
+    with pytest.raises(RunnerError, match="is not known here"):
+        stage.play(Refusing([]), phase="1")
+    assert stage.git("for-each-ref", "refs/relay") == ""
+
+
 def test_what_is_there_stops_nothing(stage):
-    repo = open_repo(stage.root)
-    found = check_repository(repo)
+    found = check_repository(open_repo(stage.root))
     require(found)
     assert (found.state, found.words) == (State.OK, f"{stage.root} on main")
 
@@ -74,21 +78,6 @@ def test_what_stood_in_the_work_tree_for_a_moment_is_gone_before_a_session(stage
     stage.write(f"deep/{make_temporary_name()}", "half")
     with stage.enter(SessionKind.RUN, runner=ScriptedRunner([]), flags={"sandbox": "off"}):
         assert not (stage.root / "deep").exists()
-
-
-@pytest.mark.nightly
-@pytest.mark.parametrize(
-    ("prepare", "words"),
-    [
-        (lambda root: (root / "LINK.md").symlink_to("PLAN.md"), "leads through a symbolic link to PLAN.md"),
-        (lambda root: (root / "LINK.md").symlink_to("/etc/passwd"), "leads through a symbolic link to /etc/passwd"),
-    ],
-)
-def test_a_plan_that_relay_cannot_replace_is_missing(stage, prepare, words):
-    prepare(stage.root)
-    finding = check_plan_file(open_repo(stage.root), "LINK.md")
-    assert words in finding.words
-    assert isinstance(finding.error, PlanError)
 
 
 FRAMEWORK = """\
@@ -258,51 +247,29 @@ def test_a_hook_whose_program_is_hidden_from_it_stops_a_run_too(stage, hidden, s
     assert start(sandbox="auto", paths={"read": [str(hidden.parent)]})
 
 
-def test_a_run_stops_before_a_session_where_a_hook_cannot_be_started(stage):
-    look_at_hook(stage, "#!/no/such/interpreter\n", name="commit-msg")
-    runner = ScriptedRunner([])
-
-    with (
-        pytest.raises(RepoError, match="the commit-msg hook cannot be started"),
-        stage.enter(SessionKind.RUN, runner=runner),
-    ):
-        pass
-
-    assert runner.told == []
-    assert stage.relay("run", "--dry-run", environ={"ANTHROPIC_API_KEY": "k", "RELAY_HOOKS": "skip"}).returncode == 0
-
-
 def test_rules_that_are_cut_or_not_read_are_a_warning(tmp_path: Path):
     """A run goes on with what there is of them."""
     (tmp_path / ".git").mkdir()
-    (tmp_path / "AGENTS.md").write_text("x" * 40_000)
-    cut = check_rules(load_repository_rules(tmp_path, Settings()))
-    require(cut)
-    assert (cut.state, cut.words, cut.hint) == (
-        State.WARNING,
-        "AGENTS.md (32,768 of 40,000 bytes)",
-        "shorten them",
-    )
-    (tmp_path / "AGENTS.md").write_text("x" * 100)
-    assert check_rules(load_repository_rules(tmp_path, Settings())).state is State.OK
-    file = RuleFile(path="AGENTS.md", bytes_used=1, bytes_total=1)
-    warned = check_rules(Rules(text="x", files=(file,), warnings=("AGENTS.override.md is blank",)))
-    assert (warned.state, warned.details, warned.hint) == (State.WARNING, ("AGENTS.override.md is blank",), "")
-    none = check_rules(Rules())
-    assert (none.state, none.words, none.hint) == (
-        State.INFO,
-        "no AGENTS.md here",
-        "relay init writes one to start from",
-    )
-    (tmp_path / "AGENTS.md").rename(tmp_path / ".cursorrules")
-    (tmp_path / "AGENTS.md").write_text(render_project_rules(tmp_path))
-    example = check_rules(load_repository_rules(tmp_path, Settings()))
-    assert (example.state, "has places to fill in" in example.details[0]) == (State.WARNING, True)
-    (tmp_path / "AGENTS.md").unlink()
 
-    unread = check_rules(load_repository_rules(tmp_path, Settings()))
-    assert (unread.state, unread.words, unread.hint) == (State.WARNING, "no AGENTS.md here", "")
-    assert 'rules_fallback_names = [".cursorrules"]' in unread.details[0]
+    def look(**files: str) -> tuple[State, str, str, str]:
+        for name, text in files.items():
+            (tmp_path / name.replace("__", ".")).write_text(text)
+        found = check_rules(load_repository_rules(tmp_path, Settings()))
+        require(found)
+        return found.state, found.words, str(found.hint), "".join(found.details)
+
+    assert look() == (State.INFO, "no AGENTS.md here", "relay init writes one to start from", "")
+    *cut, _ = look(AGENTS__md="x" * 40_000)
+    assert cut == [State.WARNING, "AGENTS.md (32,768 of 40,000 bytes)", "shorten them"]
+    assert look(AGENTS__md="x" * 100)[0] is State.OK
+    *_, hint, said = look(AGENTS__override__md=" ")
+    assert (hint, said) == ("", "AGENTS.override.md is blank; no other file of its directory is read")
+    (tmp_path / "AGENTS.override.md").unlink()
+    assert "has places to fill in" in look(AGENTS__md=render_project_rules(tmp_path))[-1]
+    (tmp_path / "AGENTS.md").unlink()
+    state, words, hint, said = look(__cursorrules="x")
+    assert (state, words, hint) == (State.WARNING, "no AGENTS.md here", "")
+    assert 'rules_fallback_names = [".cursorrules"]' in said
 
 
 @pytest.mark.nightly

@@ -1,30 +1,23 @@
 """What a command prints while it runs, told now and then."""
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
-from relay.session.events import Event, OutputShown, ToolStarted
+from relay.session.events import OutputShown, ToolStarted
 from relay.setup.observers import LONGEST_CHARS, Progress, find_last_line
 
 
-class Clock:
-    def __init__(self):
-        self.now = 100.0
-
-    def __call__(self):
-        return self.now
-
-
-def play(steps):
-    """Return the lines told of ``(seconds since the start, end of the output)``."""
-    clock = Clock()
+def play(steps, *, commands=1):
+    """Return the lines told of ``(seconds since the start, end of the output)``, of each command the same."""
+    now = [100.0]
     told: list[str] = []
-    progress = Progress(lambda event: told.append(event.line if isinstance(event, OutputShown) else ""), clock)
-    clock.now = 500.0
-    progress.note(ToolStarted(call_id="c", name="bash", summary="make"))
-    for at, end in steps:
-        clock.now = 500.0 + at
-        progress.hear(end)
+    progress = Progress(lambda event: told.append(event.line if isinstance(event, OutputShown) else ""), lambda: now[0])
+    for number in range(1, commands + 1):
+        now[0] = start = 500.0 * number
+        progress.note(ToolStarted(call_id="c", name="bash", summary="make"))
+        for at, end in steps:
+            now[0] = start + at
+            progress.hear(end)
     return told
 
 
@@ -34,7 +27,7 @@ def test_a_line_is_told_once_and_not_before_a_second():
         "three",
         "four",
     ]
-    assert play([(1, b"one\n"), (2, b"one\n"), (3, b"")]) == ["one"]
+    assert play([(1, b"one\n"), (2, b"one\n"), (3, b"")], commands=2) == ["one", "one"]
 
 
 def test_an_hour_of_output_is_a_few_hundred_events():
@@ -43,26 +36,11 @@ def test_an_hour_of_output_is_a_few_hundred_events():
     assert 60 < len(told) < 400
 
 
-def test_a_command_that_is_told_of_begins_the_line_anew():
-    clock = Clock()
-    told: list[Event] = []
-    progress = Progress(told.append, clock)
-    for _ in range(2):
-        progress.note(ToolStarted(call_id="c", name="bash", summary="make"))
-        clock.now += 1
-        progress.hear(b"same\n")
-    assert told == [OutputShown(line="same")] * 2
-
-
-def test_the_last_line_is_what_a_terminal_would_show():
-    assert find_last_line(b"a\n 10%\r 20%") == "20%"
-    assert find_last_line(b"a\r\nb\r\n\n  \n") == "b"
-    assert find_last_line(b"\xff\xfe") == "\ufffd\ufffd"
-    assert find_last_line(b"\n\n") == ""
-
-
 @given(st.binary(max_size=2_000))
-def test_any_bytes_are_one_short_line(end):
+@example(b"a\n 10%\r 20%")
+def test_the_last_line_is_what_a_terminal_would_show(end):
     line = find_last_line(end)
     assert len(line) <= LONGEST_CHARS
     assert not set("\r\n") & set(line)
+    lines = {b"a\n 10%\r 20%": "20%", b"a\r\nb\r\n\n  \n": "b", b"\xff\xfe": "\ufffd\ufffd", b"\n\n": ""}
+    assert {end: find_last_line(end) for end in lines} == lines

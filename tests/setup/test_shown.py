@@ -24,37 +24,21 @@ def make_environment(place):
     return place
 
 
-@pytest.mark.parametrize("start", ["~", "$HOME", "${HOME}", ""])
-def test_an_environment_that_a_command_names_is_shown(tmp_path, start):
-    """However its home directory is written."""
-    place = make_environment(tmp_path / "envs/x")
-    text = f"Verify: `cd a && {start or tmp_path}/envs/x/bin/pytest -q`"
-    assert find_environments(text, tmp_path, {"HOME": str(tmp_path)}) == (place / "pyvenv.cfg", place / "bin")
-
-
-def test_of_a_directory_that_is_no_environment_or_more_than_one_nothing_else_is_shown(tmp_path):
-    """A plan may be anybody's."""
-    (tmp_path / ".ssh/bin").mkdir(parents=True)
-    make_environment(tmp_path / "work")
-    (tmp_path / "work/diary").write_text("private")
-    text = "~/.ssh/bin/x ~/work/bin/x ~/work/../work/bin/y /nowhere/bin/z ~nobody/bin/x"
-    found = find_environments(text, tmp_path, {"HOME": str(tmp_path)})
-    assert found == (tmp_path / "work/pyvenv.cfg", tmp_path / "work/bin")
-
-
-def test_an_environment_that_the_repository_links_to_is_shown(tmp_path):
-    """Its real place: the link is the repository's own."""
-    place = make_environment(tmp_path / "envs/x")
+def test_an_environment_that_a_command_names_or_the_repository_links_to_is_shown(tmp_path):
+    """However its home directory is written. Of other directories and files nothing is: a plan may be anybody's."""
+    place, home = make_environment(tmp_path / "envs/x"), {"HOME": str(tmp_path)}
+    shown = (place / "pyvenv.cfg", place / "bin")
+    for start in ("~", "$HOME", "${HOME}", tmp_path):
+        assert find_environments(f"Verify: `cd a && {start}/envs/x/bin/pytest -q`", tmp_path, home) == shown, start
     (tmp_path / "repo").mkdir()
-    (tmp_path / "repo/.venv").symlink_to(place)
-    assert find_environments("", tmp_path / "repo", {}) == (place / "pyvenv.cfg", place / "bin")
-
-
-def test_the_environment_of_another_work_tree_is_shown(tmp_path):
-    """A copy of it names it: jobs get one."""
-    place = make_environment(tmp_path / "main/.venv")
-    found = find_environments("", tmp_path / "job", {}, [tmp_path / "main"])
-    assert found == (place / "pyvenv.cfg", place / "bin")
+    (tmp_path / "repo/.venv").symlink_to(place)  # its real place: the link is the repository's own
+    assert find_environments("", tmp_path / "repo", {}) == shown
+    other = make_environment(tmp_path / "main/.venv")  # a copy of it names it: each tree of relay's gets one
+    assert find_environments("", tmp_path / "job", {}, [tmp_path / "main"]) == (other / "pyvenv.cfg", other / "bin")
+    (tmp_path / ".ssh/bin").mkdir(parents=True)
+    (tmp_path / "envs/x/diary").write_text("private")
+    text = "~/.ssh/bin/x ~/envs/x/bin/x ~/envs/../envs/x/bin/y /nowhere/bin/z ~nobody/bin/x"
+    assert find_environments(text, tmp_path, home) == shown
 
 
 def load(environ):
@@ -62,6 +46,7 @@ def load(environ):
 
 
 def test_directories_of_the_user_are_shown_and_may_begin_at_home(stage, tmp_path):
+    """Where that is not known it is said, instead of a path that nobody meant."""
     for name in ("a", "b"):
         (tmp_path / name).mkdir()
     listed = ["~/a", f"{tmp_path}/b"]
@@ -69,10 +54,6 @@ def test_directories_of_the_user_are_shown_and_may_begin_at_home(stage, tmp_path
     policy = make_policy(open_repo(stage.root), settings, (), {"HOME": str(tmp_path)})
     assert policy.writable == (tmp_path / "a", tmp_path / "b")
     assert policy.readable[1:] == policy.writable
-
-
-def test_a_home_directory_that_is_not_known_is_said(stage):
-    """Instead of a path that nobody meant."""
     with pytest.raises(ConfigError, match=r"RELAY_PATHS: paths\.read: ~/c: HOME is not set"):
         make_policy(open_repo(stage.root), load({"RELAY_PATHS": '{"read": ["~/c"]}'}), (), {})
 
@@ -145,7 +126,7 @@ def find_told(text):
     ]
 
 
-@pytest.mark.parametrize("way", take_each(4, PRINTED))
+@pytest.mark.parametrize("way", take_each(6, PRINTED))
 def test_what_a_gate_is_handed_no_session_is_told(stage, way):
     """A session writes the test that the gate runs, and looks at what is left; nothing else is taken out."""
     stage.write(".gitignore", ".env*\nleft/\n")
