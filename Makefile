@@ -10,7 +10,7 @@ SECONDS ?= 300
 # few examples each time: a branch that only luck takes counts as one that no test takes.
 PURE := relay/plan/*,relay/ledger/*,relay/session/*,relay/insight/figures.py,relay/insight/transcripts/conversation.py,relay/insight/transcripts/digest.py,relay/lab/comparing.py,relay/lab/statistics.py,relay/lab/tuning.py,relay/gate/model.py,relay/gate/checker_output.py,relay/gate/shell_line.py,relay/store/resume.py,relay/run/attempt/session.py
 PURE_TESTS := tests/plan tests/transcripts tests/figures tests/sessions tests/context/test_gauge.py tests/resume/test_point.py \
-	tests/gate/test_model.py tests/gate/test_verdict.py tests/gate/test_lint.py tests/gate/test_checker_output.py tests/gate/test_shell_line.py tests/settings/test_telemetry.py tests/lab/test_comparing.py tests/lab/test_coverage.py tests/lab/test_tuning.py
+	tests/gate/test_model.py tests/gate/test_verdict.py tests/gate/test_lint.py tests/gate/test_checker_output.py tests/gate/test_shell_line.py tests/settings/test_telemetry.py tests/lab/test_comparing.py tests/lab/test_tuning.py
 # Without the long texts, which take no branch that others do not.
 PURE_CASES := not linear_time and not quadratic_time and not read_in_time
 

@@ -60,10 +60,11 @@ def command(file: Path | None, session: str, *, as_json: bool, page: Path | None
         figures = collect(database)
     if as_json:
         read = {name: value for name, value in asdict(opened.reading).items() if name != "hear"}
-        found = {"transcript": opened.transcript, "figures": render_document(figures), "relayed": relayed.figures}
+        known = {name: vars(relayed)[name] for name in ("line_tokens", "was", "least", "most")}
+        found = {"transcript": opened.transcript, "figures": render_document(figures), "relayed": known}
         say_document({**found, "read": read})
         return
-    made = make_transcript_page(opened.transcript, figures, relayed.figures, opened.reading)
+    made = make_transcript_page(opened.transcript, figures, relayed, opened.reading)
     show_page(made, Path(), "", None if page is None else str(page), as_text=page is None)
 
 

@@ -28,7 +28,7 @@ from relay.git.repository import Repo
 from relay.insight.database import Database
 from relay.insight.figures import Figures, render_document
 from relay.insight.figures import read_figures as read_records
-from relay.insight.report.contents import make_comparison, make_page
+from relay.insight.report.contents import make_page
 from relay.insight.report.evidence import Beliefs
 from relay.insight.telemetry.log import LogEntry, find_logs, list_logs, open_events
 from relay.ledger.belief import find_uses
@@ -57,11 +57,8 @@ def _read_beliefs(repo: Repo, figures: Figures) -> "Beliefs | None":
     return Beliefs(ledger=ledger, judgement=judgement)
 
 
-MOST_SIDES = 2
-
-
 @click.command("report")
-@click.argument("runs", nargs=-1, metavar="[RUN|PLAN]...", help="Run id, or path of a plan; two are compared.")
+@click.argument("runs", nargs=-1, metavar="[RUN|PLAN]...", help="Run id, or path of a plan; --json adds several up.")
 @click.option("--all", "every", is_flag=True, help="Show how the phases of all plans went, from commits alone.")
 @click.option(
     "--days", type=click.IntRange(min=1, max=36_500), metavar="N", help="With --all: only phases of the last N days."
@@ -205,19 +202,18 @@ def _say_page(entries: "Sequence[LogEntry]", wanted: Sequence[str], output: str 
     Raises:
         RelayError: The page cannot be drawn or written.
     """
-    if len(wanted) > MOST_SIDES:
-        raise ConfigError("a page shows one run or compares two", hint="relay report --json A B C adds up more")
-    chosen = [choose(entries, [word]) for word in wanted]
+    if len(wanted) > 1:
+        raise ConfigError("a page shows one run or plan", hint="relay report --json A B adds several up")
+    chosen = choose(entries, wanted)
     if not as_text:
         require_libraries()
-    found, repo = [read_figures(some) for some in chosen], note_place().repo
-    one, *others = sides = [_charge(figures, [word]) for (figures, _), word in zip(found, wanted, strict=True)]
-    read = partial(_read_left, repo.root)
-    page = make_comparison(one, others[0]) if others else make_page(one, _read_beliefs(repo, one), read)
-    lasts = [(figures.runs[-1], len(figures.runs) == 1) for figures in sides if figures.runs]
-    name = "-".join(run.run_id if is_alone else run.plan_path for run, is_alone in lasts)
+    figures, skipped = read_figures(chosen)
+    figures, repo = _charge(figures, wanted), note_place().repo
+    page = make_page(figures, _read_beliefs(repo, figures), partial(_read_left, repo.root))
+    last = figures.runs[-1] if figures.runs else None
+    name = "" if last is None else last.run_id if len(figures.runs) == 1 else last.plan_path
     show_page(page, repo.root, name, output, as_text=as_text)
-    if skipped := sum(number for _, number in found):
+    if skipped:
         complain(f"the report leaves out {count(skipped, 'unreadable line')} of the log")
 
 

@@ -12,7 +12,7 @@ Each row also has ``seq`` (its place in all logs that were read), ``at`` (second
 import json
 import re
 import sqlite3
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from datetime import UTC, datetime
 from functools import lru_cache
@@ -49,6 +49,11 @@ def _read_usd(model: str, at: float) -> float | None:
     return rates.read / 1_000_000 if rates else None
 
 
+def _write_usd(model: str, at: float) -> float | None:
+    rates = find_table_rates(model, at) if model else None
+    return rates.write_5m / 1_000_000 if rates else None
+
+
 def _find_band(fill_tokens: int | None, soft_tokens: int) -> str | None:
     band = find_band(fill_tokens, soft_tokens)
     return band.value if band else None
@@ -61,6 +66,13 @@ def _names(text: str, word: str) -> bool:
     return word in text and word in _WORD.findall(text)
 
 
+_FUNCTIONS: Mapping[str, Callable[[Any, Any], float | str | None]] = {
+    "read_usd": _read_usd,
+    "write_usd": _write_usd,
+    "band_of": _find_band,
+    "names": _names,
+}
+"""Those that `figures.sql` calls."""
 _PLACE = ("seq", "at", "run", "session", "phase_id")
 
 
@@ -117,7 +129,9 @@ def _render_list(found: tuple[Any, ...] | None) -> str | None:
 TABLES = {cls: _make_table(cls) for cls in get_args(Event)}
 _DERIVED = ("commit_ids", "declared", "left", "texts", "ticked", "touched", "warnings")
 _LISTS = frozenset({*_DERIVED, *(name for table in TABLES.values() for name in table.lists)})
-_FLAGS = frozenset({"is_done", "first_gate_red", *(name for table in TABLES.values() for name in table.flags)})
+_FLAGS = frozenset(
+    {"is_done", "first_gate_red", "within_phase", *(name for table in TABLES.values() for name in table.flags)}
+)
 
 
 class Row(SimpleNamespace):
@@ -142,7 +156,7 @@ class Database:
         """Run and session that each log is in."""
         self._spans: dict[int, tuple[float, float]] = {}
         """When the first and the last event of each run happened."""
-        for name, function in (("read_usd", _read_usd), ("band_of", _find_band), ("names", _names)):
+        for name, function in _FUNCTIONS.items():
             self._link.create_function(name, 2, function, deterministic=True)
         for name in ("synchronous = OFF", "journal_mode = OFF", f"cache_size = -{_CACHE_KIB}", "temp_store = FILE"):
             self._link.execute(f"PRAGMA {name}")

@@ -8,7 +8,6 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase
-from itertools import pairwise
 from pathlib import PurePosixPath
 from typing import Any
 
@@ -16,14 +15,12 @@ from msgspec import to_builtins
 
 from relay.base.values import dataclass
 from relay.base.words import name_item
-from relay.insight.database import Database, Row, find_table_rates
+from relay.insight.database import Database, Row
 from relay.plan.text import find_ledger_path
 from relay.session.layers import LAYERS, sum_layers
 from relay.session.records import LoggedEvent
 from relay.session.usage import Spent, add_usd
 
-READ_SHARE, WRITE_SHARE = 0.1, 1.25
-"""Prices of a read from the cache, and of a write that lives for five minutes, relative to input, if none is known."""
 DRIFT_WARNING = 0.35
 """A phase with more drift has touched too many files that its items do not name."""
 HEALTHY_CACHE = 0.8
@@ -35,7 +32,6 @@ MOST_POINTS = 10_000
 RULES_FILES = frozenset({"AGENTS.md", "AGENTS.override.md", "CLAUDE.md"})
 _LEAST_STEM = 3
 """A declared file with a shorter name has no recognisable tests."""
-_MILLION = 1_000_000
 _COUNTS = (
     "turns", "unknown_turns", "input_tokens", "cache_read_tokens", "cache_write_5m_tokens", "cache_write_1h_tokens",
     "output_tokens", "thinking_tokens", "retries", "retries_s", "answer_s", "tools_s", "gates_s", "carried_tokens",
@@ -111,7 +107,7 @@ def collect(database: Database) -> Figures:
         totals=add_up(runs),
         ticks=tuple(database.read("SELECT * FROM proofs")),
         reviews=tuple(database.read("SELECT * FROM ReviewFinished ORDER BY seq")),
-        hand_offs=tuple(_list_hand_offs(sessions)),
+        hand_offs=tuple(database.read("SELECT * FROM hand_offs")),
         forecast=_find_forecast(database, phases),
         yours=tuple(name_item(row.item, row.text) for row in database.read(_YOURS)),
     )
@@ -315,51 +311,13 @@ AND phase_id NOT IN (SELECT phase_id FROM plan_items WHERE state IN ('open', 'cl
 """
 
 
-def _list_hand_offs(sessions: Mapping[int, Row]) -> Iterator[Row]:
-    """Yield the cost and saving of each fresh session after another of the run, of the same phase or the next.
-
-    With a context C, a prefix B (the fresh session's first prompt), an orientation O (files it read that earlier
-    sessions had been shown) and R turns of the fresh session: saved = (C - B - O) R read, below 0 if it carried more;
-    paid = (B + O) write. `saved_usd` is net, None if the price is unknown.
-    Source: derived from the prices of cache reads and writes.
-    """
-    for old, new in pairwise(sessions.values()):
-        if old.run != new.run or old.last_tokens is None or new.first_tokens is None:
-            continue
-        rates = find_table_rates(new.model, new.began) if new.model else None
-        read, write = (rates.read, rates.write_5m) if rates else (READ_SHARE, WRITE_SHARE)
-        fresh = new.first_tokens + new.orientation_tokens
-        saved = (old.last_tokens - fresh) * new.turns
-        yield Row(
-            phase_id=new.phase_id,
-            from_session=old.session_id,
-            to_session=new.session_id,
-            within_phase=old.phase_id == new.phase_id,
-            context_tokens=old.last_tokens,
-            prefix_tokens=new.first_tokens,
-            orientation_tokens=new.orientation_tokens,
-            turns=new.turns,
-            break_even_turns=find_break_even(old.last_tokens, fresh, read=read, write=write),
-            saved_tokens=saved,
-            saved_usd=None if rates is None else (saved * read - fresh * write) / _MILLION,
-        )
-
-
-def find_break_even(
-    context_tokens: int, fresh_tokens: int, *, read: float = READ_SHARE, write: float = WRITE_SHARE
-) -> float | None:
-    """Return the turns after which a hand-off has paid for itself, R* = (B + O) write / ((C - B - O) read).
-
-    None if it never does: the fresh session is as large as the old one was.
-
-    Args:
-        context_tokens: C.
-        fresh_tokens: B + O.
-        read: Price of a token read from the cache; both in the same unit.
-        write: Price of one written to it.
-    """
-    less = context_tokens - fresh_tokens
-    return fresh_tokens * write / (less * read) if less > 0 and read > 0 else None
+def sum_retrieved(sessions: Iterable[Row]) -> list[Row]:
+    """Return the sums of the sessions' rows of ``retrieved``, by kind."""
+    found = _group((Row(**vars(one)) for session in sessions for one in session.retrieved), "kind")
+    return [
+        Row(kind=kind, **{name: sum(vars(row)[name] for row in rows) for name in ("shown", "used", "tokens")})
+        for kind, rows in sorted(found.items())
+    ]
 
 
 def measure_ledger(found: Iterable[Figures]) -> Row:

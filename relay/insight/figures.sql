@@ -330,6 +330,23 @@ SELECT *, CASE WHEN soft_tokens > first_tokens THEN history_tokens * 1.0 / (soft
        AS signal
 FROM joined ORDER BY session;
 
+-- hand_offs: each fresh session behind another one of its run. With C the context of that one, B its own first prompt, O
+-- what it read of files that earlier sessions had been shown, and R its turns, saved = (C - B - O) R, less than 0 if it
+-- carried more; `saved_usd` is net of B + O written anew. `break_even_turns`: R* = (B + O) write / ((C - B - O) read),
+-- NULL if it never pays; where no price is known a read costs a tenth of input, a write 1.25. Source: derived from these.
+CREATE TABLE hand_offs AS
+WITH linked AS (
+    SELECT *, lag(run) OVER by_age AS from_run, lag(session_id) OVER by_age AS from_session,
+           lag(phase_id) OVER by_age AS from_phase, lag(last_tokens) OVER by_age AS context_tokens,
+           first_tokens + orientation_tokens AS fresh, read_usd(model, began) AS read, write_usd(model, began) AS write
+    FROM sessions WINDOW by_age AS (ORDER BY session)
+), known AS (SELECT *, context_tokens - fresh AS less FROM linked WHERE from_run = run)
+SELECT phase_id, from_session, session_id AS to_session, from_phase = phase_id AS within_phase, context_tokens,
+       first_tokens AS prefix_tokens, orientation_tokens, turns,
+       CASE WHEN less > 0 THEN fresh * coalesce(write, 1.25) / (less * coalesce(read, 0.1)) END AS break_even_turns,
+       less * turns AS saved_tokens, less * turns * read - fresh * write AS saved_usd
+FROM known WHERE less IS NOT NULL ORDER BY session;
+
 -- gates: of each phase, without baselines. `repaired`: the gate was red, and its session then sent another request.
 CREATE INDEX IF NOT EXISTS requests_of_session ON RequestStarted (session, seq);
 CREATE TABLE gates AS

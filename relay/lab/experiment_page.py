@@ -8,19 +8,16 @@ from relay.insight.database import Row
 from relay.insight.report.blocks import (
     FORMATS,
     NOTHING,
-    Bar,
     Card,
     Chapter,
     Ink,
     Page,
-    Plot,
     Table,
     cut_id,
     list_rows,
     make_table,
 )
-from relay.insight.report.chapters import plot_contexts
-from relay.insight.report.plots import draw_bars
+from relay.insight.report.plots import draw_contexts
 from relay.lab.comparing import OUTCOMES, Comparison, Difference, Measure, TrialResult
 from relay.lab.experiment import Experiment
 from relay.lab.statistics import LEAST_REPEATS
@@ -149,8 +146,7 @@ def _list_chapters(
     yield Chapter(
         name="arms",
         title="The arms",
-        lead="The median of each outcome over the repeats, and every run behind it as a bar.",
-        plots=(*_plot_checks(experiment, comparison), *_plot_costs(experiment, comparison)),
+        lead="The median of each outcome over the repeats; the last table has every run behind it.",
         tables=(_tabulate_arms(experiment, comparison),),
     )
     yield Chapter(
@@ -168,7 +164,7 @@ def _list_chapters(
             title="The contexts",
             lead="How full the context was, turn by turn, in the first run of each arm: "
             f"{list_some(tuple(contexts), len(contexts))}.",
-            plots=tuple(plot_contexts(sessions, most=most) for sessions in contexts.values()),
+            plots=tuple(draw_contexts(sessions, most=most) for sessions in contexts.values()),
         )
     yield Chapter(
         name="runs",
@@ -177,42 +173,6 @@ def _list_chapters(
         "has the commits of the run; the log is beside this page.",
         tables=_list_runs(comparison.results),
     )
-
-
-def _group(experiment: Experiment, comparison: Comparison) -> dict[str, list[TrialResult]]:
-    by_repeat = sorted(comparison.results, key=lambda one: one.repeat)
-    return {arm: [one for one in by_repeat if one.arm == arm] for arm in experiment.arms}
-
-
-def _plot_checks(experiment: Experiment, comparison: Comparison) -> Iterator[Plot]:
-    if comparison.checks is None:
-        return
-    for arm, results in _group(experiment, comparison).items():
-        bars = [
-            Bar(
-                label=str(one.repeat),
-                parts=(
-                    (Ink.GOOD, (one.hidden_share or 0.0) * comparison.checks),
-                    (Ink.BAD, (1 - (one.hidden_share or 0.0)) * comparison.checks),
-                ),
-            )
-            for one in results
-        ]
-        legend = ((Ink.GOOD, "held-out checks that pass"), (Ink.BAD, "that do not"))
-        yield _plot(bars, arm, legend, most=float(comparison.checks), dollars=False)
-
-
-def _plot_costs(experiment: Experiment, comparison: Comparison) -> Iterator[Plot]:
-    most = max(((one.cost_usd or 0.0) for one in comparison.results), default=0.0)
-    for arm, results in _group(experiment, comparison).items():
-        bars = [Bar(label=str(one.repeat), parts=((Ink.S1, one.cost_usd or 0.0),)) for one in results]
-        yield _plot(bars, arm, ((Ink.S1, "cost of the run"),), most=most, dollars=True)
-
-
-def _plot(bars: Sequence[Bar], arm: str, legend: tuple[tuple[Ink, str], ...], *, most: float, dollars: bool) -> Plot:
-    return draw_bars(bars, legend=legend, caption=f"{arm}, by repeat; all arms have the same scale.",
-        dollars=dollars, label=f"{arm}: {legend[0][1]}; the tables have the figures", most=most,
-    )  # fmt: skip
 
 
 def _tabulate_arms(experiment: Experiment, comparison: Comparison) -> Table:

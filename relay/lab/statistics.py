@@ -59,7 +59,7 @@ def find_mean_difference(differences: Sequence[float], *, among: int = 1) -> Int
     Args:
         among: Number of differences that are looked at together; their intervals all hold at once with `CONFIDENCE`.
 
-    Source: Student 1908, Bonferroni 1936; `tests/figures/test_coverage.py` counts how often they hold.
+    Source: Student 1908, Bonferroni 1936; `benchmarks/intervals.py` counts how often they hold.
     """
     n = len(differences)
     if n < LEAST_REPEATS:

@@ -3,17 +3,17 @@
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 
-from relay.base.words import UNKNOWN, count, list_some, render_size, render_tokens, render_usd, shorten
+from relay.base.words import UNKNOWN, count, list_some, render_tokens, render_usd
 from relay.insight.database import Row
 from relay.insight.figures import Figures
 from relay.insight.report.blocks import Card, Ink, Page
 from relay.insight.report.contents import make_page
 from relay.insight.transcripts.emitter import MAIN, Reading
-from relay.insight.transcripts.library import Course, Relayed, Transcript
+from relay.insight.transcripts.library import Course, RelayedTally, Transcript
 from relay.session.gauge import Band
 
 
-def make_transcript_page(transcript: Transcript, figures: Figures, relayed: Relayed, reading: Reading) -> Page:
+def make_transcript_page(transcript: Transcript, figures: Figures, relayed: RelayedTally, reading: Reading) -> Page:
     """Make the page of another agent's transcript, which has no ticks and no evidence."""
     answers = answer_transcript(transcript, figures, relayed, reading)
     page = make_page(figures, None)
@@ -27,25 +27,23 @@ BAR_CELLS = 48
 _BARS = "▁▂▃▄▅▆▇█"
 _SOURCES = 5
 """Sources of tokens that are named."""
-_COSTLY = 3
 _MOST_CONTEXTS = 40
 """Contexts that are shown, the first and the last half of them; the figures count all."""
 
 
-def answer_transcript(transcript: Transcript, figures: Figures, relayed: Relayed, reading: Reading) -> tuple[Card, ...]:
+def answer_transcript(
+    transcript: Transcript, figures: Figures, relayed: RelayedTally, reading: Reading
+) -> tuple[Card, ...]:
     """Sum up a transcript, and compare it with a relay."""
     run = figures.runs[0]
     sessions = [session for session in run.sessions if session.turns]
     main = [session for session in sessions if session.phase_id == MAIN]
     cards = [_say_what(transcript, run, (sessions, main), figures.totals)]
     if figures.totals.turns > figures.totals.unknown_turns:
-        helpers = [session for session in sessions if session.phase_id != MAIN]
-        lines = (*_list_contexts(main, relayed), *_list_helpers(helpers))
         tops = f"contexts, to {render_tokens(_find_top(main, relayed))}"
         question = f"{tops}; a relay's line is at {render_tokens(relayed.line_tokens)}"
         cards += [
-            Card(question=question, words="", lines=lines),
-            Card(question="paid for twice", words="", lines=tuple(_list_losses(figures, main))),
+            Card(question=question, words="", lines=tuple(_list_contexts(main, relayed))),
             Card(
                 question="the conversation as a relay, by the same model of prices and cache",
                 words="",
@@ -83,11 +81,11 @@ def _say_what(
     return Card(question=f"{run.command} · {run.run_id}{title}", words="", lines=tuple(lines), ink=ink)
 
 
-def _find_top(main: Sequence[Row], relayed: Relayed) -> int:
+def _find_top(main: Sequence[Row], relayed: RelayedTally) -> int:
     return max([relayed.line_tokens or 1, *(session.peak_tokens or 0 for session in main)])
 
 
-def _list_contexts(main: Sequence[Row], relayed: Relayed) -> Iterator[str]:
+def _list_contexts(main: Sequence[Row], relayed: RelayedTally) -> Iterator[str]:
     top, half = _find_top(main, relayed), _MOST_CONTEXTS // 2
     for number, session in enumerate(main):
         if number == half and len(main) > _MOST_CONTEXTS:
@@ -130,32 +128,7 @@ def _name_sources(sources: Mapping[str, int]) -> str:
     return list_some([f"{name} {render_tokens(tokens)}" for name, tokens in sources.items()], _SOURCES) or UNKNOWN
 
 
-def _list_helpers(others: Sequence[Row]) -> Iterator[str]:
-    if others:
-        summed = sum(session.prompt_tokens for session in others)
-        costs = [session.cost_usd for session in others]
-        cost = None if None in costs else sum(filter(None, costs))
-        yield f"beside it: {render_tokens(summed)} tokens of prompts, {_say_usd(cost)}"
-
-
-def _list_losses(figures: Figures, main: Sequence[Row]) -> Iterator[str]:
-    totals, later = figures.totals, {session.session_id for session in main[1:]}
-    again = sum(start.orientation_tokens for start in figures.hand_offs if start.to_session in later)
-    tax = f"{render_tokens(totals.tax_tokens)} tokens of superseded results, {_say_usd(totals.tax_usd)}"
-    yield f"re-read tax: {tax}"
-    duplicates = f"{count(totals.duplicate_reads, 'read')} of unchanged content already in context"
-    yield f"{duplicates}: {render_tokens(totals.duplicate_tokens)} tokens"
-    if len(main) > 1:
-        yield f"read again after compactions: {render_tokens(again)} tokens"
-    ghosts = count(totals.ghost_edits, "file")
-    yield f"ghost edits: {ghosts} changed unseen after a compaction"
-    costly = sorted((one for tool in figures.tools for one in tool.costliest), key=lambda one: one.tokens, reverse=True)
-    for result in costly[:_COSTLY]:
-        words = f"{result.tool} {shorten(result.summary, 60)}"
-        yield f"{render_tokens(result.tokens)} tokens in every prompt from turn {result.turn} on: {words}"
-
-
-def _list_courses(relayed: Relayed, main: Sequence[Row]) -> Iterator[str]:
+def _list_courses(relayed: RelayedTally, main: Sequence[Row]) -> Iterator[str]:
     yield _say_course("as it was", relayed.was)
     costs = [session.cost_usd for session in main]
     paid = sum(cost or 0.0 for cost in costs)
@@ -176,8 +149,7 @@ def _say_course(name: str, way: Course) -> str:
 
 
 def _say_read(reading: Reading, totals: Row) -> Card:
-    sent = f"{render_size(reading.sent_bytes)} of them ever in a prompt"
-    lines = [f"on disk: {render_size(reading.size_bytes)} in {count(reading.lines, 'line')}, {sent}"]
+    lines = [count(reading.lines, "line")]
     own, ours = reading.own_cost_usd, totals.cost_usd
     if own is not None and ours is not None and own > ours:
         rest = render_usd(own - ours)

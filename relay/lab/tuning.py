@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator
 
 from relay.insight.database import Row
-from relay.insight.figures import Figures
+from relay.insight.figures import Figures, sum_retrieved
 from relay.lab.statistics import find_rate
 from relay.session.gauge import Band
 from relay.session.usage import add_usd
@@ -15,13 +15,8 @@ def measure_use(found: Iterable[Figures]) -> list[Row]:
     ``history`` is of the tokens behind the first message, which are no sample: superseded and unused ones were of none.
     """
     sessions = [session for figures in found for session in figures.sessions]
-    known = [one for session in sessions for one in session.retrieved if one.kind != "ledger"]
-    uses = []
-    for kind in dict.fromkeys(one.kind for one in known):
-        shown, used, tokens = (
-            sum(vars(one)[name] for one in known if one.kind == kind) for name in ("shown", "used", "tokens")
-        )
-        uses.append(Row(kind=kind, shown=shown, used=used, rate=find_rate(used, shown), tokens=tokens))
+    known = [one for one in sum_retrieved(sessions) if one.kind != "ledger"]
+    uses = [Row(**vars(one), rate=find_rate(one.used, one.shown)) for one in known]
     measured = [session for session in sessions if session.signal is not None]
     if history := sum(session.history_tokens for session in measured):
         rest = max(0, history - sum(session.superseded_tokens + session.unused_tokens for session in measured))

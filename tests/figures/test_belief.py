@@ -4,11 +4,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 from random import Random
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relay.ledger.belief import Belief, ClaimStatus, Judgement, find_beside, judge
+from relay.ledger.belief import ClaimStatus, Judgement, find_beside, judge
 from relay.ledger.model import (
     Claim,
     Confirmation,
@@ -121,35 +120,10 @@ CASES: dict[str, tuple[tuple[Entry, ...], str]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("case", CASES)
-def test_where_claims_stand(case: str) -> None:
-    made, known = CASES[case]
-    assert show(ask(*made, changed=CHANGED)) == known
-
-
-REASONS: dict[str, tuple[tuple[Entry, ...], Belief]] = {
-    "in": ((say("c1"),), Belief(status=ClaimStatus.IN)),
-    "taken back": ((say("c1"), back("c1")), Belief(status=ClaimStatus.OUT, because="taken back: wrong")),
-    "replaced": ((say("c1"), say("c2", replaces="c1")),
-                 Belief(status=ClaimStatus.OUT, because="replaced by c2", by=("c2",))),
-    "both": ((say("c1"), say("c2", replaces="c1"), back("c1")),
-             Belief(status=ClaimStatus.OUT, because="taken back: wrong")),
-    "grounds": ((say("c1", rests_on="c2 c3 gone"), say("c2"), say("c3"), back("c3")),
-                Belief(status=ClaimStatus.OUT, because="rests on c3, gone", by=("c3", "gone"))),
-    "stale": ((say("c1", A, B),), Belief(status=ClaimStatus.STALE, because="a.py:3-9 has changed; b.py is gone")),
-    "doubtful grounds": ((say("c1", rests_on="c2 c3"), say("c2"), say("c3", A)),
-                         Belief(status=ClaimStatus.DOUBTED, because="rests on c3", by=("c3",))),
-    "contradicted": ((say("c1"), say("c2"), clash("c1", "c2")),
-                     Belief(status=ClaimStatus.DOUBTED, because="cannot hold together with c2: measured", by=("n1",))),
-    "by itself": ((say("c1"), clash("c1")),
-                  Belief(status=ClaimStatus.DOUBTED, because="cannot hold together with itself: measured", by=("n1",))),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("case", REASONS)
-def test_why_a_claim_stands_so(case: str) -> None:
-    made, known = REASONS[case]
-    assert ask(*made, changed=CHANGED)["c1"] == known
+def test_where_claims_stand() -> None:
+    found = {case: show(ask(*made, changed=CHANGED)) for case, (made, _) in CASES.items()}
+    assert found == {case: known for case, (_, known) in CASES.items()}
+    assert ask(say("c1", A, B), changed=CHANGED)["c1"].because == "a.py:3-9 has changed; b.py is gone"
 
 
 def test_ten_thousand_claims_take_linear_time() -> None:
@@ -282,20 +256,17 @@ def find_near(claim: str, *standing: str | Claim, cites: Source | None = None) -
     return " ".join(other.id for other in find_beside(ledger, judge(ledger, {}), new))
 
 
-@pytest.mark.parametrize(
-    ("one", "other"),
-    [
+def test_two_rare_words_put_a_claim_beside_another_in_any_language() -> None:
+    for one, other in (
         ("A must never be 2", "A must be 2"),
         ("Retry counts must never be 2", "the retry-count has to be 2"),
         ("Ключи занимают 32 символа", "Ключи никогда не занимают 64 символов"),
         ("鍵は三十二桁で保存する", "鍵は六十四桁で保存しない"),
         ("कुंजी हमेशा ३२ अंकों की है", "कुंजी ६४ अंकों की है"),
         ("Schlüssel haben 32 Stellen", "SCHLÜSSEL sind 64 Stellen lang"),
-    ],
-)
-def test_two_rare_words_put_a_claim_beside_another_in_any_language(one: str, other: str) -> None:
-    assert find_near(one, other) == find_near(other, one) == "c0"
-    assert find_near(one, "Logs go to stderr", other, "Names are unique") == "c1"
+    ):
+        assert find_near(one, other) == find_near(other, one) == "c0", one
+        assert find_near(one, "Logs go to stderr", other, "Names are unique") == "c1", one
 
 
 def test_words_that_the_whole_ledger_has_put_nothing_beside_anything() -> None:

@@ -29,30 +29,30 @@ WORST = Usage(input_tokens=500, output_tokens=32_000)
 MOST = Usage(input_tokens=200_000, output_tokens=64_000)
 
 
-@pytest.mark.parametrize(
-    ("said", "counted"),
-    [
-        (Usage(cache_read_tokens=400, output_tokens=10, thinking_tokens=4), None),
-        (Usage(input_tokens=400, output_tokens=64_000), None),
-        (None, WORST),
-        (Usage(), WORST),
-        (Usage(cache_read_tokens=400), Usage(cache_read_tokens=400, output_tokens=32_000)),
-        (Usage(output_tokens=5, thinking_tokens=4), Usage(input_tokens=500, output_tokens=5, thinking_tokens=4)),
-        (Usage(input_tokens=99, output_tokens=10), Usage(input_tokens=500, output_tokens=10)),
-        (Usage(input_tokens=400, output_tokens=2), Usage(input_tokens=400, output_tokens=32_000)),
-        (Usage(input_tokens=10**15, output_tokens=10), Usage(input_tokens=500, output_tokens=10)),
-        (Usage(input_tokens=400, output_tokens=10**15), Usage(input_tokens=400, output_tokens=32_000)),
-    ],
+CHARGED = (
+    (Usage(cache_read_tokens=400, output_tokens=10, thinking_tokens=4), None),
+    (Usage(input_tokens=400, output_tokens=64_000), None),
+    (None, WORST),
+    (Usage(), WORST),
+    (Usage(cache_read_tokens=400), Usage(cache_read_tokens=400, output_tokens=32_000)),
+    (Usage(output_tokens=5, thinking_tokens=4), Usage(input_tokens=500, output_tokens=5, thinking_tokens=4)),
+    (Usage(input_tokens=99, output_tokens=10), Usage(input_tokens=500, output_tokens=10)),
+    (Usage(input_tokens=400, output_tokens=2), Usage(input_tokens=400, output_tokens=32_000)),
+    (Usage(input_tokens=10**15, output_tokens=10), Usage(input_tokens=500, output_tokens=10)),
+    (Usage(input_tokens=400, output_tokens=10**15), Usage(input_tokens=400, output_tokens=32_000)),
 )
-def test_what_is_not_said_or_cannot_be_counts_as_the_most_that_it_can_be(said: Usage, counted: Usage | None) -> None:
+
+
+def test_what_is_not_said_or_cannot_be_counts_as_the_most_that_it_can_be() -> None:
     """Prompt and answer each for itself; of a prompt that nobody counted the dearest class is charged."""
     price, least = get_price("claude-opus-4-8"), Usage(input_tokens=100, output_tokens=3)
-    found = charge_request(said, price, worst=WORST, least=least, most=MOST)
-    assert (found.usage, found.estimated) == (counted or said, counted is not None)
-    is_guess = found.usage.input_tokens == WORST.input_tokens
-    own = worst_cost_usd(500, found.usage.output_tokens, price) if is_guess else cost_usd(found.usage, price)
-    assert found.cost_usd == own
-    assert charge_request(said, None, worst=WORST, least=least, most=MOST).cost_usd is None
+    for said, counted in CHARGED:
+        found = charge_request(said, price, worst=WORST, least=least, most=MOST)
+        assert (found.usage, found.estimated) == (counted or said, counted is not None), said
+        is_guess = found.usage.input_tokens == WORST.input_tokens
+        own = worst_cost_usd(500, found.usage.output_tokens, price) if is_guess else cost_usd(found.usage, price)
+        assert found.cost_usd == own, said
+        assert charge_request(said, None, worst=WORST, least=least, most=MOST).cost_usd is None, said
 
 
 def test_an_answer_of_which_nothing_is_said_is_charged_whole_also_where_it_may_be_empty() -> None:
@@ -60,9 +60,9 @@ def test_an_answer_of_which_nothing_is_said_is_charged_whole_also_where_it_may_b
     assert found == Spent(usage=WORST, cost_usd=None, estimated=True)
 
 
-@pytest.mark.parametrize(("one", "other"), [(None, 1.0), (1.0, None), (None, None)])
-def test_a_sum_with_an_unknown_part_is_unknown(one: float | None, other: float | None) -> None:
-    assert (Spent(cost_usd=one) + Spent(cost_usd=other)).cost_usd is None
+def test_a_sum_with_an_unknown_part_is_unknown() -> None:
+    pairs: tuple[tuple[float | None, float | None], ...] = ((None, 1.0), (1.0, None), (None, None))
+    assert [(Spent(cost_usd=one) + Spent(cost_usd=other)).cost_usd for one, other in pairs] == [None] * 3
 
 
 def test_an_answer_of_nothing_that_was_asked_for_is_known() -> None:
@@ -89,67 +89,48 @@ def get_price(model: str) -> Price:
     return price
 
 
-@pytest.mark.parametrize(
-    ("model", "usd"),
-    [
-        ("claude-opus-5-5", (4, 20, 5, 8, 0.20)),
-        ("claude-sonnet-5-5", (2, 10, 2.5, 4, 0.10)),
-        ("claude-fable-5-1", (10, 50, 12.5, 20, 0.25)),
-        ("claude-haiku-4-5", (1, 5, 1.25, 2, 0.10)),
-        ("claude-opus-5", (5, 25, 6.25, 10, 0.50)),
-    ],
+def test_the_table_holds_the_published_prices() -> None:
+    rows = {
+        "claude-opus-5-5": (4, 20, 5, 8, 0.20),
+        "claude-sonnet-5-5": (2, 10, 2.5, 4, 0.10),
+        "claude-fable-5-1": (10, 50, 12.5, 20, 0.25),
+        "claude-haiku-4-5": (1, 5, 1.25, 2, 0.10),
+        "claude-opus-5": (5, 25, 6.25, 10, 0.50),
+    }
+    found = {model: get_price(model).rates for model in rows}
+    assert {n: (one.input, one.output, one.write_5m, one.write_1h, one.read) for n, one in found.items()} == rows
+
+
+def test_every_row_follows_the_provider_s_write_multiples_and_has_limits() -> None:
+    for price in list_prices():
+        for rates in filter(None, (price.rates, price.long_rates)):
+            assert rates.write_5m == pytest.approx(1.25 * rates.input), price
+            assert rates.write_1h == pytest.approx(2 * rates.input), price
+            assert 0 < rates.read <= 0.1 * rates.input + 1e-9, price
+        assert price.effective <= PRICES_SEEN, price
+        assert price.source, price
+    assert {price.model for price in list_prices()} == set(list_limits())
+
+
+ALIASES = """\
+claude-haiku-4-5 claude-haiku-4-5-20251001 claude-haiku-4-5@20251001 anthropic/claude-haiku-4.5 claude-haiku-4-5[1m]
+anthropic/claude-haiku-4-5-20251001 Claude-Haiku-4-5-20251001[1m] us.anthropic.claude-haiku-4-5-20251001-v1:0
+global.anthropic.claude-haiku-4-5-20251001-v1:0[1m] us-gov.anthropic.claude-haiku-4-5-v1 claude-haiku-4-5@default
+anthropic.claude-haiku-4-5-v1:0:200k anthropic.claude-haiku-4-5 anthropic/claude-haiku-4.5:online
+arn:aws:bedrock:us-east-1:1:inference-profile/eu.anthropic.claude-haiku-4-5-20251001-v1:0
+projects/p/locations/global/publishers/anthropic/models/claude-haiku-4-5@20251001
+"""
+UNKNOWN = (
+    *("", "gpt-5", "claude-mythos-5-2", "claude-opus-5-5-turbo", "other/claude-opus-5-5", "claude-opus-5-5:online"),
+    *("amazon.nova-pro-v1:0", "meta.anthropic.claude", "x@default"),
 )
-def test_the_table_holds_the_published_prices(model: str, usd: tuple[float, ...]) -> None:
-    rates = get_price(model).rates
-    assert (rates.input, rates.output, rates.write_5m, rates.write_1h, rates.read) == usd
 
 
-@pytest.mark.parametrize("price", list_prices(), ids=lambda price: f"{price.model}@{price.effective}")
-def test_every_row_follows_the_provider_s_write_multiples(price: Price) -> None:
-    for rates in filter(None, (price.rates, price.long_rates)):
-        assert rates.write_5m == pytest.approx(1.25 * rates.input)
-        assert rates.write_1h == pytest.approx(2 * rates.input)
-        assert 0 < rates.read <= 0.1 * rates.input + 1e-9
-    assert price.effective <= PRICES_SEEN
-    assert price.source
-
-
-@pytest.mark.parametrize(
-    "alias",
-    [
-        "claude-haiku-4-5",
-        "claude-haiku-4-5-20251001",
-        "claude-haiku-4-5@20251001",
-        "anthropic/claude-haiku-4-5",
-        "anthropic/claude-haiku-4.5",
-        "anthropic/claude-haiku-4-5-20251001",
-        "claude-haiku-4-5[1m]",
-        "Claude-Haiku-4-5-20251001[1m]",
-        "us.anthropic.claude-haiku-4-5-20251001-v1:0",
-        "global.anthropic.claude-haiku-4-5-20251001-v1:0[1m]",
-        "us-gov.anthropic.claude-haiku-4-5-v1",
-        "anthropic.claude-haiku-4-5-v1:0:200k",
-        "anthropic.claude-haiku-4-5",
-        "arn:aws:bedrock:us-east-1:1:inference-profile/eu.anthropic.claude-haiku-4-5-20251001-v1:0",
-        "claude-haiku-4-5@default",
-        "projects/p/locations/global/publishers/anthropic/models/claude-haiku-4-5@20251001",
-        "anthropic/claude-haiku-4.5:online",
-    ],
-)
-def test_other_spellings_of_a_model_have_its_price_and_limits(alias: str) -> None:
-    assert get_price(alias).model == "claude-haiku-4-5"
-    assert find_limits(alias) is list_limits()["claude-haiku-4-5"]
-
-
-@pytest.mark.parametrize(
-    "model",
-    [
-        *("", "gpt-5", "claude-mythos-5-2", "claude-opus-5-5-turbo", "other/claude-opus-5-5", "claude-opus-5-5:online"),
-        *("amazon.nova-pro-v1:0", "meta.anthropic.claude", "x@default"),
-    ],
-)
-def test_a_model_that_is_not_in_the_table_is_unknown(model: str) -> None:
-    assert find_price(model, at=TODAY) is None
+def test_other_spellings_of_a_model_have_its_price_and_limits_and_an_unknown_model_has_none() -> None:
+    limits = list_limits()["claude-haiku-4-5"]
+    for alias in ALIASES.split():
+        assert (get_price(alias).model, find_limits(alias)) == ("claude-haiku-4-5", limits), alias
+    assert [model for model in UNKNOWN if find_price(model, at=TODAY) is not None] == []
 
 
 def test_a_price_holds_from_its_day_on() -> None:
@@ -259,23 +240,15 @@ def test_limits_say_what_the_documents_say() -> None:
     assert find_limits("house-model") is None
 
 
-def test_every_priced_model_has_limits() -> None:
-    assert {price.model for price in list_prices()} == set(list_limits())
-
-
-@pytest.mark.parametrize(
-    ("model", "near"),
-    [
-        ("claude-opus-55", "claude-opus-5-5 or claude-opus-5 or"),
-        ("opus", "claude-opus-5-5 or claude-opus-5 or claude-opus-4-8?"),
-        ("anthropic/claude-haiku-5.6", "claude-haiku-5-5 or"),
-        ("my-mdel", "my-model?"),
-        ("gpt-5", ""),
-        ("", ""),
-        ("claude-opus-5-5", ""),
-    ],
-)
-def test_who_may_be_meant_by_a_name_that_nobody_knows(model: str, near: str) -> None:
-    words = suggest_models(model, ["my-model"])
-    assert words.startswith(f" (did you mean {near}" if near else "")
-    assert bool(words) == bool(near)
+def test_who_may_be_meant_by_a_name_that_nobody_knows() -> None:
+    rows = {
+        "claude-opus-55": "claude-opus-5-5 or claude-opus-5 or",
+        "opus": "claude-opus-5-5 or claude-opus-5 or claude-opus-4-8?",
+        "anthropic/claude-haiku-5.6": "claude-haiku-5-5 or",
+        "my-mdel": "my-model?",
+        **dict.fromkeys(("gpt-5", "", "claude-opus-5-5"), ""),
+    }
+    for model, near in rows.items():
+        words = suggest_models(model, ["my-model"])
+        assert words.startswith(f" (did you mean {near}" if near else ""), model
+        assert bool(words) == bool(near), model

@@ -1,14 +1,15 @@
 """What a run has spent: what was reported, and the most that an unreported answer can have cost."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
-from relay.session.events import ResponseReceived
-from relay.session.prices import Budget, Price, UserPrice
-from relay.session.spend import Meter
+from relay.session.events import GateStarted, ResponseReceived
+from relay.session.prices import Budget, UserPrice
+from relay.session.spend import Meter, Pace
 from relay.session.usage import Spent, Usage, rank_spent
-from tests.figures.streams import turn
+from tests.figures.streams import call, gate, turn
 
 PRICE = UserPrice(input=1, output=1, write_5m=1, write_1h=1).make_price("m")
 
@@ -109,24 +110,22 @@ def test_a_cap_of_tokens_holds_for_prompt_and_answer_together() -> None:
 MILLION = Usage(input_tokens=1_000_000)
 
 
-@pytest.mark.parametrize(
-    ("budget", "price", "unsent"),
-    [
-        (Budget(run_cap_usd=0.5), PRICE, Spent(usage=MILLION, cost_usd=1.0, estimated=True)),
-        (Budget(run_cap_usd=None, token_cap=9), None, Spent(usage=MILLION, cost_usd=None, estimated=True)),
-        (Budget(run_cap_usd=None, token_cap=9), PRICE, Spent(usage=MILLION, cost_usd=1.0, estimated=True)),
-        (Budget(run_cap_usd=2.0), PRICE, None),
-        (Budget(run_cap_usd=None, phase_cap_usd=0.5), PRICE, None),
-        (Budget(run_cap_usd=0.5), None, None),
-    ],
+UNSENT = (
+    (Budget(run_cap_usd=0.5), PRICE, Spent(usage=MILLION, cost_usd=1.0, estimated=True)),
+    (Budget(run_cap_usd=None, token_cap=9), None, Spent(usage=MILLION, cost_usd=None, estimated=True)),
+    (Budget(run_cap_usd=None, token_cap=9), PRICE, Spent(usage=MILLION, cost_usd=1.0, estimated=True)),
+    (Budget(run_cap_usd=2.0), PRICE, None),
+    (Budget(run_cap_usd=None, phase_cap_usd=0.5), PRICE, None),
+    (Budget(run_cap_usd=0.5), None, None),
 )
-def test_a_request_that_more_for_the_run_would_let_go_is_known(
-    budget: Budget, price: Price | None, unsent: Spent | None
-) -> None:
+
+
+def test_a_request_that_more_for_the_run_would_let_go_is_known() -> None:
     """Not one that went, that a phase's own cap stopped, or of which nobody knows what it costs."""
-    meter = Meter(budget, price=price, before=Spent())
-    meter.check(1_000_000, 0)
-    assert meter.unsent == unsent
+    for budget, price, unsent in UNSENT:
+        meter = Meter(budget, price=price, before=Spent())
+        meter.check(1_000_000, 0)
+        assert meter.unsent == unsent, budget
 
 
 def test_of_two_records_of_one_session_the_larger_counts_and_an_unknown_cost_is_larger() -> None:
@@ -155,3 +154,21 @@ def test_requests_to_another_model_within_a_session_are_checked_at_its_price() -
     assert isinstance(answered, ResponseReceived)
     meter.observe(replace(answered, turn=0, query="explore"))
     assert (meter.models, meter.total.usage.input_tokens) == ({}, 100)
+
+
+def test_a_turn_is_an_answer_and_the_pause_behind_it() -> None:
+    """All calls of one turn are one pause; calls of different turns are not. Nothing else takes time."""
+    answered, (_, called), ran = turn(1, 1)[1], call("bash", "ls", 1), gate(passed=True, baseline=True)
+    rows: dict[float, list[tuple[Any, float]]] = {
+        60: [],
+        300: [(ran, 240)],
+        301: [(answered, 200), (called, 101), (ran, 7), (answered, 10)],
+        302: [(answered, 100), (called, 100), (called, 102)],
+        201: [(answered, 100), (called, 100), (answered, 50), (called, 101)],
+    }
+    for turn_s, events in rows.items():
+        pace = Pace()
+        pace.observe(GateStarted(phase_id="1", baseline=True, commands=()))
+        for event, duration_s in events:
+            pace.observe(replace(event, duration_s=float(duration_s)))
+        assert pace.turn_s == turn_s, events

@@ -48,7 +48,7 @@ def test_by_hand():
     go(tally, 70_000)
     begin(tally)
     go(tally, 30_000)  # behind a compaction
-    found = tally.figures
+    found = tally
 
     def price(*turns):
         return pytest.approx(sum(read * 0.3 + write * 3.75 + 1_000 * 15 for read, write in turns) / 1e6)
@@ -73,11 +73,11 @@ def test_by_hand():
 
 def test_without_a_turn_nothing_is_known_and_without_a_price_no_cost():
     tally = RelayedTally()
-    assert (tally.figures.line_tokens, tally.figures.was) == (None, Course())
+    assert (tally.line_tokens, tally.was) == (None, Course())
     begin(tally)
     go(tally, 10_000, rates=None)
     go(tally, 12_000)
-    assert (tally.figures.was.usd, tally.figures.least.usd, tally.figures.was.prompt_tokens) == (None, None, 22_000)
+    assert (tally.was.usd, tally.least.usd, tally.was.prompt_tokens) == (None, None, 22_000)
 
 
 @given(st.lists(st.tuples(st.integers(1, 200_000), st.integers(0, 5_000), st.booleans()), max_size=30))
@@ -88,7 +88,7 @@ def test_below_the_line_it_is_the_same_and_above_it_never_holds_more_than_was_br
         if compacted:
             begin(tally)
         go(tally, prompt, output)
-    found = tally.figures
+    found = tally
     assert found.least.resets <= found.most.resets <= max(0, len(turns) - 1)
     assert found.was.resets == 0
     if not found.most.resets and not any(compacted for *_, compacted in turns[1:]):

@@ -11,7 +11,6 @@ from functools import partial
 import pytest
 
 from relay.base.errors import ExitCode
-from tests.effort import take_each
 from tests.endpoint.script import parse_script
 from tests.endpoint.server import serve
 from tests.waiting import wait_until
@@ -149,27 +148,16 @@ def _has_come(requests, number):
 @pytest.mark.nightly
 def test_an_experiment_that_is_killed_three_times_goes_on_where_it_was(lab):
     """No trial is done twice, and what was cut off is billed once."""
-    words = (
-        "lab",
-        "compare",
-        "--arms",
-        "reset,none",
-        "--repeats",
-        "2",
-        "--max-cost",
-        "8",
-        "--no-review",
-        "--yes",
-        "--json",
-    )
+    words = ("--arms", "reset,none", "--repeats", "2", "--max-cost", "8", "--no-review")
     for mark in (2, 7, 15):
         one = subprocess.Popen(
-            [*lab.stage.find_program(), *words], cwd=lab.stage.root, env=lab.environ, stdout=subprocess.DEVNULL
-        )
+            [*lab.stage.find_program(), "lab", "compare", *words, "--yes", "--json"],
+            cwd=lab.stage.root, env=lab.environ, stdout=subprocess.DEVNULL,
+        )  # fmt: skip
         wait_until(partial(_has_come, lab.server.requests, mark), by=one)
         os.kill(one.pid, signal.SIGKILL)
         one.wait()
-    found = lab.read(*words[2:-2])
+    found = lab.read(*words)
     assert [trial["phases_done"] for trial in found["trials"]] == [2] * 4
     assert add_up(found["trials"]) == lab.billed
     assert sum(trial["cuts"] for trial in found["trials"]) >= 1
@@ -177,115 +165,57 @@ def test_an_experiment_that_is_killed_three_times_goes_on_where_it_was(lab):
 
 
 @pytest.mark.nightly
-def test_no_trial_spends_more_than_its_share(lab):
-    found = lab.read("--arms", "reset,none", "--repeats", "1", "--max-cost", "0.22", "--no-review")
+def test_no_trial_spends_more_than_its_share_and_another_cap_is_refused(lab):
+    words = ("--arms", "reset,none", "--repeats", "1", "--no-review")
+    found = lab.read(*words, "--max-cost", "0.22")
     assert 0 < sum(trial["cost_usd"] for trial in found["trials"]) <= 0.22
     assert {trial["exit_code"] for trial in found["trials"]} == {ExitCode.STOPPED}
+    done = lab.compare(*words, "--yes", "--max-cost", "9")
+    assert (done.returncode, "began with --max-cost 0.22" in done.stderr) == (ExitCode.USER, True)
 
 
-def test_nothing_is_sent_before_somebody_agrees(lab):
+REFUSED = (
+    (("--arms", "reset,turbo"), "'turbo' is no part of an arm"),
+    (("--arms", "reset,model=no such"), "model"),
+    (("--hidden-dir", "."), "--hidden-dir is for --hidden"),
+    (("--hidden", "true", "--hidden-dir", "."), "is in the repository"),
+    (("--hidden", "test -e PLAN.md", "--max-cost", "3"), "pass before any work is done"),
+    (("--hidden", "no-such-program", "--max-cost", "3"), "missing"),
+    (("--max-cost", "nan"), "an amount must be a number"),
+    (("--show", "../../heads/main"), "there is no experiment"),
+)
+
+
+def test_nothing_is_sent_before_somebody_agrees_nor_for_what_cannot_be_compared(lab):
     done = lab.compare("--arms", "reset,none", "--max-cost", "4")
-    assert done.returncode == ExitCode.USER
+    assert (done.returncode, "--yes" in done.stderr) == (ExitCode.USER, True)
     assert "roughly $" in done.stdout
     assert "never more than $4.00" in done.stdout
-    assert "--yes" in done.stderr
-    assert not lab.server.requests
     assert "compare" not in lab.stage.git("for-each-ref")
-
-
-@pytest.mark.parametrize(
-    ("words", "said"),
-    take_each(
-        4,
-        [
-            (("--arms", "reset,turbo"), "'turbo' is no part of an arm"),
-            (("--arms", "reset,model=no such"), "model"),
-            (("--arms", "reset,ablate=luck"), "ablate= with some of reset, rules"),
-            (("--hidden-dir", "."), "--hidden-dir is for --hidden"),
-            (("--hidden", "true", "--hidden-dir", "."), "is in the repository"),
-            (("--hidden", "test -e PLAN.md", "--max-cost", "3"), "pass before any work is done"),
-            (("--hidden", "no-such-program", "--max-cost", "3"), "missing"),
-            (("--max-cost", "nan"), "an amount must be a number"),
-            (("--max-cost", "inf"), "is not in the range"),
-            (("--show", "../../heads/main"), "there is no experiment"),
-            (("--resume", "12345678"), "there is no experiment"),
-        ],
-    ),
-)
-def test_what_cannot_be_compared_is_refused_before_anything_is_sent(lab, words, said):
-    done = lab.compare(*words, "--yes")
-    assert done.returncode in {ExitCode.USER, 2}
-    assert said in done.stderr
-    assert not lab.server.requests
-
-
-def test_a_plan_that_is_not_committed_is_refused(lab):
+    for words, said in REFUSED:
+        done = lab.compare(*words, "--yes")
+        assert (done.returncode in {ExitCode.USER, ExitCode.USAGE}, said in done.stderr) == (True, True), words
     lab.stage.edit("Greet the world", "Greet everybody")
     done = lab.compare("--yes")
     assert (done.returncode, "is not as HEAD has it" in done.stderr) == (ExitCode.USER, True)
+    assert not lab.server.requests
 
 
 @pytest.mark.nightly
-def test_a_limit_of_the_provider_is_waited_for_and_no_failure(stage, tmp_path):
-    script = json.loads(write_script())
-    limit = {"kind": "rate_limit", "resets_in_s": 1, "retry_after": 1}
-    script["sessions"][0]["turns"][0]["fault"] = limit
-    with serve(parse_script(json.dumps(script))) as server:
-        lab = Lab(stage, server, tmp_path)
-        found = lab.read(
-            "--arms",
-            "reset,none",
-            "--repeats",
-            "1",
-            "--max-cost",
-            "4",
-            "--no-review",
-        )
-        assert [trial["exit_code"] for trial in found["trials"]] == [0, 0]
-        assert add_up(found["trials"]) == lab.billed
-
-
-@pytest.mark.nightly
-def test_another_cap_for_the_same_experiment_is_refused(lab):
-    words = ("--arms", "reset,none", "--repeats", "1", "--no-review", "--yes")
-    assert lab.compare(*words, "--max-cost", "0.3").returncode == 0
-    done = lab.compare(*words, "--max-cost", "9")
-    assert (done.returncode, "began with --max-cost 0.3" in done.stderr) == (ExitCode.USER, True)
-
-
-def start(lab, *words):
-    argv = [*lab.stage.find_program(), "lab", "compare", *words]
-    return subprocess.Popen(
-        argv, cwd=lab.stage.root, env=lab.environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
-
-
-ONE = ("--arms", "reset,none", "--repeats", "1", "--max-cost", "4", "--no-review", "--yes")
-
-
-@pytest.mark.nightly
-def test_ctrl_c_hands_over_and_says_how_to_go_on(lab):
-    one = start(lab, *ONE)
+def test_ctrl_c_hands_over_and_a_trial_whose_clone_is_gone_counts_with_its_whole_share(lab):
+    """Nobody knows any more what it has spent, and it must not be paid for again."""
+    words = ("--arms", "reset,none", "--repeats", "1", "--max-cost", "4", "--no-review", "--yes")
+    one = subprocess.Popen(
+        [*lab.stage.find_program(), "lab", "compare", *words],
+        cwd=lab.stage.root, env=lab.environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
     wait_until(lambda: len(lab.server.requests) >= 2, by=one)
     one.send_signal(signal.SIGINT)
     shown, said = one.communicate()
-    assert one.returncode == ExitCode.INTERRUPTED
+    assert (one.returncode, shown.count("turn 1:")) == (ExitCode.INTERRUPTED, 1)
     assert "interrupted in trial 1" in said
-    again = said.partition("next: relay ")[2].split()
-    found = lab.read(*again[1:])
-    assert (shown.count("turn 1:"), len(found["trials"])) == (1, 2)
-    assert add_up(found["trials"]) == lab.billed
-
-
-@pytest.mark.nightly
-def test_a_trial_whose_clone_is_gone_counts_with_its_whole_share(lab):
-    """Nobody knows any more what it has spent, and it must not be paid for again."""
-    one = start(lab, *ONE)
-    wait_until(lambda: len(lab.server.requests) >= 2, by=one)
-    one.send_signal(signal.SIGINT)
-    one.communicate()
     shutil.rmtree(lab.stage.root.with_name(f"{lab.stage.root.name}.relay"))
-    done = lab.compare(*ONE)
+    done = lab.compare(*said.partition("next: relay lab compare ")[2].split(), "--yes")
     assert done.returncode == 0
     assert "its clone was removed" in done.stdout
     assert "$2.00 of it for runs that were lost" in done.stdout

@@ -67,30 +67,24 @@ def test_a_service_is_told_by_a_name_that_none_refuses(endpoint):
     body = json.loads(data)
     assert (body["title"], body["type"]) == ("relay: it needs you", "failure")
     assert body["message"] == "exit status 1, $0.42 spent · PLAN.md on main · ‹!channel› & \uff20everyone"
+    assert (
+        deliver(post(endpoint.address.replace("json", "ntfy"))) == reached()
+    )  # nothing of the repository unless asked
+    assert json.loads(endpoint.seen[1][2])["message"] == "exit status 1, $0.42 spent"
 
 
-def test_nothing_of_the_repository_is_said_unless_asked(endpoint):
-    assert deliver(post(endpoint.address.replace("json", "ntfy"))) == reached()
-    body = json.loads(endpoint.seen[0][2])
-    assert (body["title"], body["message"]) == ("relay: it needs you", "exit status 1, $0.42 spent")
-
-
-@pytest.mark.parametrize(
-    ("answers", "tries", "answer"),
-    [
+def test_what_fails_is_tried_again_or_given_up(endpoint):
+    for answers, tries, answer in (
         ([500, "later", 204], 3, reached("answered with 204")),
         (["drop", "nonsense", 200], 3, reached()),
         ([503], 4, lost("answered with 503")),
-        ([404], 1, lost("answered with 404")),
         ([302], 1, lost("answered with 302")),
         (["endless"], 1, lost("answered with more than anybody reads")),
-    ],
-)
-def test_what_fails_is_tried_again_or_given_up(endpoint, answers, tries, answer):
-    endpoint.answers = answers
-    waits = (0.0, 60.0) if "later" in answers else AT_ONCE  # it says itself that a second is enough
-    assert deliver(post(f"{endpoint.address}/{SECRET}"), waits_s=waits) == answer
-    assert [path for path, *_ in endpoint.seen] == [f"/topic/{SECRET}"] * tries
+    ):
+        endpoint.answers, endpoint.seen = answers.copy(), []
+        waits = (0.0, 60.0) if "later" in answers else AT_ONCE  # it says itself that a second is enough
+        assert deliver(post(f"{endpoint.address}/{SECRET}"), waits_s=waits) == answer, answers
+        assert [path for path, *_ in endpoint.seen] == [f"/topic/{SECRET}"] * tries, answers
 
 
 def test_who_cannot_be_told_is_said_without_the_address():
@@ -162,25 +156,15 @@ def test_a_run_calls_those_who_want_to_know(endpoint):
     said: list[Event] = []
     urls = [f"{endpoint.address}/{name}" for name in ("done", "red", "${NOWHERE}")]
     channels = [Channel(url=url, on=(on,)) for url, on in zip(urls, ("done", "red", "done"), strict=True)]
+    channels.append(Channel(command=("/nonexistent", "{title}"), on=("done",)))
     with open_notifier(channels, os.environ, str, said.append) as notifier:
         for event in (STARTED, ENDED):
             notifier.observe(event)
         assert [event.text for event in notifier.take_failures()] == [
-            "nobody is notified by json: the variable NOWHERE is not set"
+            "nobody is notified by json: the variable NOWHERE is not set",
+            "nobody is notified by /nonexistent: there is no program /nonexistent",
         ]
     assert [path for path, *_ in endpoint.seen] == ["/topic/done"]
-    assert said == []
-
-
-def test_a_program_that_is_not_there_is_told_at_the_start_and_once():
-    said: list[Event] = []
-    missing = Channel(command=("/nonexistent", "{title}"), on=("done",))
-    with open_notifier([missing], os.environ, str, said.append) as notifier:
-        notifier.observe(STARTED)
-        assert [event.text for event in notifier.take_failures()] == [
-            "nobody is notified by /nonexistent: there is no program /nonexistent"
-        ]
-        notifier.observe(ENDED)
     assert said == []
 
 

@@ -2,8 +2,6 @@
 
 from dataclasses import replace
 
-import pytest
-
 from relay.news.notifier import DETAIL_CHARS, Watcher
 from relay.session.events import (
     CapMoved,
@@ -58,29 +56,22 @@ def watch(*events):
     return [(news.occasion, news.text) for event in events if (news := watcher.find_news(event))]
 
 
-@pytest.mark.parametrize(
-    ("events", "occasion"),
-    [
-        ((end(0),), "done"),
-        ((end_session(SessionEnd.FINISHED, "blocked"), end(0)), "done"),
-        ((end(4),), "stopped"),
-        ((end_session(SessionEnd.FINISHED, "done"), end(130)), "stopped"),
-        ((end_session(SessionEnd.ENDED_BY_TOOL, "blocked"), end(1)), "blocked"),
-        ((end_session(SessionEnd.LIMIT, "failed"), end(4)), "limit"),
-        (
-            (end_session(SessionEnd.ENDED_BY_TOOL, "blocked"), end_session(SessionEnd.FINISHED, "done", "2"), end(4)),
-            "blocked",
-        ),
-        (
-            (end_session(SessionEnd.ENDED_BY_TOOL, "blocked"), end_session(SessionEnd.FINISHED, "done"), end(4)),
-            "stopped",
-        ),
-    ],
+BLOCKED = end_session(SessionEnd.ENDED_BY_TOOL, "blocked")
+ENDS = (
+    ((end(0),), "done"),
+    ((end_session(SessionEnd.FINISHED, "blocked"), end(0)), "done"),
+    ((end(4),), "stopped"),
+    ((end_session(SessionEnd.FINISHED, "done"), end(130)), "stopped"),
+    ((BLOCKED, end(1)), "blocked"),
+    ((end_session(SessionEnd.LIMIT, "failed"), end(4)), "limit"),
+    ((BLOCKED, end_session(SessionEnd.FINISHED, "done", "2"), end(4)), "blocked"),
+    ((BLOCKED, end_session(SessionEnd.FINISHED, "done"), end(4)), "stopped"),
 )
-def test_how_a_run_ends(events, occasion):
-    [(found, text)] = watch(start(), *events)
-    assert found == occasion
-    assert text.endswith(", unknown spent")
+
+
+def test_how_a_run_ends():
+    assert [watch(start(), *events)[0][0] for events, _ in ENDS] == [occasion for _, occasion in ENDS]
+    assert all(watch(start(), *events)[0][1].endswith(", unknown spent") for events, _ in ENDS)
 
 
 def test_the_last_news_says_how_many_questions_wait_for_a_look():
@@ -119,15 +110,13 @@ def test_a_gate_that_should_be_green_and_a_long_wait():
     assert [occasion for occasion, _ in watch(*retries, *retries, spend(0), *retries)] == ["limit"] * 2
 
 
-@pytest.mark.parametrize(
-    ("waits", "text"), [(True, "it waits for your answer"), (False, "it goes on with what it assumes")]
-)
-def test_a_question_is_told_without_its_words(waits, text):
-    asked = QuestionAsked(question="Which?", assumed="this", waits=waits)
-    assert watch(asked) == [("question", text)]
-    news = Watcher().find_news(asked)
-    assert news is not None
-    assert news.details == "Which? (assumed: this)"
+def test_a_question_is_told_without_its_words():
+    for waits, text in ((True, "it waits for your answer"), (False, "it goes on with what it assumes")):
+        asked = QuestionAsked(question="Which?", assumed="this", waits=waits)
+        assert watch(asked) == [("question", text)]
+        news = Watcher().find_news(asked)
+        assert news is not None
+        assert news.details == "Which? (assumed: this)"
 
 
 def test_details_are_one_line_of_a_bounded_length():
@@ -140,21 +129,18 @@ def test_details_are_one_line_of_a_bounded_length():
     assert Watcher().make_failure("x").details == "x"
 
 
-@pytest.mark.parametrize(
-    ("events", "occasions"),
-    [
-        ((end_session(SessionEnd.ENDED_BY_TOOL, "blocked"), move("stopped"), end(4)), ["blocked"]),
-        ((end_session(SessionEnd.ENDED_BY_TOOL, "blocked"), move("stopped"), move("held", "2"), end(4)), ["blocked"]),
-        (
-            (end_session(SessionEnd.ENDED_BY_TOOL, "blocked"), move("stopped"), spend(0.1), end(4)),
-            ["blocked", "stopped"],
-        ),
-        ((move("stopped"), move("landed", "2"), end(0)), ["stopped", "done"]),
-        ((move("stopped"), move("stopped", "2"), end(1)), ["stopped", "stopped"]),
-        ((end_session(SessionEnd.LIMIT, "failed"), move("stopped"), end(1)), ["limit"]),
-        ((move("started"), move("waiting"), move("landed"), end(0)), ["done"]),
-    ],
+STOPS = (
+    ((BLOCKED, move("stopped"), end(4)), ["blocked"]),
+    ((BLOCKED, move("stopped"), move("held", "2"), end(4)), ["blocked"]),
+    ((BLOCKED, move("stopped"), spend(0.1), end(4)), ["blocked", "stopped"]),
+    ((move("stopped"), move("landed", "2"), end(0)), ["stopped", "done"]),
+    ((move("stopped"), move("stopped", "2"), end(1)), ["stopped", "stopped"]),
+    ((end_session(SessionEnd.LIMIT, "failed"), move("stopped"), end(1)), ["limit"]),
+    ((move("started"), move("waiting"), move("landed"), end(0)), ["done"]),
 )
-def test_one_of_several_phases_that_stops_is_told_at_once(events, occasions):
+
+
+def test_one_of_several_phases_that_stops_is_told_at_once():
     """And the end of all not a second time, where nothing has come after it."""
-    assert [occasion for occasion, _ in watch(start(), *events)] == occasions
+    found = [[occasion for occasion, _ in watch(start(), *events)] for events, _ in STOPS]
+    assert found == [occasions for _, occasions in STOPS]

@@ -56,28 +56,25 @@ def test_a_repository_calls_nobody(tmp_path):
         load(tmp_path, WHOLE, where="repo")
 
 
-@pytest.mark.parametrize(
-    ("row", "words"),
-    [
-        ("1", "a table with some of form, url"),
-        ("[1]", "a table with some of form, url"),
-        ('[{form = "fax"}]', "form: desktop, command"),
-        ('[{url = "json://x", to = "x"}]', "a table with some of form, url, command, on, details"),
-        ("[{}]", 'one of url = "ntfys://'),
-        ('[{url = "example.org/x"}]', "url: an address as Apprise has them"),
-        ('[{url = "json://a b"}]', "url: an address as Apprise has them"),
-        ('[{form = "desktop", url = "json://x"}]', 'one of url = "ntfys://'),
-        ('[{form = "desktop", on = []}]', "on: some of done"),
-        ('[{form = "desktop", on = ["tea"]}]', "on: some of done"),
-        ('[{form = "desktop", details = 1}]', "details: true or false"),
-        ('[{form = "desktop", command = ["x"]}]', 'one of url = "ntfys://'),
-        ('[{form = "command"}]', 'one of url = "ntfys://'),
-    ],
-)
-def test_what_is_not_allowed_is_named(tmp_path, row, words):
-    with pytest.raises(ConfigError, match="notify") as told:
-        load(tmp_path, f"notify = {row}\n")
-    assert words in str(told.value)
+REFUSED = {
+    "1": "a table with some of form, url",
+    '[{form = "fax"}]': "form: desktop, command",
+    '[{url = "json://x", to = "x"}]': "a table with some of form, url, command, on, details",
+    "[{}]": 'one of url = "ntfys://',
+    '[{url = "example.org/x"}]': "url: an address as Apprise has them",
+    '[{url = "json://a b"}]': "url: an address as Apprise has them",
+    '[{form = "desktop", url = "json://x"}]': 'one of url = "ntfys://',
+    '[{form = "desktop", on = []}]': "on: some of done",
+    '[{form = "desktop", on = ["tea"]}]': "on: some of done",
+    '[{form = "desktop", details = 1}]': "details: true or false",
+}
+
+
+def test_what_is_not_allowed_is_named(tmp_path):
+    for row, words in REFUSED.items():
+        with pytest.raises(ConfigError, match="notify") as told:
+            load(tmp_path, f"notify = {row}\n")
+        assert words in str(told.value), row
 
 
 def test_a_run_may_be_told_to_call_nobody(tmp_path):

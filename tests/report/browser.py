@@ -20,7 +20,7 @@ from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import sync_playwright
 
 from relay.cli.screen import clean_line
-from relay.insight.report.contents import make_comparison, make_page
+from relay.insight.report.contents import make_page
 from relay.insight.report.page import render_page
 from relay.session.events import LeftFile
 from tests.pictures import make_png
@@ -54,12 +54,10 @@ def make_pages() -> dict[str, str]:
     left = [LeftFile(name=name, size_bytes=len(kept[name]), sha256=sha256, why="") for sha256, name in digests.items()]
     left.append(LeftFile(name="film.webm", size_bytes=3_000_000, sha256="", why="larger than 1.0 MB"))
     run = fold(play(phases=10, sessions=3, turns=12, left=tuple(left)))
-    other = fold(play(phases=10, sessions=2, turns=20))
     pages = {
         "run": make_page(run, make_beliefs("keys are random"), lambda name, _sha256: kept[name]),
         "long": make_page(fold(play(phases=40, sessions=8, turns=6)), None),
         "hostile": make_page(fold(play(phases=2, text=" ".join(HOSTILE[:-1]))), make_beliefs(HOSTILE[0])),
-        "two": make_comparison(run, other),
         "empty": make_page(fold([]), None),
     }
     return {name: render_page(page, clean=clean_line) for name, page in pages.items()}

@@ -32,7 +32,7 @@ def play(
         for number in range(1, sessions + 1):
             last = number == sessions
             session = f"{phase}-{number}"
-            prompt = parts(system=900, tools=1_200, plan=700, handoff_note=100)
+            prompt = parts(system=900, tools=1_200, plan=700, rules=60, handoff_note=100)
             yield begin(
                 session,
                 phase,

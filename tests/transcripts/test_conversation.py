@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from relay.base.redaction import redact
+from relay.insight.figures import read_figures
 from relay.insight.transcripts.conversation import MOST_STEPS, MOST_TURNS, TURN_CHARS, Conversation, Role, Said
 from relay.insight.transcripts.digest import MAX_TOKENS, name_turns, render_digest
 from relay.insight.transcripts.emitter import Reading
@@ -17,16 +18,14 @@ from relay.session.events import ResponseReceived, SessionStarted
 from relay.session.prices import Rates
 from relay.session.records import Recorder
 from relay.session.usage import Usage, estimate_tokens
-from tests.lab.samples import answer, ask, boundary, call, entry, line, meta, say, write_lines
-from tests.lab.test_hostile import ANY, CLAUDE, CODEX, PATHS, bend
+from tests.lab.samples import CWD, answer, ask, boundary, call, counts, entry, file_read, line, meta, say, write_lines
 from tests.transcripts.samples import AGENTS, TOKEN, place_sample
 
 
 def read(path):
-    """Read a transcript to its end; return its conversation."""
+    """Read a transcript to its end; return its conversation. It has figures, too."""
     conversation = Conversation(redact)
-    for _ in OpenTranscript(transcript=get_transcript(path, ""), reading=Reading(hear=conversation.hear)):
-        pass
+    read_figures(OpenTranscript(transcript=get_transcript(path, ""), reading=Reading(hear=conversation.hear)))
     return conversation
 
 
@@ -300,6 +299,47 @@ def test_what_more_of_the_same_session_would_cost():
     assert RelayedTally().estimate_rest(1) is None
     tally.take(recorder.record(respond(1_000, 50)), None)
     assert tally.estimate_rest(1) is None
+
+
+ANY = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=8,
+)
+CLAUDE = (
+    ask(0),
+    ask(1, isCompactSummary=True),
+    ask(1, isSidechain=True, parentUuid=None),
+    say(2, "m1", 900, call("c1", "Read", file_path=f"{CWD}/a.py")),
+    say(2, "s1", 900, isSidechain=True),
+    answer(3, "c1", "x", file_read(f"{CWD}/a.py", 1, 2)),
+    boundary(4, 900, 100),
+)
+CODEX = (
+    meta(),
+    line("turn_context", 0, model="gpt-5.5"),
+    line("response_item", 1, type="function_call", name="exec_command", call_id="c1", arguments='{"cmd": "cat a.py"}'),
+    line("event_msg", 1, type="item_completed", item={"id": "c1", "exit_code": 0, "duration": {"secs": 1, "nanos": 0}}),
+    line("event_msg", 1, type="item_completed", item={"id": "c1", "changes": {"a.py": {}}}),
+    line("response_item", 1, type="function_call_output", call_id="c1", output="x"),
+    line("token_usage_record", 1, usage=counts(900, 100, 9)),
+    line("event_msg", 1, type="token_count", info={"last_token_usage": counts(900, 100, 9), "total_token_usage": {}}),
+    line("compacted", 2),
+)
+
+
+def bend(value, path, put):
+    """Return a value with something else in one place of it."""
+    if not path or not isinstance(value, dict | list) or not value:
+        return put
+    keys = list(value) if isinstance(value, dict) else list(range(len(value)))
+    key = keys[path[0] % len(keys)]
+    bent = value.copy()
+    bent[key] = bend(value[key], path[1:], put)
+    return bent
+
+
+PATHS = st.lists(st.integers(0, 9), min_size=1, max_size=5)
 
 
 ODD = ANY | st.text(max_size=200) | st.lists(st.fixed_dictionaries({"type": st.just("text"), "text": st.text()}))

@@ -106,15 +106,6 @@ class Table:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Bar:
-    """A stacked bar."""
-
-    label: str
-    parts: tuple[tuple[Ink, float], ...]
-    """From the bottom up."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Plot:
     """A drawing with a legend and a caption; the template writes it as SVG."""
 
@@ -131,17 +122,6 @@ class Plot:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Details:
-    """A part that is folded until the reader opens it."""
-
-    title: str
-    facts: tuple[tuple[str, str], ...] = ()
-    """Names and texts."""
-    plots: tuple[Plot, ...] = ()
-    tables: tuple[Table, ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Exhibit:
     """A file that a gate left, shown as what it is."""
 
@@ -154,17 +134,19 @@ class Exhibit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chapter:
-    """A section of the page."""
+    """A section of the page, or a part of one that is folded until the reader opens it."""
 
-    name: str
-    """The fragment of its link."""
+    name: str = ""
+    """The fragment of its link; empty for a folded part."""
     title: str
-    lead: str
+    lead: str = ""
     """One or two sentences on its content."""
+    facts: tuple[tuple[str, str], ...] = ()
+    """Names and texts."""
     plots: tuple[Plot, ...] = ()
     tables: tuple[Table, ...] = ()
     exhibits: tuple[Exhibit, ...] = ()
-    folds: tuple[Details, ...] = ()
+    folds: "tuple[Chapter, ...]" = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

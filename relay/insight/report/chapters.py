@@ -4,14 +4,12 @@ from collections.abc import Mapping, Sequence
 
 from relay.base.words import count, list_some, render_duration, render_tokens, render_usd
 from relay.insight.database import Row
-from relay.insight.figures import DRIFT_WARNING, HEALTHY_CACHE, Figures
+from relay.insight.figures import DRIFT_WARNING, HEALTHY_CACHE, Figures, sum_retrieved
 from relay.insight.report.blocks import (
     NOTHING,
     SERIES,
     THRESHOLDS,
-    Bar,
     Chapter,
-    Details,
     Ink,
     Plot,
     Table,
@@ -23,18 +21,11 @@ from relay.insight.report.blocks import (
     render_share,
     render_signed_usd,
 )
-from relay.insight.report.plots import draw_bars, draw_cache, draw_contexts
+from relay.insight.report.plots import draw_bars, draw_contexts
 from relay.session.recall import LARGE_TOKENS
 
 MOST_FOLDS = 60
 """Phases with a folded part; further phases have only their row in the table."""
-_CONTEXT_LEGEND = (
-    (Ink.FILL, "tokens in context"),
-    (Ink.SOFT, "hand-off line (dashed); ▲ handed over"),
-    (Ink.HARD, "hard line"),
-    (Ink.GOOD, "● done"),
-    (Ink.BAD, "✕ ended otherwise"),
-)
 
 
 def show_context(figures: Figures) -> Chapter:
@@ -52,7 +43,7 @@ def show_context(figures: Figures) -> Chapter:
     )
     falls = [Row(session_id=one.session_id, **vars(fall)) for one in sessions for fall in one.compactions]
     tables = (list_rows("Compactions", columns, falls),) if falls else ()
-    plots = (plot_contexts(sessions),) if sessions else ()
+    plots = (draw_contexts(sessions),) if sessions else ()
     return Chapter(name="context", title="Context", lead=lead, plots=plots, tables=tables)
 
 
@@ -80,7 +71,7 @@ def show_decay(figures: Figures) -> Chapter:
         title="State of the contexts",
         lead=lead,
         tables=(state, _list_layers(sessions), _list_retrieved(sessions)),
-        folds=(Details(title="What these figures say", facts=_DEFINITIONS, tables=(table,)),),
+        folds=(Chapter(title="What these figures say", facts=_DEFINITIONS, tables=(table,)),),
     )
 
 
@@ -102,12 +93,8 @@ def _list_layers(sessions: Sequence[Row]) -> Table:
 
 
 def _list_retrieved(sessions: Sequence[Row]) -> Table:
-    rows = []
-    for kind, words in _KINDS.items():
-        found = [vars(one) for session in sessions for one in session.retrieved if one.kind == kind]
-        shown, used, tokens = (sum(one[name] for one in found) for name in ("shown", "used", "tokens"))
-        if found:
-            rows.append(Row(what=words, shown=shown, used=used, rate=used / shown if shown else None, tokens=tokens))
+    found = sum_retrieved(sessions)
+    rows = [Row(**vars(one), what=_KINDS[one.kind], rate=one.used / one.shown if one.shown else None) for one in found]
     columns = "What {what} | #Shown {shown:n} | #Used {used:n} | #Hit rate {rate:share} | #Tokens {tokens:tokens}"
     return list_rows("What sessions were shown, and used", columns, rows)
 
@@ -134,31 +121,6 @@ _DEFINITIONS = (
 
 def _render_line(value: float) -> str:
     return render_share(value) if value < 1 else render_tokens(round(value))
-
-
-def plot_contexts(sessions: Sequence[Row], *, by_session: bool = False, most: float = 0) -> Plot:
-    """Plot sessions, labelled by phase or (`by_session`) by number; `most` is the least height in tokens."""
-    marks = [(n, str(session.number)) for n, session in enumerate(sessions)] if by_session else mark_phases(sessions)
-    return draw_contexts(
-        sessions,
-        marks,
-        label=f"Context of {count(len(sessions), 'session')}, turn by turn; the tables have the figures",
-        most=most,
-        legend=_CONTEXT_LEGEND,
-        caption="Left to right: turns; the number below is the session that begins." if by_session else PHASES_BELOW,
-    )
-
-
-PHASES_BELOW = "Left to right: turns; the number below is the phase that begins."
-
-
-def mark_phases(sessions: Sequence[Row]) -> list[tuple[int, str]]:
-    """Return the positions of sessions where a phase begins, with the phase's id."""
-    return [
-        (n, session.phase_id or session.title or NOTHING)
-        for n, session in enumerate(sessions)
-        if not n or sessions[n - 1].phase_id != session.phase_id
-    ]
 
 
 _PHASES = (
@@ -197,7 +159,7 @@ def show_phases(figures: Figures) -> Chapter:
     return Chapter(name="phases", title="Phases", lead=lead, tables=tables, folds=tuple(folds))
 
 
-def _fold_phase(name: str, ticked: str, phase: Row, sessions: Sequence[Row]) -> Details:
+def _fold_phase(name: str, ticked: str, phase: Row, sessions: Sequence[Row]) -> Chapter:
     facts = {
         "Boxes ticked": ticked,
         "Commits": list_some([cut_id(commit) for commit in phase.commit_ids]),
@@ -218,10 +180,10 @@ def _fold_phase(name: str, ticked: str, phase: Row, sessions: Sequence[Row]) -> 
         rows.append(Row(**vars(session), took_s=took, how=how))
         lines = (line for line in session.handoff_note.splitlines() if line.strip())
         notes += [Row(**vars(session), line=line) for line in lines]
-    return Details(
+    return Chapter(
         title=name,
         facts=tuple((fact, text) for fact, text in facts.items() if text),
-        plots=(plot_contexts(sessions, by_session=True),) if sessions else (),
+        plots=(draw_contexts(sessions, by_session=True),) if sessions else (),
         tables=(
             list_rows("Sessions", _SESSIONS, rows),
             list_rows("Handoff notes", "To session {number} ({session_id:id}) | Note {line}", notes),
@@ -254,9 +216,9 @@ def show_hand_offs(hand_offs: Sequence[Row]) -> Chapter:
 
 def show_cache(figures: Figures) -> Chapter:
     """Show the tokens that came from the cache."""
-    totals, sessions, healthy = figures.totals, figures.sessions, render_share(HEALTHY_CACHE)
+    totals, healthy = figures.totals, render_share(HEALTHY_CACHE)
     lead = (
-        f"{render_share(totals.cache_hit)} of all prompt tokens were read from the cache; above {healthy} (dashed) is "
+        f"{render_share(totals.cache_hit)} of all prompt tokens were read from the cache; above {healthy} is "
         "healthy. A session's first prompt is written to the cache."
     )
     amounts: Mapping[str, int] = {
@@ -268,10 +230,7 @@ def show_cache(figures: Figures) -> Chapter:
     rows = [(name, render_tokens(n), render_share(n / totals.prompt_tokens)) for name, n in amounts.items() if n]
     rows.append(("cache misses: less read than expected", render_number(totals.cache_breaks), NOTHING))
     table = make_table("Prompt tokens", "What, #Amount, #Share", rows)
-    label = "Part of each prompt that came from the cache; the table has the sums"
-    legend = ((Ink.FILL, "read from the cache, of one prompt"), (Ink.SOFT, f"{healthy} (dashed)"))
-    plot = draw_cache(sessions, mark_phases(sessions), label=label, legend=legend, caption=PHASES_BELOW)
-    return Chapter(name="cache", title="Cache", lead=lead, plots=(plot,) if sessions else (), tables=(table,))
+    return Chapter(name="cache", title="Cache", lead=lead, tables=(table,))
 
 
 _COSTLIEST = 20
@@ -303,19 +262,6 @@ def show_reads(figures: Figures) -> Chapter:
     return Chapter(name="reads", title="Read again", lead=lead, tables=tables)
 
 
-_TOOLS_SHOWN = 3
-"""Tools with a colour of their own, those with the largest results."""
-_GROUPS: Mapping[str, tuple[str, ...]] = {
-    "role, tools and rules": ("system", "tools", "rules", "skills", "environment", "relay"),
-    "plan, notes and ledger": ("plan", "phase", "handoff_note", "ledger", "preload", "review", "steering"),
-    "answers and calls": ("history",),
-}
-_TOOL = "tool "
-_OTHER_TOOLS = "results of other tools"
-_OTHER = "other"
-_BELOW = "The number below is the phase."
-
-
 def show_sources(figures: Figures) -> Chapter:
     """Show the prompts by source of tokens."""
     whole = figures.totals.prompt_tokens
@@ -327,50 +273,28 @@ def show_sources(figures: Figures) -> Chapter:
         "relay estimates the parts by size and scales them to the endpoint's count; “history” is the rest: answers, "
         "calls and thinking."
     )
-    plots = (plot_sources(figures),) if rows else ()
+    plots = (_plot_sources(figures),) if rows else ()
     return Chapter(name="sources", title="Tokens by source", lead=lead, plots=plots, tables=(table,))
 
 
-def plot_sources(figures: Figures, ranked: Sequence[str] = (), most: float = 0) -> Plot:
-    """Plot the prompts of each phase by source.
-
-    Args:
-        ranked: Sources in the order of their colours; empty for those of the figures.
-        most: The least height in tokens.
-    """
-    groups = group_sources(ranked or [*figures.totals.sources])
-    inks = dict(zip(dict.fromkeys(groups.values()), SERIES, strict=False))
-    bars = [_stack(phase, groups, inks) for phase in figures.phases if phase.sources]
+def _plot_sources(figures: Figures) -> Plot:
+    """Stack the prompts of each phase; the smallest sources share a colour."""
+    *own, rest = SERIES
+    inks = dict(zip(figures.totals.sources, own, strict=False))
+    smaller = len(figures.totals.sources) > len(inks)
+    bars = list[tuple[str, dict[Ink, int]]]()
+    for phase in (phase for phase in figures.phases if phase.sources):
+        sizes = dict.fromkeys([*inks.values(), rest], 0)
+        for source, tokens in phase.sources.items():
+            sizes[inks.get(source, rest)] += tokens
+        bars.append((phase.phase_id or NOTHING, sizes))
     label = "Tokens of all prompts by source and phase; the table has the sums"
-    legend = tuple((ink, group) for group, ink in inks.items())
-    return draw_bars(bars, dollars=False, label=label, most=most, legend=legend, caption=_BELOW)
-
-
-def group_sources(ranked: Sequence[str]) -> Mapping[str, str]:
-    """Map each source to the group that it is drawn in.
-
-    Args:
-        ranked: Sources, most tokens first.
-    """
-    shown = [source for source in ranked if source.startswith(_TOOL)][:_TOOLS_SHOWN]
-    named = {source: name for name, members in _GROUPS.items() for source in members}
-    named |= {source: f"results of {source.removeprefix(_TOOL)}" for source in shown}
-    groups = {source: named.get(source, _OTHER_TOOLS if source.startswith(_TOOL) else _OTHER) for source in ranked}
-    order = [*_GROUPS, *(named[source] for source in shown), _OTHER_TOOLS, _OTHER]
-    return dict(sorted(groups.items(), key=lambda pair: order.index(pair[1])))
-
-
-def _stack(phase: Row, groups: Mapping[str, str], inks: Mapping[str, Ink]) -> Bar:
-    parts = dict.fromkeys(inks.values(), 0)
-    for source, tokens in phase.sources.items():
-        parts[inks[groups.get(source, _OTHER)]] += tokens
-    return Bar(label=phase.phase_id or NOTHING, parts=tuple((ink, float(n)) for ink, n in parts.items() if n))
+    legend = (*((ink, source) for source, ink in inks.items()), *([(rest, "smaller sources")] if smaller else []))
+    return draw_bars(bars, label=label, legend=legend, caption="The number below is the phase.")
 
 
 def show_cost(figures: Figures) -> Chapter:
     """Show the cost of each phase and of a decision."""
-    phases = [phase for phase in figures.phases if phase.cost_usd is not None and phase.turns]
-    plots = _plot_money(phases) if phases else ()
     totals = figures.totals
     lead = f"{render_per_decision(totals)} per decision. A decision is a tick, a record, an amendment or a commit."
     rows = [
@@ -388,20 +312,4 @@ def show_cost(figures: Figures) -> Chapter:
         row = Row(**vars(forecast), range=NOTHING if forecast.low_usd is None else f"{low} to {high}")
         columns = "#Phases {phases:n} | #Open items {items:n} | #Cost {usd:usd} | Range {range}"
         tables.append(list_rows("Forecast, at the cost per item so far", columns, [row]))
-    return Chapter(name="cost", title="Cost", lead=lead, plots=plots, tables=tuple(tables))
-
-
-def _plot_money(phases: Sequence[Row]) -> tuple[Plot, ...]:
-    def plot(ink: Ink, what: str, costs: Sequence[float | None], label: str, caption: str) -> Plot:
-        bars = [
-            Bar(label=phase.phase_id or NOTHING, parts=((ink, usd or 0.0),))
-            for phase, usd in zip(phases, costs, strict=True)
-        ]
-        return draw_bars(bars, dollars=True, label=label, legend=((ink, what),), caption=caption)
-
-    costs, each = zip(*((p.cost_usd, p.usd_per_decision) for p in phases), strict=True)
-    said = "Cost per decision of each phase"
-    return (
-        plot(Ink.S1, "cost of the phase", costs, "Cost of each phase; as in the table of phases", _BELOW),
-        plot(Ink.S5, "cost per decision", each, said, f"{_BELOW} No bar: no decision."),
-    )
+    return Chapter(name="cost", title="Cost", lead=lead, tables=tuple(tables))

@@ -1,32 +1,21 @@
-"""Build the page from figures: of one plan's runs, of two runs side by side, or of another agent's transcript.
+"""Build the page of one plan's runs from figures; the HTML page and the terminal's report are written from it."""
 
-Both the HTML page and the terminal's report are written from it.
-"""
-
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from typing import Any
+from collections.abc import Sequence
 
 from relay.base.words import UNKNOWN, count, list_some, render_duration, render_usd
 from relay.insight.database import Row
 from relay.insight.figures import DRIFT_WARNING, Figures
 from relay.insight.report.blocks import (
-    FORMATS,
     NOTHING,
     Card,
-    Chapter,
     Ink,
     Page,
     cut_id,
-    list_rows,
-    make_table,
     render_per_decision,
     render_share,
     render_time,
 )
 from relay.insight.report.chapters import (
-    plot_contexts,
-    plot_sources,
     show_cache,
     show_context,
     show_cost,
@@ -181,114 +170,6 @@ def _say_needed(figures: Figures, beliefs: Beliefs | None) -> Card:
     )
 
 
-_FIGURES = {
-    "Phases done": "phases_done:n",
-    "Boxes ticked": "ticks:n",
-    "Commits": "commits:n",
-    "Sessions": "sessions:n",
-    "Turns": "turns:n",
-    "Cost": "cost_usd:usd",
-    "Cost per decision": "usd_per_decision:usd",
-    "Tokens in": "prompt_tokens:tokens",
-    "Tokens out": "output_tokens:tokens",
-    "From the cache": "cache_hit:share",
-    "Fullest context": "peak_tokens:tokens",
-    "Sessions past the line": "crossings:n",
-    "Re-read tax, tokens": "tax_tokens:tokens",
-    "Duplicate reads": "duplicate_reads:n",
-    "Files edited unseen": "ghost_edits:n",
-    "Red gates": "red_gates:n",
-    "Phases whose first gate was red": "first_gate_red:n",
-    "Repairs": "repairs:n",
-    "Faults confirmed by reviews": "confirmed:n",
-    "Saved by fresh starts": "saved_usd:usd",
-    "Time for answers": "answer_s:s",
-    "Time in tools": "tools_s:s",
-    "Time in gates": "gates_s:s",
-}
-
-
-_SIDES = "A is on the left or above, B on the right or below, on the same scale"
-
-
-def _sum_up(figures: Figures) -> Mapping[str, Any]:
-    """Return what `_FIGURES` names."""
-    saved = [step.saved_usd for step in figures.hand_offs]
-    phases, peaks = figures.phases, (session.peak_tokens for session in figures.sessions if session.peak_tokens)
-    return {
-        **vars(figures.totals),
-        "phases_done": sum(phase.is_done for phase in phases),
-        "sessions": len(figures.sessions),
-        "peak_tokens": max(peaks, default=None),
-        "red_gates": sum(phase.red_gates for phase in phases),
-        "first_gate_red": sum(phase.first_gate_red is True for phase in phases),
-        "repairs": sum(phase.repairs for phase in phases),
-        "confirmed": sum(review.confirmed for review in figures.reviews),
-        "saved_usd": None if None in saved else sum(saved),
-    }
-
-
-def _compare(one: Figures, other: Figures) -> tuple[Chapter, ...]:
-    """Show the figures of two runs side by side, with the change from the first to the second."""
-    a, b = _sum_up(one), _sum_up(other)
-    rows = []
-    for name, (column, form) in ((name, spec.split(":")) for name, spec in _FIGURES.items()):
-        rows.append((name, FORMATS[form](a[column]), FORMATS[form](b[column]), _render_change(a[column], b[column])))
-    facts = dict(list_facts(one)), dict(list_facts(other))
-    runs = ((name, *(found.get(name, "") for found in facts)) for name in {**facts[0], **facts[1]})
-    of_other = {phase.title: phase for phase in other.phases if phase.sessions}
-    both = [Row(a=phase, b=of_other[phase.title]) for phase in one.phases if phase.sessions and phase.title in of_other]
-    columns = (
-        "Phase {a.phase_id} {a.title} | #Cost A {a.cost_usd:usd} | #Cost B {b.cost_usd:usd} | #Turns A {a.turns:n} | "
-        "#Turns B {b.turns:n} | #Red gates A {a.red_gates:n} | #Red gates B {b.red_gates:n}"
-    )
-    tables = (
-        make_table("Runs", "What, A, B", runs),
-        make_table("Figures", "Figure, #A, #B, #B against A", rows),
-        list_rows("Phases that both worked on", columns, both),
-    )
-    most = max((session.hard_tokens or 0 for session in (*one.sessions, *other.sessions)), default=0)
-    return (
-        Chapter(
-            name="comparison",
-            title="Side by side",
-            lead="The same figures of both; the last column is the change from A to B.",
-            tables=tables,
-        ),
-        Chapter(
-            name="context",
-            title="Context",
-            lead=f"{_SIDES}. Each rising line is a session.",
-            plots=tuple(plot_contexts(figures.sessions, most=most) for figures in (one, other)),
-        ),
-        _compare_sources(one, other),
-    )
-
-
-def _compare_sources(one: Figures, other: Figures) -> Chapter:
-    rows = [
-        Row(source=source, a=one.totals.sources.get(source, 0), b=other.totals.sources.get(source, 0))
-        for source in {**one.totals.sources, **other.totals.sources}
-    ]
-    rows.sort(key=lambda row: (-row.a - row.b, row.source))
-    for row in rows:
-        row.change = _render_change(row.a, row.b)
-    most = max((sum(phase.sources.values()) for f in (one, other) for phase in f.phases), default=0)
-    plots = tuple(plot_sources(figures, [row.source for row in rows], most) for figures in (one, other))
-    columns = "Source {source} | #A {a:tokens} | #B {b:tokens} | #B against A {change}"
-    lead = f"Tokens of all prompts; {_SIDES}."
-    tables = (list_rows("All prompts", columns, rows),)
-    return Chapter(name="sources", title="Tokens by source", lead=lead, plots=plots, tables=tables)
-
-
-def _render_change(a: float | None, b: float | None) -> str:
-    if a is None or b is None:
-        return UNKNOWN
-    if a == b:
-        return "same"
-    return f"{(b - a) / abs(a):+.0%}".replace("-", "−") if a else NOTHING
-
-
 def make_page(figures: Figures, beliefs: Beliefs | None, read: ReadLeftFile = lambda _name, _sha256: None) -> Page:
     """Make the page of one plan's runs.
 
@@ -316,14 +197,3 @@ def make_page(figures: Figures, beliefs: Beliefs | None, read: ReadLeftFile = la
         sections=sections,
         more=more,
     )
-
-
-def make_comparison(one: Figures, other: Figures) -> Page:
-    """Make the page of two runs side by side."""
-    answers = tuple(
-        replace(answer, question=f"{letter}: {answer.question}")
-        for both in zip(answer_all(one, None)[:3], answer_all(other, None)[:3], strict=True)
-        for letter, answer in zip("AB", both, strict=True)
-    )
-    title = " against ".join(", ".join(run.run_id for run in figures.runs) for figures in (one, other))
-    return Page(title=f"relay: {title}", facts=(), answers=answers, sections=_compare(one, other))

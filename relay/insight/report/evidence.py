@@ -14,11 +14,9 @@ from relay.insight.figures import Figures, measure_ledger
 from relay.insight.report.blocks import (
     NOTHING,
     Chapter,
-    Details,
     Exhibit,
     cut_id,
     list_rows,
-    make_table,
     render_number,
     render_per_decision,
 )
@@ -43,7 +41,7 @@ def list_contradictions(beliefs: Beliefs) -> Iterator[str]:
 
 
 def show_beliefs(beliefs: Beliefs, figures: Figures) -> Chapter:
-    """Show decisions, their cost and where they stand."""
+    """Show claims, where they stand, and what decisions cost."""
     claims = list(beliefs.ledger.claims.values())
     uses = find_uses(beliefs.ledger)
     held = sum(beliefs.judgement[claim.id].status is ClaimStatus.IN for claim in claims)
@@ -55,27 +53,22 @@ def show_beliefs(beliefs: Beliefs, figures: Figures) -> Chapter:
         "`Id {id} | Kind {kind} | Claim {claim} | Because {because} | Status {status} | Phase {phase:or} | "
         "#Cost {cost} | #Used where shown {used} | Used again by {again:or}"
     )
-    rows: dict[bool, list[Row]] = {True: [], False: []}
+    rows = []
     for claim in claims:
         belief, stamp = beliefs.judgement[claim.id], claim.stamp
         shown = [use for session in figures.sessions for use in session.claims if use.id == claim.id]
         by = next((session for session in figures.sessions if session.session_id == stamp.session), None)
-        row = Row(
-            **{name: getattr(claim, name) for name in ("id", "kind", "claim", "because")},
-            status=f"{belief.status}: {belief.because}" if belief.because else belief.status,
-            phase=stamp.phase,
-            cost=NOTHING if by is None else render_per_decision(by),
-            used=f"{sum(use.used for use in shown)} of {len(shown)}" if shown else NOTHING,
-            again=list_some([cut_id(user) or "a person" for user in uses.get(claim.id, ())], 4),
+        rows.append(
+            Row(
+                **{name: getattr(claim, name) for name in ("id", "kind", "claim", "because")},
+                status=f"{belief.status}: {belief.because}" if belief.because else belief.status,
+                phase=stamp.phase,
+                cost=NOTHING if by is None or claim.kind is not Kind.DECISION else render_per_decision(by),
+                used=f"{sum(use.used for use in shown)} of {len(shown)}" if shown else NOTHING,
+                again=list_some([cut_id(user) or "a person" for user in uses.get(claim.id, ())], 4),
+            )
         )
-        rows[claim.kind is Kind.DECISION].append(row)
-    nogoods = ((nogood.id, ", ".join(nogood.claims), nogood.because) for nogood in beliefs.judgement.contradictions)
-    tables = (
-        list_rows("Decisions and their cost", columns, rows[True]),
-        list_rows("Constraints, warnings, observations, dead ends", columns, rows[False]),
-        make_table("Open contradictions", "`Id`, `Cannot all hold`, Because", nogoods),
-    )
-    return Chapter(name="beliefs", title="Claims", lead=lead, tables=tables)
+    return Chapter(name="beliefs", title="Claims", lead=lead, tables=(list_rows("Claims", columns, rows),))
 
 
 def say_worth(worth: Row) -> str:
@@ -150,7 +143,7 @@ def show_evidence(figures: Figures, read: ReadLeftFile) -> Chapter:
         lead=lead,
         tables=(list_rows("Ticks and their evidence", _CHECKS, checks),),
         exhibits=tuple(filter(None, exhibits.values())),
-        folds=tuple(Details(title=title, tables=(table,)) for title, table in folds.items() if table.rows),
+        folds=tuple(Chapter(title=title, tables=(table,)) for title, table in folds.items() if table.rows),
     )
 
 

@@ -1,22 +1,17 @@
 """Turn figures into plots: paths of plain numbers and short texts, which the page's template writes as SVG."""
 
 import math
-from collections.abc import Callable, Iterable, Sequence
-from itertools import groupby, pairwise
-from typing import TypedDict, TypeVar, Unpack
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import accumulate, groupby, pairwise
+from typing import TypedDict, Unpack
 
-from relay.base.words import render_tokens, shorten
+from relay.base.words import count, render_tokens, shorten
 from relay.insight.database import Row
-from relay.insight.figures import HEALTHY_CACHE
-from relay.insight.report.blocks import Bar, Ink, Plot
+from relay.insight.report.blocks import NOTHING, Ink, Plot
 
-MOST_POINTS = 1_500
-"""Points of one plot; more are thinned, and the highest are kept."""
-_WIDTH = 760
+_WIDTH, _HEIGHT = 760, 240
 _CHAR = 12
 """Width of a character in the largest font that the style sheet has for plots, the one of narrow screens."""
-_LEAST = 1e-9
-"""Smaller amounts cannot be seen, and their power of ten is 0."""
 _MANY = 60
 """From this number of sessions on, lines are thinner and marks smaller."""
 
@@ -36,29 +31,32 @@ class Words(TypedDict):
     caption: str
 
 
-def draw_contexts(
-    sessions: Sequence[Row], marks: Sequence[tuple[int, str]], *, most: float = 0, **words: Unpack[Words]
-) -> Plot:
+def draw_contexts(sessions: Sequence[Row], *, by_session: bool = False, most: float = 0) -> Plot:
     """Draw the tokens in context turn by turn, one line per session, with the reset line and the hard line.
 
     Args:
-        marks: Positions of sessions with their labels below the plot.
+        by_session: Each session has its number below the plot; else each phase its id where it begins.
         most: The least height in tokens.
     """
-    starts, series = _find_starts(sessions), _thin(sessions)
-    lines = [[(x, point.fill_tokens) for x, point in turns if point.fill_tokens is not None] for turns in series]
+    starts = [*accumulate((max(1, session.turns) for session in sessions), initial=0)]
+    lines = [
+        [(start + point.turn, point.fill_tokens) for point in session.series if point.fill_tokens is not None]
+        for session, start in zip(sessions, starts, strict=False)
+    ]
     limits: tuple[list[_Piece], list[_Piece]] = ([], [])
-    for amounts, group in groupby(zip(sessions, pairwise(starts), strict=True), lambda pair: _find_limits(pair[0])):
+    places = zip(sessions, pairwise(starts), strict=True)
+    for amounts, group in groupby(places, lambda place: (place[0].soft_tokens, place[0].hard_tokens)):
         spans = [span for _, span in group]
-        for limit, amount in zip(limits, amounts, strict=False):
-            limit.append(([(spans[0][0] + 0.5, amount), (spans[-1][1] + 0.5, amount)], ""))
+        for limit, amount in zip(limits, amounts, strict=True):
+            if amount is not None:
+                limit.append(([(spans[0][0] + 0.5, amount), (spans[-1][1] + 0.5, amount)], ""))
     heights = [y for pieces in (*limits, [(line, "") for line in lines]) for line, _ in pieces for _, y in line]
     size = 5 if len(sessions) < _MANY else 2
     ends: dict[Ink, list[_Piece]] = {Ink.GOOD: [], Ink.SOFT: [], Ink.BAD: []}
-    for session, turns in zip(sessions, series, strict=True):
-        if turns and (fill := session.series[-1].fill_tokens) is not None:
+    for session, line in zip(sessions, lines, strict=True):
+        if line:
             ink, mark = _ENDS.get(session.result, _CUT_OFF)
-            ends[ink].append(([(turns[-1][0], fill)], mark.format(s=size, d=2 * size)))
+            ends[ink].append(([line[-1]], mark.format(s=size, d=2 * size)))
     layers: list[_Layer] = [
         (Ink.SOFT, "dashed", limits[0]),
         (Ink.HARD, "line", limits[1]),
@@ -66,8 +64,30 @@ def draw_contexts(
         *((ink, "line" if ink is Ink.BAD else "area", pieces) for ink, pieces in ends.items()),
     ]
     most = max([most, *heights, *(session.peak_tokens or 0 for session in sessions)])
-    below = [(starts[n] + 1.0, text) for n, text in marks]
-    return _draw(layers, (0.5, starts[-1] + 0.5), (0, most * 1.05), below, _mark_amounts(most, dollars=False), **words)
+    begun = (by_session or not n or sessions[n - 1].phase_id != session.phase_id for n, session in enumerate(sessions))
+    below = [
+        (start + 1.0, str(session.number) if by_session else session.phase_id or session.title or NOTHING)
+        for start, session, is_marked in zip(starts, sessions, begun, strict=False)
+        if is_marked
+    ]
+    return _draw(
+        layers,
+        (0.5, starts[-1] + 0.5),
+        most,
+        below,
+        label=f"Context of {count(len(sessions), 'session')}, turn by turn; the tables have the figures",
+        legend=_LEGEND,
+        caption=f"Left to right: turns; the number below is the {'session' if by_session else 'phase'} that begins.",
+    )
+
+
+_LEGEND = (
+    (Ink.FILL, "tokens in context"),
+    (Ink.SOFT, "hand-off line (dashed); ▲ handed over"),
+    (Ink.HARD, "hard line"),
+    (Ink.GOOD, "● done"),
+    (Ink.BAD, "✕ ended otherwise"),
+)
 
 
 _ENDS = {
@@ -78,112 +98,52 @@ _CUT_OFF = (Ink.BAD, "m-{s}-{s}l{d} {d}m0-{d}l-{d} {d}")
 """Ink and mark of the end of a session: disc, triangle, and a cross for all other ends."""
 
 
-def draw_bars(bars: Sequence[Bar], *, dollars: bool, most: float = 0, **words: Unpack[Words]) -> Plot:
-    """Draw bars side by side.
+def draw_bars(bars: Sequence[tuple[str, Mapping[Ink, int]]], **words: Unpack[Words]) -> Plot:
+    """Draw stacked bars of tokens side by side.
 
     Args:
-        dollars: They measure USD; else tokens.
-        most: The least height.
+        bars: The label of each, and its parts from the bottom up.
     """
     boxes: dict[Ink, list[_Piece]] = {}
-    for n, bar in enumerate(bars):
-        bottom = 0.0
-        for ink, size in bar.parts:
-            boxes.setdefault(ink, []).append(_box(n - 0.35, bottom, n + 0.35, bottom + size))
-            bottom += size
-        most = max(most, bottom)
-    below = [(float(n), bar.label) for n, bar in enumerate(bars)]
-    layers = [(ink, "area", pieces) for ink, pieces in boxes.items()]
-    limits = (-0.5, len(bars) - 0.5)
-    return _draw(layers, limits, (0, most * 1.05), below, _mark_amounts(most, dollars=dollars), **words)
+    for n, (_, parts) in enumerate(bars):
+        top = 0
+        for ink, size in parts.items():
+            left, right, bottom, top = n - 0.35, n + 0.35, top, top + size
+            boxes.setdefault(ink, []).append(([(left, bottom), (left, top), (right, top), (right, bottom)], "z"))
+    most = max((sum(parts.values()) for _, parts in bars), default=0)
+    below = [(float(n), label) for n, (label, _) in enumerate(bars)]
+    return _draw(
+        [(ink, "area", pieces) for ink, pieces in boxes.items()], (-0.5, len(bars) - 0.5), most, below, **words
+    )
 
 
-def draw_cache(sessions: Sequence[Row], marks: Sequence[tuple[int, str]], **words: Unpack[Words]) -> Plot:
-    """Draw the share of each prompt that came from the cache, with the line of a healthy share."""
-    starts = _find_starts(sessions)
-    dots = [
-        ([(x, min(1.0, point.cache_read_tokens / point.prompt_tokens))], "h0")
-        for turns in _thin(sessions)
-        for x, point in turns
-        if point.prompt_tokens > 0
-    ]
-    limits = (0.5, starts[-1] + 0.5)
-    healthy = ([(limits[0], HEALTHY_CACHE), (limits[1], HEALTHY_CACHE)], "")
-    layers: list[_Layer] = [(Ink.SOFT, "dashed", [healthy]), (Ink.FILL, "dots", dots)]
-    below = [(starts[n] + 1.0, text) for n, text in marks]
-    return _draw(layers, limits, (0, 1), below, [(0, "0%"), (0.5, "50%"), (1, "100%")], **words)
+def _mark_amounts(most: float) -> _Marks:
+    """Return 0 and up to four further multiples of a round number of tokens: 1, 2 or 5 times a power of ten."""
+    if most < 1:
+        return [(0, "0")]
+    power = 10.0 ** math.floor(math.log10(most / 4))
+    step = max(1, power * next(factor for factor in (1, 2, 5, 10, 20) if power * factor * 4 >= most))
+    return [(n * step, render_tokens(round(n * step))) for n in range(int(most / step) + 1)]
 
 
-def _find_starts(sessions: Sequence[Row]) -> list[int]:
-    """Return the turns before each session, and at the end all of them."""
-    starts = [0]
-    for session in sessions:
-        starts.append(starts[-1] + max(1, session.turns))
-    return starts
-
-
-def _find_limits(session: Row) -> tuple[int, ...]:
-    soft, hard = session.soft_tokens, session.hard_tokens
-    return () if soft is None or hard is None else (soft, hard)
-
-
-def _thin(sessions: Sequence[Row]) -> list[list[tuple[int, Row]]]:
-    """Return the places and turns that are drawn of each session; its first stays, since its line begins there."""
-    most, series = max(2, MOST_POINTS // max(1, len(sessions))), []
-    for session, start in zip(sessions, _find_starts(sessions), strict=False):
-        first, kept = tuple(session.series[:1]), thin(session.series, lambda point: point.fill_tokens or 0, most=most)
-        series.append([(start + point.turn, point) for point in (kept if kept[:1] == first else first + kept)])
-    return series
-
-
-_PointT = TypeVar("_PointT")
-
-
-def thin(points: Sequence[_PointT], weigh: Callable[[_PointT], float], most: int) -> tuple[_PointT, ...]:
-    """Keep at most so many points: of each two neighbours the one that weighs more, as often as it takes."""
-    while len(points) > most:
-        points = [max(points[n : n + 2], key=weigh) for n in range(0, len(points), 2)]
-    return tuple(points)
-
-
-def _box(left: float, low: float, right: float, high: float) -> _Piece:
-    return [(left, low), (left, high), (right, high), (right, low)], "z"
-
-
-def _mark_amounts(most: float, *, dollars: bool) -> _Marks:
-    ticks = _list_ticks(most, 4, 0 if dollars else 1)
-    return [(tick, f"${tick:.3g}" if dollars else render_tokens(round(tick))) for tick in ticks]
-
-
-def _list_ticks(most: float, count: int, least: float = 0) -> list[float]:
-    """Return the multiples up to `most` of a round step, 1, 2 or 5 times a power of ten: at most so many, and 0."""
-    if most <= _LEAST:
-        return [0]
-    power = 10.0 ** math.floor(math.log10(most / count))
-    step = max(least, power * next(factor for factor in (1, 2, 5, 10, 20) if power * factor * count >= most))
-    return [n * step for n in range(int(most / step) + 1)]
-
-
-def _draw(
-    layers: Iterable[_Layer], xs: _Point, ys: _Point, below: _Marks, beside: _Marks, *, height: int = 240,
-    **words: Unpack[Words],
-) -> Plot:  # fmt: skip
-    """Draw layers and a grid within limits of both axes; labels below the plot are left out where they would touch."""
-    left = 14 + _CHAR * max((len(text) for _, text in beside), default=0)
-    wide, high = (_WIDTH - left - 8) / ((xs[1] - xs[0]) or 1), (height - 44) / ((ys[1] - ys[0]) or 1)
+def _draw(layers: Iterable[_Layer], xs: _Point, most: float, below: _Marks, **words: Unpack[Words]) -> Plot:
+    """Draw layers over a grid of tokens up to `most`; labels below the plot are left out where they would touch."""
+    beside = _mark_amounts(most)
+    left = 14 + _CHAR * max(len(text) for _, text in beside)
+    wide, high = (_WIDTH - left - 8) / ((xs[1] - xs[0]) or 1), (_HEIGHT - 44) / (most * 1.05 or 1)
 
     def find(point: _Point) -> str:
-        return f"{left + (point[0] - xs[0]) * wide:.1f} {height - 30 - (point[1] - ys[0]) * high:.1f}"
+        return f"{left + (point[0] - xs[0]) * wide:.1f} {_HEIGHT - 30 - point[1] * high:.1f}"
 
     grid = (Ink.GRID, "thin", [([(xs[0], y), (xs[1], y)], "") for y, _ in beside])
     paths = [(ink, style, "".join(f"M{'L'.join(map(find, points))}{rest}" for points, rest in pieces if points))
              for ink, style, pieces in (grid, *layers)]  # fmt: skip
-    texts = [(left - 8.0, height - 30 - (y - ys[0]) * high, "end", text) for y, text in beside]
+    texts = [(left - 8.0, _HEIGHT - 30 - y * high, "end", text) for y, text in beside]
     taken = -math.inf
     for at, text in ((at, shorten(text, 8)) for at, text in below):
         half = _CHAR * len(text) / 2
         x = min(max(left + (at - xs[0]) * wide, half), _WIDTH - half)
         if x - half >= taken:
             taken = x + half + _CHAR / 2
-            texts.append((x, height - 11.0, "middle", text))
-    return Plot(size=f"{_WIDTH} {height}", paths=tuple(p for p in paths if p[2]), texts=tuple(texts), **words)
+            texts.append((x, _HEIGHT - 11.0, "middle", text))
+    return Plot(size=f"{_WIDTH} {_HEIGHT}", paths=tuple(p for p in paths if p[2]), texts=tuple(texts), **words)

@@ -43,7 +43,6 @@ class FileTape:
         self._descriptor = descriptor
         self._secret_values = secret_values
         self._messages: list[Any] = []
-        self._fields: dict[str, tuple[Any, str]] = {}
         self._written = 0
         self._lock = RLock()
         self._most_bytes = most_bytes
@@ -51,49 +50,29 @@ class FileTape:
     def keep(self, note: Note) -> None:
         """Write a note at once; after a failure, or when the tape is full, nothing more is written."""
         with self._lock:
-            self._keep(note)
-
-    def _keep(self, note: Note) -> None:
-        if self._descriptor is None:
-            return
-        if note.get("kind") == "request":
-            name, messages = find_conversation(note["body"])
-            note = shorten_request(note["body"], self._messages)
-            self._messages = messages
-            line = self._render_request(note, name)
-        else:
-            line = self._render(note)
-        if self._written + len(line) > self._most_bytes:
-            self._write(b'{"kind":"full"}\n')
-            self.close()
-            return
-        self._write(line)
-
-    def _render_request(self, note: Note, conversation: str) -> bytes:
-        """Write a request field by field: most fields but the conversation equal those of the request before."""
-        fields = {}
-        for name, value in note["body"].items():
-            before = self._fields.get(name)
-            text = before[1] if before and before[0] == value else self._clean(_dump({name: value})[1:-1])
-            fields[name] = (value, text)
-        body = ",".join(text for _, text in fields.values())
-        self._fields = {name: field for name, field in fields.items() if name != conversation}
-        return _encode(f'{{"kind":"request","same":{note["same"]},"body":{{{body}}}}}')
+            if self._descriptor is None:
+                return
+            if note.get("kind") == "request":
+                body, before = note["body"], self._messages
+                _, self._messages = find_conversation(body)
+                note = shorten_request(body, before)
+            elif note.get("kind") == "answer":
+                note = {**note, "body": redact_stream(note["body"], self._clean)}
+            line = self._clean(json.dumps(note, ensure_ascii=False, separators=(",", ":"), default=str))
+            data = f"{line}\n".encode("utf-8", "backslashreplace")
+            self._written += len(data)
+            if self._written > self._most_bytes:
+                self._write(b'{"kind":"full"}\n')
+                self.close()
+            else:
+                self._write(data)
 
     def _clean(self, text: str) -> str:
         return redact(text, environ_values=self._secret_values)
 
-    def _render(self, note: Note) -> bytes:
-        if note.get("kind") == "answer":
-            note = {**note, "body": redact_stream(note["body"], self._clean)}
-        return _encode(self._clean(_dump(note)))
-
     def _write(self, data: bytes) -> None:
-        if self._descriptor is None:
-            return
-        self._written += len(data)
         try:
-            while data:
+            while data and self._descriptor is not None:
                 data = data[os.write(self._descriptor, data) :]
         except OSError:
             self.close()
@@ -104,14 +83,6 @@ class FileTape:
             if self._descriptor is not None:
                 os.close(self._descriptor)
                 self._descriptor = None
-
-
-def _dump(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str)
-
-
-def _encode(line: str) -> bytes:
-    return f"{line}\n".encode("utf-8", "backslashreplace")
 
 
 def open_tape(

@@ -90,7 +90,7 @@ class _Chain:
             "attachment": self._attach,
         }
 
-    def read(self, entry: Mapping[str, Any], size: int) -> None:
+    def read(self, entry: Mapping[str, Any]) -> None:
         kind = get_text(entry, "type")
         handle = self._handlers.get(kind)
         is_side = entry.get("isSidechain") is True
@@ -101,21 +101,19 @@ class _Chain:
             self._follow(entry)
             handle(entry)
         if not self._side or is_side:
-            self._count(kind, entry, size)
+            self._count(kind, entry)
 
     def finish(self) -> None:
         """Emit the rest at the end of the chain."""
         self._end_answer()
         self._emitter.close(self._at)
 
-    def _count(self, kind: str, entry: Mapping[str, Any], size: int) -> None:
-        if kind in {"user", "assistant"} or (kind == "attachment" and "rendered" in entry):
-            self._reading.sent_bytes += size
-        elif kind == "api-request-shape":
+    def _count(self, kind: str, entry: Mapping[str, Any]) -> None:
+        if kind == "api-request-shape":
             self._parts = _measure_parts(get_map(entry, "shape"))
         elif kind == "cost-state":
             self._reading.own_cost_usd = find_dollars(entry, "totalCostUSD")
-        elif kind not in _QUIET and kind not in {"system", "attachment"}:
+        elif kind not in _QUIET and kind not in self._handlers:
             self._reading.count_unknown(kind or "without a type")
 
     def _follow(self, entry: Mapping[str, Any]) -> None:
@@ -240,8 +238,8 @@ def read_claude(path: Path, reading: Reading) -> Iterator[LoggedEvent]:
 
 
 def _follow(path: Path, reader: _Chain, emitter: EventEmitter, reading: Reading) -> Iterator[LoggedEvent]:
-    for entry, size in read_lines(path, reading):
-        reader.read(entry, size)
+    for entry in read_lines(path, reading):
+        reader.read(entry)
         yield from emitter.take()
     reader.finish()
     yield from emitter.take()

@@ -77,7 +77,7 @@ class _Thread:
             **dict.fromkeys(("function_call_output", "custom_tool_call_output"), self._answer),
         }
 
-    def read(self, line: Mapping[str, Any], size: int) -> None:
+    def read(self, line: Mapping[str, Any]) -> None:
         kind = get_text(line, "type")
         self._at = parse_time(get_text(line, "timestamp"), self._at)
         handle = self._handlers.get(kind)
@@ -89,7 +89,6 @@ class _Thread:
             handle(payload)
         elif kind not in _QUIET:
             self._reading.count_unknown(kind or "without a type")
-        self._reading.sent_bytes += size if kind == "response_item" else 0
 
     def _meet(self, payload: Mapping[str, Any]) -> None:
         self._metas += 1
@@ -220,8 +219,8 @@ def read_codex(path: Path, reading: Reading) -> Iterator[LoggedEvent]:
     emitter = EventEmitter(agent, get_text(meta, "id") or path.stem, get_text(meta, "cwd"), reading)
     emitter.begin(parse_time(get_text(head, "timestamp"), 0.0), branch=get_text(get_map(meta, "git"), "branch"))
     reader = _Thread(emitter, reading)
-    for line, size in read_lines(path, reading):
-        reader.read(line, size)
+    for line in read_lines(path, reading):
+        reader.read(line)
         yield from emitter.take()
     emitter.end()
     yield from emitter.take()

@@ -51,11 +51,8 @@ class Reading:
     """Facts about the reading of a transcript. Mutable: it grows with each line."""
 
     lines: int = 0
-    size_bytes: int = 0
     torn: int = 0
     """Lines that are no JSON objects, or too long."""
-    sent_bytes: int = 0
-    """Size of the lines that were in some prompt; all others cost disk and no tokens."""
     unknown: dict[str, int] = field(default_factory=dict)
     """Unknown kinds, with their number of lines."""
     notes: list[str] = field(default_factory=list)
@@ -78,8 +75,8 @@ class Reading:
             self.notes.append(text)
 
 
-def read_lines(path: Path, reading: Reading) -> Iterator[tuple[Mapping[str, Any], int]]:
-    """Yield each object of a file with the bytes of its line, and count the others.
+def read_lines(path: Path, reading: Reading) -> Iterator[Mapping[str, Any]]:
+    """Yield each object of a file, and count the other lines.
 
     Raises:
         OSError: It is no regular file that can be read.
@@ -88,16 +85,15 @@ def read_lines(path: Path, reading: Reading) -> Iterator[tuple[Mapping[str, Any]
         descriptor = open_regular(path.name, folder)
     with os.fdopen(descriptor, "rb") as stream:
         while line := stream.readline(MAX_LINE_BYTES):
-            size = len(line)
+            is_whole = True
             while not line.endswith(b"\n") and (more := stream.readline(MAX_LINE_BYTES)):
-                line, size = more, size + len(more)
+                line, is_whole = more, False
             reading.lines += 1
-            reading.size_bytes += size
-            found = parse_object(line) if size == len(line) else None
+            found = parse_object(line) if is_whole else None
             if found is None:
                 reading.torn += bool(line.strip())
             else:
-                yield found, size
+                yield found
 
 
 def find_head(path: Path, is_head: Callable[[Mapping[str, Any]], bool], most: int | None = None) -> Mapping[str, Any]:
@@ -106,7 +102,7 @@ def find_head(path: Path, is_head: Callable[[Mapping[str, Any]], bool], most: in
     Raises:
         OSError: As `read_lines`.
     """
-    return next((line for line, _ in islice(read_lines(path, Reading()), most) if is_head(line)), {})
+    return next((line for line in islice(read_lines(path, Reading()), most) if is_head(line)), {})
 
 
 def parse_object(line: bytes | str) -> Mapping[str, Any] | None:

@@ -56,21 +56,8 @@ class Course:
         self.usd += cost / _MILLION
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Relayed:
-    """The conversation as it was, and as a relay, by the same model of the cache."""
-
-    line_tokens: int | None
-    """A relay's reset line; None without a turn."""
-    was: Course
-    least: Course
-    """With fresh sessions that have little to read."""
-    most: Course
-    """With fresh sessions that read much."""
-
-
 class RelayedTally:
-    """Follows a conversation turn by turn. Mutable.
+    """Follows a conversation turn by turn: as it `was`, and as a relay whose sessions read little or much. Mutable.
 
     With P(i) and O(i) the prompt and the output of turn i as the endpoint counted them, C(i) = P(i) + O(i) its context,
     and B = P(1) the fixed prefix (system, tools, task), turn i brings N(i) = max(0, P(i) - C(i - 1)) new tokens, and
@@ -91,10 +78,11 @@ class RelayedTally:
     """
 
     def __init__(self) -> None:
-        self._was, self._least, self._most = Course(), Course(), Course()
+        self.was, self.least, self.most = Course(), Course(), Course()
+        self.line_tokens: int | None = None
+        """A relay's reset line; None without a turn."""
         self._inside = self._fresh = False
         self._first: int | None = None
-        self._line: int | None = None
         self._turns = self._new = self._output = self._window = 0
         self._rates: Rates | None = None
         self.usd: float | None = 0.0
@@ -117,10 +105,6 @@ class RelayedTally:
             self._turn(event.usage, rates, event.soft_tokens)
             self._window, self._rates, self._fresh = event.window_tokens, rates, False
 
-    @property
-    def figures(self) -> Relayed:
-        return Relayed(line_tokens=self._line, was=self._was, least=self._least, most=self._most)
-
     def estimate_rest(self, turns: int) -> float | None:
         """Return what so many more turns would cost in the same session; None if a price or its turns are unknown.
 
@@ -129,7 +113,7 @@ class RelayedTally:
         """
         if not self._turns or self._rates is None:
             return None
-        rest, new = Course(context_tokens=self._was.context_tokens), self._new // self._turns
+        rest, new = Course(context_tokens=self.was.context_tokens), self._new // self._turns
         for number in range(turns):
             if rest.context_tokens > self._window * MOST_FULL:
                 rest.context_tokens = self._first or 0
@@ -139,21 +123,21 @@ class RelayedTally:
         return rest.usd
 
     def _turn(self, usage: Usage, rates: Rates | None, line: int) -> None:
-        prompt, before = usage.prompt_tokens, self._was.context_tokens
-        self._line = line
+        prompt, before = usage.prompt_tokens, self.was.context_tokens
+        self.line_tokens = line
         self._turns, self._output = self._turns + 1, self._output + usage.output_tokens
         if self._first is None:
             self._first = prompt
-            for course in (self._was, self._least, self._most):
+            for course in (self.was, self.least, self.most):
                 course.go(usage, rates, prompt=prompt, read=0)
             return
         first = self._first
         new = 0 if self._fresh else max(0, prompt - before)
         self._new += new
-        self._was.go(usage, rates, prompt=prompt, read=min(prompt, first if self._fresh else before))
+        self.was.go(usage, rates, prompt=prompt, read=min(prompt, first if self._fresh else before))
         for course, orientation in (
-            (self._least, LEAST_ORIENTATION_TOKENS),
-            (self._most, MOST_ORIENTATION_TOKENS),
+            (self.least, LEAST_ORIENTATION_TOKENS),
+            (self.most, MOST_ORIENTATION_TOKENS),
         ):
             context = course.context_tokens
             is_reset = context >= line
@@ -257,7 +241,7 @@ def get_transcript(path: Path, session: str) -> Transcript:
 
 
 def _sniff(path: Path) -> Format:
-    for line, _ in islice(read_lines(path, Reading()), SNIFFED_LINES):
+    for line in islice(read_lines(path, Reading()), SNIFFED_LINES):
         if is_entry(line):
             return Format.CLAUDE
         if is_line(line):

@@ -37,8 +37,9 @@ from relay.session.values import Shown
 TABLES = frozenset({"session", "message", "part"})
 MOST_SUBAGENTS = 2_000
 _WRITES = frozenset({"edit", "write", "multiedit"})
-_SENT = frozenset({"text", "tool", "reasoning", "file"})
-_QUIET = _SENT | {"step-start", "snapshot", "patch", "agent", "subtask", "retry", "compaction"}
+_QUIET = frozenset(
+    {"text", "reasoning", "file", "step-start", "snapshot", "patch", "agent", "subtask", "retry", "compaction"}
+)
 _MS = 1000
 
 
@@ -141,7 +142,6 @@ class _Messages:
             part = parse_object(raw) or {}
             kind = get_text(part, "type")
             kinds.add(kind)
-            self._reading.sent_bytes += len(raw) if kind in _SENT else 0
             if kind == "text" and part.get("synthetic") is not True:
                 self._emitter.say(self._at, self._role, get_text(part, "text"))
             elif kind == "tool":
@@ -205,16 +205,14 @@ def _follow(
             emitter.open(_to_seconds(created), title=title, reason="", phase=phase)
             is_first = False
         reading.lines += 1
-        reading.size_bytes += len(data or "")
-        reader.read(data or "", _iter_parts(base, str(name), reading), _to_seconds(created))
+        reader.read(data or "", _iter_parts(base, str(name)), _to_seconds(created))
         yield from emitter.take()
     emitter.close(emitter.last_at)
     yield from emitter.take()
 
 
-def _iter_parts(base: sqlite3.Connection, message: str, reading: Reading) -> Iterator[str]:
+def _iter_parts(base: sqlite3.Connection, message: str) -> Iterator[str]:
     for (data,) in base.execute("SELECT CAST(data AS text) FROM part WHERE message_id = ? ORDER BY id", [message]):
-        reading.size_bytes += len(data or "")
         yield data or ""
 
 
