@@ -1,9 +1,8 @@
 """Transcripts of Codex as events: what an answer used comes behind its calls, sums are never a context's size."""
 
-from relay.session.events import ResponseReceived, RetryScheduled, RunStarted, SessionStarted, ToolFinished, ToolStarted
+from relay.session.events import ResponseReceived, RetryScheduled, ToolFinished, ToolStarted
 from relay.session.usage import Usage
-from relay.session.values import Shown
-from tests.lab.samples import CWD, SESSION, counts, line, meta, write_lines
+from tests.lab.samples import counts, line, meta, write_lines
 
 
 def item(second, kind, **payload):
@@ -39,42 +38,6 @@ START = (
 )
 
 
-def test_turns_tools_and_files(read, tmp_path):
-    changed = {"type": "FileChange", "id": "c3", "changes": {f"{CWD}/a.py": {"type": "update"}}}
-    ran = {"type": "CommandExecution", "id": "c2", "exit_code": 3, "duration": {"secs": 1, "nanos": 500_000_000}}
-    path = write_lines(
-        tmp_path / "rollout.jsonl",
-        *START,
-        item(2, "reasoning"),
-        use(2, "c1", "cat a.py"),
-        use(2, "c2", "exit 3"),
-        spent(2, 9000, 4000, 40, 7),
-        event(3, "item_completed", item=ran),
-        done(3, "c1", "x\ny\n"),
-        done(3, "c2", "Process exited with code 3"),
-        total(3, counts(9000, 4000, 40), counts(9000, 4000, 40)),
-        item(4, "custom_tool_call", name="apply_patch", call_id="c3", input="*** Begin Patch\n*** Update File: a.py\n"),
-        spent(4, 9500, 9000, 40),
-        event(5, "item_completed", item=changed),
-        item(5, "custom_tool_call_output", call_id="c3", output="Success"),
-        event(5, "item_completed", item={"type": "UserMessage", "id": "u"}),
-        item(6, "message", role="assistant"),
-        spent(6, 9600, 9500, 40),
-    )
-    seen = read(path)
-    (run,) = seen.of(RunStarted)
-    assert (run.run_id, run.command, run.branch) == (SESSION, "Codex 0.166.0", "main")
-    assert seen.prompts == [9000, 9500, 9600]
-    first = seen.of(ResponseReceived)[0]
-    assert first.usage == Usage(input_tokens=5000, cache_read_tokens=4000, output_tokens=40, thinking_tokens=7)
-    assert (first.model, first.cost_usd, first.window_tokens, first.duration_s) == ("gpt-5.5", None, 258_400, 2)
-    assert [e.summary for e in seen.of(ToolStarted)] == ["cat a.py", "exit 3", "*** Begin Patch *** Update File: a.py"]
-    cat, failed, patch = seen.of(ToolFinished)
-    assert cat.shown == Shown(path="a.py", first_line=1, last_line=2)
-    assert (failed.is_error, failed.duration_s) == (True, 1.5)
-    assert (patch.changed_paths, patch.is_error) == (("a.py",), False)
-
-
 def test_an_older_transcript_counts_each_answer_once(read, tmp_path):
     """Its counts come behind the results, are said again on resuming, and sums grow for ever."""
     one, two = counts(9000, 4000, 40), counts(9500, 9000, 40)
@@ -99,26 +62,6 @@ def test_an_older_transcript_counts_each_answer_once(read, tmp_path):
     kinds = [type(record.event).__name__ for record in seen.records]
     assert kinds.index("ResponseReceived") < kinds.index("ToolStarted")
     assert len(seen.of(RetryScheduled)) == 1
-
-
-def test_a_compaction_begins_a_context(read, tmp_path):
-    path = write_lines(
-        tmp_path / "rollout.jsonl",
-        meta(base_instructions={"text": "x" * 400}),
-        *START[1:],
-        item(1, "message", role="assistant"),
-        spent(1, 90_000, 0, 40),
-        line("compacted", 2, message="a summary", replacement_history=[]),
-        spent(3, 12_000, 0, 40),
-    )
-    seen = read(path)
-    assert [event.prompt for event in seen.of(SessionStarted)] == [
-        ({"source": "system", "bytes": 400, "tokens": 100},)
-    ] * 2
-    assert seen.contexts == [
-        ("conversation", "from its beginning", ""),
-        ("conversation", "after a compaction", "compacted (by Codex) from 90,040 tokens"),
-    ]
 
 
 def test_what_is_odd_is_counted_and_never_fatal(read, tmp_path):

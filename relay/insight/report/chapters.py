@@ -42,7 +42,7 @@ def show_context(figures: Figures) -> Chapter:
         "Largest losses {dropped:sources}"
     )
     falls = [Row(session_id=one.session_id, **vars(fall)) for one in sessions for fall in one.compactions]
-    tables = (list_rows("Compactions", columns, falls),) if falls else ()
+    tables = (list_rows("Compactions", columns, falls),)
     plots = (draw_contexts(sessions),) if sessions else ()
     return Chapter(name="context", title="Context", lead=lead, plots=plots, tables=tables)
 
@@ -237,29 +237,23 @@ _COSTLIEST = 20
 
 
 def show_tools(figures: Figures) -> Chapter:
-    """Show how often and how long tools ran, and the size of their results."""
+    """Show how often and how long tools ran, the size of their results, and what was read again."""
+    totals = figures.totals
+    lead = (
+        f"{count(totals.calls, 'call')}, {count(totals.errors, 'error')}. "
+        f"{count(totals.duplicate_reads, 'time')} a session saw the same part of an unchanged file again: "
+        f"{render_tokens(totals.duplicate_tokens)} tokens. {count(totals.ghost_edits, 'file')} changed by a session "
+        "that had not seen the file, while an earlier session had."
+    )
     columns = (
         "Tool {name} | #Calls {calls:n} | #Errors {errors:n} | #Time {duration_s:s} | "
         "#Tokens of results {result_tokens:tokens} | #Repeats {duplicates:n} | "
         "#Tokens of repeats {duplicate_tokens:tokens}"
     )
-    table = list_rows("Tools", columns, figures.tools)
-    lead = f"{count(figures.totals.calls, 'call')}, {count(figures.totals.errors, 'error')}."
-    return Chapter(name="tools", title="Tools", lead=lead, tables=(table,))
-
-
-def show_reads(figures: Figures) -> Chapter:
-    """Show repeated reads and the largest results."""
-    totals = figures.totals
-    lead = (
-        f"{count(totals.duplicate_reads, 'time')} a session saw the same part of an unchanged file again: "
-        f"{render_tokens(totals.duplicate_tokens)} tokens. {count(totals.ghost_edits, 'file')} changed by a session "
-        "that had not seen the file, while an earlier session had."
-    )
     costliest = sorted((r for tool in figures.tools for r in tool.costliest), key=lambda r: -r.tokens)[:_COSTLIEST]
-    columns = "Tool {tool} | `Call {summary} | #Tokens {tokens:tokens} | `Session {session_id:id} | #Turn {turn:n}"
-    tables = (list_rows("The costliest results", columns, costliest),) if costliest else ()
-    return Chapter(name="reads", title="Read again", lead=lead, tables=tables)
+    results = "Tool {tool} | `Call {summary} | #Tokens {tokens:tokens} | `Session {session_id:id} | #Turn {turn:n}"
+    tables = (list_rows("Tools", columns, figures.tools), list_rows("The costliest results", results, costliest))
+    return Chapter(name="tools", title="Tools", lead=lead, tables=tables)
 
 
 def show_sources(figures: Figures) -> Chapter:

@@ -22,7 +22,6 @@ from relay.insight.report.chapters import (
     show_decay,
     show_hand_offs,
     show_phases,
-    show_reads,
     show_sources,
     show_tools,
 )
@@ -187,7 +186,6 @@ def make_page(figures: Figures, beliefs: Beliefs | None, read: ReadLeftFile = la
         show_hand_offs(figures.hand_offs),
         *((show_beliefs(beliefs, figures),) if beliefs else ()),
         show_tools(figures),
-        show_reads(figures),
     )
     names = dict.fromkeys(run.plan_path or run.run_id for run in figures.runs)
     return Page(
