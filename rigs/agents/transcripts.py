@@ -22,6 +22,7 @@ from typing import Any
 from rigs.agents.real import AGENTS, GIT, KEY, MACHINE, install
 from tests.endpoint.script import parse_script
 from tests.endpoint.server import Endpoint, serve
+from tests.transcripts.test_events import describe_all
 
 OUT = Path(__file__).parents[2] / "tests/transcripts"
 MOST_CHARS = {True: 1_200, False: 240}
@@ -254,6 +255,7 @@ def main() -> None:
             MAKERS[name](stand, server)
             for error in server.errors:
                 sys.stderr.write(f"{error}\n")
+    (OUT / "events.txt").write_text(describe_all(Path(tempfile.mkdtemp())))
 
 
 if __name__ == "__main__":

@@ -1,11 +1,8 @@
 """Why claims hold or not."""
 
-from hypothesis import given
-
 from relay.ledger.belief import judge
-from relay.ledger.model import Claim, Confirmation, Entry, Ledger, Nogood, Retraction, Source, Stamp
+from relay.ledger.model import Claim, Confirmation, Ledger, Nogood, Retraction, Source, Stamp
 from relay.ledger.snapshot import MAX_LINES, explain_claim
-from tests.figures.ledgers import entries
 
 CITED = Source(path="a.py", lines="3-9", blob="0123abc")
 MADE = (
@@ -58,16 +55,6 @@ def test_a_claim_is_explained_in_full_in_one_printable_line_for_each_fact() -> N
     assert lines[3].startswith("  n1 CONTRADICTION of c1: word ")
     assert not lines[3].endswith("(settled)")
     assert all(line.isprintable() for line in lines)
-
-
-@given(entries())
-def test_every_claim_of_every_ledger_is_explained(made: tuple[Entry, ...]) -> None:
-    ledger = Ledger(entries=made)
-    judgement = judge(ledger, {})
-    for name in ledger.claims:
-        lines = explain_claim(ledger, judgement, {}, name)
-        assert lines[0].startswith(f"{name} ")
-        assert all(line.isprintable() for line in lines)
 
 
 def test_a_long_story_ends() -> None:

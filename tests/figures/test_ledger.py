@@ -27,7 +27,7 @@ from relay.ledger.model import (
     parse_ledger,
     render_stamp_time,
 )
-from relay.ledger.snapshot import Topic, list_shown, render_snapshot
+from relay.ledger.snapshot import Topic, explain_claim, list_shown, render_snapshot
 from relay.session.usage import estimate_tokens
 from tests.figures.ledgers import entries
 
@@ -379,6 +379,10 @@ def test_a_snapshot_keeps_to_its_budget_and_to_one_line_for_each(
     stale = [name for name in shown if name in ledger.claims and judgement[name].status == "stale"]
     assert ("\nTo do: look at" in snapshot) == bool(stale)
     assert ("\nTo do: settle" in snapshot) == (claims < len(shown))
+    for name in ledger.claims:  # each can be explained
+        lines = explain_claim(ledger, judgement, changed, name)
+        assert lines[0].startswith(f"{name} ")
+        assert all(line.isprintable() for line in lines)
 
 
 @given(entries())

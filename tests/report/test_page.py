@@ -80,7 +80,7 @@ def test_no_text_of_a_log_is_anything_but_text(subtests):
     left = (("a", "    a\na"), ("b", make_png(4, 3)))
     plain = [require_inert(render(fold(play(phases=1)), make_beliefs("plain"))).tags, require_inert(leave(*left)).tags]
     for text in HOSTILE:
-        with subtests.test(text[:20]):
+        with subtests.test(ascii(text[:20])):
             page = render(fold(play(phases=1, text=text)), make_beliefs(text))
             files = leave((text, f"    {text}\n{text}"), (text, make_png(4, 3)))
             assert [require_inert(html).tags for html in (page, files)] == plain

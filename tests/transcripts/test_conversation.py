@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from relay.base.redaction import redact
 from relay.insight.figures import read_figures
-from relay.insight.transcripts.conversation import MOST_STEPS, MOST_TURNS, TURN_CHARS, Conversation, Role, Said
+from relay.insight.transcripts import conversation as conversations
+from relay.insight.transcripts.conversation import MOST_STEPS, TURN_CHARS, Conversation, Role, Said
 from relay.insight.transcripts.digest import MAX_TOKENS, name_turns, render_digest
 from relay.insight.transcripts.emitter import Reading
 from relay.insight.transcripts.library import OpenTranscript, RelayedTally, find_first_words, get_transcript
@@ -258,10 +259,11 @@ def test_a_turn_is_cited_by_its_number():
     assert {numbers: name_turns(conversation, numbers) for numbers in rows} == rows
 
 
-def test_memory_is_bounded_and_the_first_words_stay():
-    conversation = hear(user("the goal"), *[agent(f"{number}") for number in range(MOST_TURNS + 50)])
-    assert (len(conversation.turns), conversation.turns[0].text) == (MOST_TURNS + 1, "the goal")
-    assert conversation.numbers == range(1, MOST_TURNS + 52)
+def test_memory_is_bounded_and_the_first_words_stay(monkeypatch):
+    monkeypatch.setattr(conversations, "MOST_TURNS", 100)
+    heard = hear(user("the goal"), *[agent(f"{number}") for number in range(150)])
+    assert (len(heard.turns), heard.turns[0].text) == (101, "the goal")
+    assert heard.numbers == range(1, 152)
     many = hear(tool(given={"todos": [{"content": str(n), "status": "x"} for n in range(9_999)]}))
     assert len(many.steps) == MOST_STEPS
     assert len(hear(user("x" * 5_000_000)).turns[0].text) < TURN_CHARS + 100
