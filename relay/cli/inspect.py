@@ -14,11 +14,10 @@ from relay.cli.boundary import note_place
 from relay.cli.options import json_option
 from relay.cli.pages import require_libraries, show_page
 from relay.cli.screen import clean_line, say, say_document
-from relay.insight.database import Database, find_table_rates
+from relay.insight.database import Database
 from relay.insight.figures import collect, render_document
 from relay.insight.transcripts.library import Format, OpenTranscript, RelayedTally, get_transcript, list_transcripts
 from relay.lab.transcript_page import make_transcript_page
-from relay.session.events import ResponseReceived
 from relay.session.records import LoggedEvent
 
 
@@ -50,8 +49,7 @@ def command(file: Path | None, session: str, *, as_json: bool, page: Path | None
 
     def follow() -> "Iterator[LoggedEvent]":
         for record in opened:  # one pass of constant memory
-            model = record.event.model if isinstance(record.event, ResponseReceived) else ""
-            relayed.take(record, find_table_rates(model, record.at) if model else None)
+            relayed.take(record)
             yield record
 
     with Database() as database:

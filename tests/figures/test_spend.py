@@ -9,18 +9,9 @@ from relay.session.events import GateStarted, ResponseReceived
 from relay.session.prices import Budget, UserPrice
 from relay.session.spend import Meter, Pace
 from relay.session.usage import Spent, Usage, rank_spent
-from tests.figures.streams import call, gate, turn
+from tests.figures.streams import MODEL, call, gate, turn
 
 PRICE = UserPrice(input=1, output=1, write_5m=1, write_1h=1).make_price("m")
-
-
-def test_what_an_earlier_process_used_counts_against_the_cap_and_is_in_no_commit_yet() -> None:
-    meter = Meter(Budget(run_cap_usd=1.0), price=None, before=Spent())
-
-    meter.restore(Spent(usage=Usage(input_tokens=7), cost_usd=0.75))
-
-    assert meter.unrecorded == Spent(usage=Usage(input_tokens=7), cost_usd=0.75)
-    assert meter.session == Spent()
 
 
 def test_a_phase_that_goes_on_counts_what_no_commit_of_it_records() -> None:
@@ -34,13 +25,14 @@ def test_a_phase_that_goes_on_counts_what_no_commit_of_it_records() -> None:
     assert "1.75 of the phase's cap of 2.00 USD are spent" in str(meter.check(251_000, 0))
 
 
-def test_what_an_open_phase_used_is_counted_once_where_the_total_has_it() -> None:
+def test_what_an_open_phase_used_before_is_in_no_commit_yet_and_is_counted_once() -> None:
     meter = Meter(Budget(run_cap_usd=10.0), price=PRICE, before=Spent(cost_usd=9.0))
-
     meter.take_up(Spent(cost_usd=2.0))
-
     assert meter.unrecorded == Spent(cost_usd=2.0)
     assert meter.check(900_000, 0) is None
+    killed = Meter(Budget(run_cap_usd=1.0), price=None, before=Spent())
+    killed.restore(Spent(usage=Usage(input_tokens=7), cost_usd=0.75))
+    assert (killed.unrecorded, killed.session) == (Spent(usage=Usage(input_tokens=7), cost_usd=0.75), Spent())
 
 
 def test_a_cap_that_a_person_moves_holds_from_the_next_request_on():
@@ -55,44 +47,22 @@ def test_a_cap_that_a_person_moves_holds_from_the_next_request_on():
     assert meter.check(10**8, 1_000) is None
 
 
-def test_the_models_that_answered_a_session_are_kept_until_its_commit() -> None:
-    """Not those of its explorers."""
-    meter = Meter(Budget(run_cap_usd=None), price=None, before=Spent())
-    (answer,) = (event for event in turn(1, 1, 1) if isinstance(event, ResponseReceived))
-    meter.observe(answer)
-    meter.observe(replace(answer, model="explorer", query="explore"))
-    assert list(meter.models) == [answer.model]
-
-    meter.record()
-
-    assert not meter.models
-
-
-def test_a_request_on_its_way_counts_with_the_most_that_it_can_use() -> None:
-    """It is said to be an estimate; the session's own sum does not have it."""
-    meter = Meter(Budget(run_cap_usd=None), price=None, before=Spent())
-    assert meter.session_at_most == Spent()
-
-    assert meter.check(100, 50) is None
-
-    worst = Usage(input_tokens=100, output_tokens=50)
-    assert meter.session_at_most == Spent(usage=worst, cost_usd=None, estimated=True)
-    assert meter.session == Spent()
-
-
 def test_an_answer_counts_for_the_plan_for_the_session_and_for_the_next_commit() -> None:
     meter = Meter(Budget(run_cap_usd=None), price=PRICE, before=Spent(cost_usd=1.0))
     meter.open_session(PRICE)
     for event in (*turn(1, 100, 7, cost_usd=0.5), *turn(2, 200, 3, cost_usd=0.25)):
         meter.observe(event)
 
+    meter.observe(turn(0, 0, cost_usd=0.0, model="explorer", query="explore")[1])
     told = Spent(usage=Usage(input_tokens=300, output_tokens=10), cost_usd=0.75)
+    assert list(meter.models) == [MODEL]
     assert (meter.session, meter.unrecorded, meter.total) == (told, told, Spent(cost_usd=1.0) + told)
     meter.check(40, 2)
     assert meter.session_at_most.usage == Usage(input_tokens=340, output_tokens=12)
     assert meter.session_at_most.cost_usd == pytest.approx(0.75 + 42e-6)
 
     meter.record()
+    assert not meter.models
     meter.observe(turn(3, 0, 0, usage=None, cost_usd=None)[1])
     assert meter.session.cost_usd is meter.unrecorded.cost_usd is meter.total.cost_usd is None
     assert (meter.unrecorded.usage, meter.session.usage) == (Usage(), told.usage)
@@ -101,10 +71,14 @@ def test_an_answer_counts_for_the_plan_for_the_session_and_for_the_next_commit()
     assert meter.session == Spent()
 
 
-def test_a_cap_of_tokens_holds_for_prompt_and_answer_together() -> None:
-    meter = Meter(Budget(run_cap_usd=None, token_cap=150), price=None, before=Spent(usage=Usage(input_tokens=50)))
-    assert meter.check(60, 40) is None
-    assert meter.check(60, 41)
+def test_a_request_on_its_way_counts_with_the_most_that_it_can_use() -> None:
+    """It is said to be an estimate; the session's own sum does not have it. A cap of tokens is for both."""
+    meter = Meter(Budget(run_cap_usd=None, token_cap=200), price=None, before=Spent(usage=Usage(input_tokens=50)))
+    assert meter.session_at_most == Spent()
+    assert meter.check(100, 50) is None
+    worst = Usage(input_tokens=100, output_tokens=50)
+    assert (meter.session_at_most, meter.session) == (Spent(usage=worst, cost_usd=None, estimated=True), Spent())
+    assert meter.check(100, 51)
 
 
 MILLION = Usage(input_tokens=1_000_000)

@@ -18,14 +18,14 @@ LINE = 90_000
 
 def begin(tally, phase="conversation"):
     started = SessionStarted(session_id="s", phase_id=phase, title="", number=1, reason="")
-    tally.take(LoggedEvent(at=0, event=started), None)
+    tally.take(LoggedEvent(at=0, event=started))
 
 
-def go(tally, prompt, output=1_000, rates=RATES):
+def go(tally, prompt, output=1_000, model="m"):
     usage = Usage(input_tokens=prompt, output_tokens=output)
     event = ResponseReceived(
         turn=1,
-        model="m",
+        model=model,
         usage=usage if prompt else None,
         cost_usd=None,
         fill_tokens=usage.context_tokens if prompt else None,
@@ -35,11 +35,11 @@ def go(tally, prompt, output=1_000, rates=RATES):
         stop_reason="",
         duration_s=0,
     )
-    tally.take(LoggedEvent(at=0, event=event), rates)
+    tally.take(LoggedEvent(at=0, event=event))
 
 
 def test_by_hand():
-    tally = RelayedTally()
+    tally = RelayedTally(lambda *_: RATES)
     go(tally, 5_000)  # outside of any context: not of the conversation
     begin(tally)
     for prompt in (20_000, 80_000, 95_000, 0, 97_000):  # 0: unknown, no turn of this
@@ -72,17 +72,17 @@ def test_by_hand():
 
 
 def test_without_a_turn_nothing_is_known_and_without_a_price_no_cost():
-    tally = RelayedTally()
+    tally = RelayedTally(lambda *_: RATES)
     assert (tally.line_tokens, tally.was) == (None, Course())
     begin(tally)
-    go(tally, 10_000, rates=None)
+    go(tally, 10_000, model="")
     go(tally, 12_000)
     assert (tally.was.usd, tally.least.usd, tally.was.prompt_tokens) == (None, None, 22_000)
 
 
 @given(st.lists(st.tuples(st.integers(1, 200_000), st.integers(0, 5_000), st.booleans()), max_size=30))
 def test_below_the_line_it_is_the_same_and_above_it_never_holds_more_than_was_brought(turns):
-    tally = RelayedTally()
+    tally = RelayedTally(lambda *_: RATES)
     begin(tally)
     for prompt, output, compacted in turns:
         if compacted:

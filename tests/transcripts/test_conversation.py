@@ -4,6 +4,7 @@ import json
 import re
 import sqlite3
 from contextlib import closing
+from dataclasses import replace
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -288,10 +289,10 @@ def respond(prompt, output):
 def test_what_more_of_the_same_session_would_cost():
     """1,000 tokens at the end of the last turn; each turn brings 100 new ones and 50 of output."""
     rates = Rates(input=1.0, output=10.0, write_5m=1.25, write_1h=2.0, read=0.1)
-    recorder, tally = Recorder(lambda: 0.0), RelayedTally()
+    recorder, tally = Recorder(lambda: 0.0), RelayedTally(lambda model, _: rates if model == "m" else None)
     began = SessionStarted(session_id="1", phase_id="conversation", title="", number=1, reason="", prompt=())
     for event in (began, respond(800, 50), respond(950, 50)):
-        tally.take(recorder.record(event), rates)
+        tally.take(recorder.record(event))
     assert tally.usd == 1.0
     cold = (1_050 * 1.25 + 50 * 10.0) / 1e6
     warm = cold + (1_100 * 0.1 + 50 * 1.25 + 50 * 10.0) / 1e6
@@ -299,7 +300,7 @@ def test_what_more_of_the_same_session_would_cost():
     assert [round(usd, 9) for usd in found if usd is not None] == [0.0, round(cold, 9), round(warm, 9)]
     assert (tally.estimate_rest(100) or 0) < 100 * (2_000 * 0.1 + 50 * 1.25 + 50 * 10.0) / 1e6 + 0.01  # it is compacted
     assert RelayedTally().estimate_rest(1) is None
-    tally.take(recorder.record(respond(1_000, 50)), None)
+    tally.take(recorder.record(replace(respond(1_000, 50), model="?")))
     assert tally.estimate_rest(1) is None
 
 

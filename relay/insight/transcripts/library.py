@@ -6,7 +6,7 @@ relay would have used fresh sessions instead of one context that only grows.
 import contextlib
 import re
 import sqlite3
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import field
 from enum import StrEnum
 from itertools import islice
@@ -15,6 +15,7 @@ from pathlib import Path
 from relay.base.errors import ConfigError
 from relay.base.values import dataclass
 from relay.base.walk import list_names
+from relay.insight.database import find_table_rates
 from relay.insight.transcripts.claude import is_entry, read_claude
 from relay.insight.transcripts.codex import is_line, read_codex
 from relay.insight.transcripts.conversation import Role, Said
@@ -75,9 +76,13 @@ class RelayedTally:
     price of input.
 
     Sources: prompt caching's price multiples of the provider; the line is relay's default for the model.
+
+    Args:
+        find_rates: Returns the prices of a model at a moment; None if unknown.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, find_rates: Callable[[str, float], Rates | None] = find_table_rates) -> None:
+        self._find_rates = find_rates
         self.was, self.least, self.most = Course(), Course(), Course()
         self.line_tokens: int | None = None
         """A relay's reset line; None without a turn."""
@@ -88,13 +93,8 @@ class RelayedTally:
         self.usd: float | None = 0.0
         """Of all answers, sub-agents' too; None if the price of a model is unknown."""
 
-    def take(self, record: LoggedEvent, rates: Rates | None) -> None:
-        """Add the next event.
-
-        Args:
-            record: Of any context; sub-agents count for `usd` alone, a relay has none.
-            rates: Prices of the answer's model; None if unknown.
-        """
+    def take(self, record: LoggedEvent) -> None:
+        """Add the next event, of any context; sub-agents count for `usd` alone, a relay has none."""
         event = record.event
         if isinstance(event, SessionStarted):
             self._inside, self._fresh = event.phase_id == MAIN, True
@@ -102,8 +102,9 @@ class RelayedTally:
             return
         self.usd = None if event.cost_usd is None or self.usd is None else self.usd + event.cost_usd
         if event.usage is not None and self._inside:
-            self._turn(event.usage, rates, event.soft_tokens)
-            self._window, self._rates, self._fresh = event.window_tokens, rates, False
+            self._rates = self._find_rates(event.model, record.at) if event.model else None
+            self._turn(event.usage, self._rates, event.soft_tokens)
+            self._window, self._fresh = event.window_tokens, False
 
     def estimate_rest(self, turns: int) -> float | None:
         """Return what so many more turns would cost in the same session; None if a price or its turns are unknown.

@@ -18,7 +18,6 @@ from relay.base.words import count, list_some, render_output, render_usd, shorte
 from relay.git.repository import Repo
 from relay.git.status import StatusEntry, read_status
 from relay.git.trees import find_entries
-from relay.insight.database import find_table_rates
 from relay.insight.transcripts.conversation import Conversation
 from relay.insight.transcripts.digest import name_turns, render_digest
 from relay.insight.transcripts.emitter import Reading
@@ -26,7 +25,7 @@ from relay.insight.transcripts.library import OpenTranscript, RelayedTally, Tran
 from relay.plan.model import Plan
 from relay.prompts.texts import render_session_message
 from relay.run.planning.submission import PhaseSize
-from relay.session.events import Noticed, ResponseReceived, RunStarted
+from relay.session.events import Noticed, RunStarted
 from relay.session.prices import cost_usd
 from relay.setup.context import RunContext
 
@@ -96,8 +95,7 @@ def read_marathon(ctx: RunContext, transcript: Transcript) -> Marathon:
     reading, name = Reading(hear=conversation.hear), transcript.format.value
     for record in OpenTranscript(transcript=transcript, reading=reading):
         event = record.event
-        model = event.model if isinstance(event, ResponseReceived) else ""
-        tally.take(record, find_table_rates(model, record.at) if model else None)
+        tally.take(record)
         if isinstance(event, RunStarted):
             name = f"{event.command}, session {event.run_id}"
     if not conversation.count:
