@@ -27,12 +27,6 @@ class TrialResult:
     hidden_total: int | None = None
     red_gates: int | None = None
     repairs: int | None = None
-    weakened: int | None = None
-    """Test definitions and assertions that are gone, and tests that are skipped now."""
-    duplicated: int | None = None
-    """Added lines that stand in a block which the tree holds twice."""
-    added: int | None = None
-    deleted: int | None = None
     input_tokens: int | None = None
     cache_read_tokens: int | None = None
     cache_write_tokens: int | None = None
@@ -92,8 +86,6 @@ OUTCOMES = (
     Measure(name="faults that one review confirms", read=lambda trial: trial.disputed),
     Measure(name="red gates", read=lambda trial: trial.red_gates),
     Measure(name="repairs", read=lambda trial: trial.repairs),
-    Measure(name="tests weakened", read=lambda trial: trial.weakened),
-    Measure(name="duplicated lines", read=lambda trial: trial.duplicated),
     Measure(name="tokens", read=lambda trial: trial.tokens, unit="tokens"),
     Measure(name="time", read=lambda trial: trial.wall_s, unit="s"),
     Measure(name="sessions", read=lambda trial: trial.sessions),

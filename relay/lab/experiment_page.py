@@ -208,8 +208,7 @@ _RUNS = (
     "#Faults and disputed {faults} | #Cost {0:cost} | #Input {input_tokens:tokens} | "
     "#Cache writes {cache_write_tokens:tokens} | #Cache reads {cache_read_tokens:tokens} | "
     "#Output {output_tokens:tokens} | #Time {wall_s:s} | #Sessions {sessions:known} | #Fill {fill:tokens} | "
-    "#Red gates and repairs {red_gates:known} and {repairs:known} | #Tests weakened {weakened:known} | "
-    "#Duplicated lines {duplicated:known} of {added:known} | #Cut off {cuts} | End {reason}"
+    "#Red gates and repairs {red_gates:known} and {repairs:known} | #Cut off {cuts} | End {reason}"
 )
 
 
