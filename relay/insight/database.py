@@ -49,11 +49,6 @@ def _read_usd(model: str, at: float) -> float | None:
     return rates.read / 1_000_000 if rates else None
 
 
-def _write_usd(model: str, at: float) -> float | None:
-    rates = find_table_rates(model, at) if model else None
-    return rates.write_5m / 1_000_000 if rates else None
-
-
 def _find_band(fill_tokens: int | None, soft_tokens: int) -> str | None:
     band = find_band(fill_tokens, soft_tokens)
     return band.value if band else None
@@ -68,7 +63,6 @@ def _names(text: str, word: str) -> bool:
 
 _FUNCTIONS: Mapping[str, Callable[[Any, Any], float | str | None]] = {
     "read_usd": _read_usd,
-    "write_usd": _write_usd,
     "band_of": _find_band,
     "names": _names,
 }
@@ -129,9 +123,7 @@ def _render_list(found: tuple[Any, ...] | None) -> str | None:
 TABLES = {cls: _make_table(cls) for cls in get_args(Event)}
 _DERIVED = ("commit_ids", "declared", "left", "texts", "ticked", "touched", "warnings")
 _LISTS = frozenset({*_DERIVED, *(name for table in TABLES.values() for name in table.lists)})
-_FLAGS = frozenset(
-    {"is_done", "first_gate_red", "within_phase", *(name for table in TABLES.values() for name in table.flags)}
-)
+_FLAGS = frozenset({"is_done", "first_gate_red", *(name for table in TABLES.values() for name in table.flags)})
 
 
 class Row(SimpleNamespace):

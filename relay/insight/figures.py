@@ -56,7 +56,6 @@ class Figures:
     """Rows of ``proofs``."""
     reviews: tuple[Row, ...]
     """Of each round: `findings`, and how many were `confirmed`."""
-    hand_offs: tuple[Row, ...]
     forecast: Row | None
     """None if no plan was shown."""
     yours: tuple[str, ...] = ()
@@ -107,7 +106,6 @@ def collect(database: Database) -> Figures:
         totals=add_up(runs),
         ticks=tuple(database.read("SELECT * FROM proofs")),
         reviews=tuple(database.read("SELECT * FROM ReviewFinished ORDER BY seq")),
-        hand_offs=tuple(database.read("SELECT * FROM hand_offs")),
         forecast=_find_forecast(database, phases),
         yours=tuple(name_item(row.item, row.text) for row in database.read(_YOURS)),
     )

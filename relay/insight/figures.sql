@@ -284,10 +284,6 @@ WITH turn_sums AS (
       AND r.since < t.last + (r.session IN (SELECT session FROM SessionEnded))
       AND NOT EXISTS (SELECT 1 FROM uses u WHERE u.session = r.session AND u.name = r.call_id AND u.seq > r.seq)
     GROUP BY r.session
-), oriented AS (
-    SELECT r.session, sum(r.tokens) AS orientation_tokens
-    FROM (SELECT session, path, tokens, min(seq) FROM results WHERE path IS NOT NULL GROUP BY session, path) r
-    JOIN seen s ON s.path = r.path AND s.session < r.session GROUP BY r.session
 ), ghostly AS (SELECT session, count(*) AS ghost_edits FROM ghosts GROUP BY session
 ), front AS (
     SELECT session, sum(held) AS front_tokens FROM sources WHERE source IN ('system', 'tools', 'rules') GROUP BY session
@@ -308,7 +304,7 @@ SELECT s.session, s.run, r.run_id, s.session_id, s.phase_id, s.title, s.number, 
        CASE WHEN explored_tokens IS NULL THEN 0.0 ELSE explored_usd END AS explored_usd, explored_tokens,
        retries, retries_s, crossings, cache_breaks, ticks, commits, duplicate_reads, duplicate_tokens,
        coalesce(superseded_tokens, 0) AS superseded_tokens, coalesce(unused_tokens, 0) AS unused_tokens,
-       coalesce(orientation_tokens, 0) AS orientation_tokens, ghost_edits
+       ghost_edits
 FROM SessionStarted s
 LEFT JOIN RunStarted r ON r.run = s.run
 LEFT JOIN SessionEnded e ON e.session = s.session
@@ -320,7 +316,7 @@ LEFT JOIN turns m ON m.session = s.session AND m.seq = t.measured_seq
 LEFT JOIN tools USING (session) LEFT JOIN explorers USING (session) LEFT JOIN retried USING (session)
 LEFT JOIN crossed USING (session) LEFT JOIN broken USING (session) LEFT JOIN landed USING (session)
 LEFT JOIN doubled USING (session) LEFT JOIN noise USING (session) LEFT JOIN large USING (session)
-LEFT JOIN oriented USING (session) LEFT JOIN ghostly USING (session) LEFT JOIN front USING (session)
+LEFT JOIN ghostly USING (session) LEFT JOIN front USING (session)
 )
 SELECT *, CASE WHEN soft_tokens > first_tokens THEN history_tokens * 1.0 / (soft_tokens - first_tokens) END
        AS history_share, CASE WHEN measured > 1 AND history_tokens > 0 THEN history_tokens * 1.0 / measured END
@@ -329,23 +325,6 @@ SELECT *, CASE WHEN soft_tokens > first_tokens THEN history_tokens * 1.0 / (soft
        CASE WHEN history_tokens > 0 THEN 1 - min(1.0, (superseded_tokens + unused_tokens) * 1.0 / history_tokens) END
        AS signal
 FROM joined ORDER BY session;
-
--- hand_offs: each fresh session behind another one of its run. With C the context of that one, B its own first prompt, O
--- what it read of files that earlier sessions had been shown, and R its turns, saved = (C - B - O) R, less than 0 if it
--- carried more; `saved_usd` is net of B + O written anew. `break_even_turns`: R* = (B + O) write / ((C - B - O) read),
--- NULL if it never pays; where no price is known a read costs a tenth of input, a write 1.25. Source: derived from these.
-CREATE TABLE hand_offs AS
-WITH linked AS (
-    SELECT *, lag(run) OVER by_age AS from_run, lag(session_id) OVER by_age AS from_session,
-           lag(phase_id) OVER by_age AS from_phase, lag(last_tokens) OVER by_age AS context_tokens,
-           first_tokens + orientation_tokens AS fresh, read_usd(model, began) AS read, write_usd(model, began) AS write
-    FROM sessions WINDOW by_age AS (ORDER BY session)
-), known AS (SELECT *, context_tokens - fresh AS less FROM linked WHERE from_run = run)
-SELECT phase_id, from_session, session_id AS to_session, from_phase = phase_id AS within_phase, context_tokens,
-       first_tokens AS prefix_tokens, orientation_tokens, turns,
-       CASE WHEN less > 0 THEN fresh * coalesce(write, 1.25) / (less * coalesce(read, 0.1)) END AS break_even_turns,
-       less * turns AS saved_tokens, less * turns * read - fresh * write AS saved_usd
-FROM known WHERE less IS NOT NULL ORDER BY session;
 
 -- gates: of each phase, without baselines. `repaired`: the gate was red, and its session then sent another request.
 CREATE INDEX IF NOT EXISTS requests_of_session ON RequestStarted (session, seq);

@@ -305,29 +305,6 @@ def two_sessions() -> tuple[Event, ...]:
     )  # fmt: skip
 
 
-def test_a_hand_off_costs_and_saves() -> None:
-    """The published vector: C = 100k, B = 20k, O = 15k pay after 6.7 turns."""
-    first, second = fold(*two_sessions(), over("s3", "2")).hand_offs
-    assert (first.within_phase, first.context_tokens, first.prefix_tokens, first.orientation_tokens) == (
-        True, 100_000, 20_000, 15_000,
-    )  # fmt: skip
-    assert first.break_even_turns == pytest.approx(6.73, abs=0.01) == 35_000 * 1.25 / (65_000 * 0.1)
-    assert (first.turns, first.saved_tokens) == (4, 65_000 * 4)
-    assert first.saved_usd == pytest.approx((65_000 * 4 * 0.5 - 35_000 * 6.25) * 1e-6)
-    assert not second.within_phase
-    runs: tuple[tuple[Event, ...], ...] = (
-        (session("s2"), *turn(1, 29)),
-        (session("s2"), *turn(1, 9, model="?")),
-        (start("r2"), session("s2"), *turn(1, 9)),
-        (session("s2"),),
-    )
-    found = [fold(start(), session("s1"), *turn(1, 29), over("s1"), *later, over("s2")).hand_offs for later in runs]
-    assert [[(one.break_even_turns, one.saved_usd is None) for one in each] for each in found] == [
-        [(None, False)], [(pytest.approx(9 * 1.25 / (20 * 0.1)), True)], [], [],
-    ]  # fmt: skip
-    assert fold(start(), session("s1"), over("s1"), session("s2"), *turn(1, 9), over("s2")).hand_offs == ()
-
-
 def test_phases_runs_and_what_proves_a_tick() -> None:
     found = fold(*two_sessions(), over("s3", "2"), end())
     one, two = found.phases

@@ -159,7 +159,7 @@ def test_the_page_says_what_a_person_asks_and_what_its_tables_promise():
         "4 claims", "c4 | decision | ids are random", "replaced by c4",
         "2 (1-2) | next: the gate", "make test | passed | 0 | 3.0 s | ab", "+3 −1 in 2 files",
         "2 | 1 | confirmed | tests, important | the gate of phase 3 stayed red:7 | ",
-        "hand-off line (dashed)", "Fresh starts", "smaller sources",
+        "hand-off line (dashed)", "smaller sources",
         *(f"{tick.commit[:9]} |" for tick in figures.ticks),
     ):  # fmt: skip
         assert wanted in texts, wanted

@@ -26,13 +26,6 @@ def render_share(share: float | None) -> str:
     return NOTHING if share is None else f"{share:.0%}"
 
 
-def render_signed_usd(amount: float | None) -> str:
-    """Write a gain or, below 0, a loss in dollars; None is unknown."""
-    if amount is None:
-        return UNKNOWN
-    return f"{'−' if amount < 0 else '+'}{render_usd(abs(amount))}"
-
-
 def render_per_decision(totals: Row) -> str:
     """Write the cost per decision; a dash without a decision."""
     return render_usd(totals.usd_per_decision, estimated=totals.estimated) if totals.decisions else NOTHING
@@ -192,13 +185,10 @@ FORMATS: Mapping[str, Callable[[Any], str]] = {
     "n": lambda n: NOTHING if n is None else render_number(n),
     "tokens": lambda n: render_tokens(None if n is None else round(n)),
     "known": lambda n: UNKNOWN if n is None else render_number(n),
-    "signed_tokens": lambda n: f"−{render_tokens(-n)}" if n < 0 else render_tokens(n),
     "usd": render_usd,
-    "signed_usd": render_signed_usd,
     "cost": lambda row: render_usd(row.cost_usd, estimated=row.estimated),
     "each": render_per_decision,
     "share": render_share,
-    "turns": lambda turns: "never" if turns is None else f"{turns:.1f}",
     "s": lambda seconds: UNKNOWN if seconds is None else render_duration(seconds),
     "at": render_time,
     "id": cut_id,

@@ -1,4 +1,4 @@
-"""The sections on context, phases, hand-offs and cache; on tokens by source and their cost; on tools."""
+"""The sections on context, phases and cache; on tokens by source and their cost; on tools."""
 
 from collections.abc import Mapping, Sequence
 
@@ -19,7 +19,6 @@ from relay.insight.report.blocks import (
     render_number,
     render_per_decision,
     render_share,
-    render_signed_usd,
 )
 from relay.insight.report.plots import draw_bars, draw_contexts
 from relay.session.recall import LARGE_TOKENS
@@ -189,29 +188,6 @@ def _fold_phase(name: str, ticked: str, phase: Row, sessions: Sequence[Row]) -> 
             list_rows("Handoff notes", "To session {number} ({session_id:id}) | Note {line}", notes),
         ),
     )
-
-
-_FRESH_STARTS = (
-    "Phase {phase_id:or} | `From → to {from_session:id} → {to_session:id} | #C {context_tokens:tokens} | "
-    "#B {prefix_tokens:tokens} | #O {orientation_tokens:tokens} | #Turns R {turns:n} | "
-    "#Break-even R* {break_even_turns:turns} | #Not carried {saved_tokens:signed_tokens} | #Net {saved_usd:signed_usd}"
-)
-
-
-def show_hand_offs(hand_offs: Sequence[Row]) -> Chapter:
-    """Show the cost and the saving of each fresh session."""
-    paid_off = [step for step in hand_offs if step.saved_usd is not None and step.saved_usd > 0]
-    known = [step.saved_usd for step in hand_offs if step.saved_usd is not None]
-    lead = (
-        "A fresh session pays for its prefix B and for O, what it reads again. In each of its R turns it then carries "
-        "less than C, the context of the session before. It pays off after "
-        "R* = (B + O) · write / ((C − B − O) · read) turns."
-    )
-    if hand_offs:
-        share = f"{len(paid_off)} of {count(len(hand_offs), 'fresh start')} paid off"
-        lead += f" {share}, {render_signed_usd(sum(known))} in all."
-    tables = (list_rows("Fresh starts", _FRESH_STARTS, hand_offs),)
-    return Chapter(name="hand-offs", title="Hand-offs", lead=lead, tables=tables)
 
 
 def show_cache(figures: Figures) -> Chapter:

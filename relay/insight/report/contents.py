@@ -20,7 +20,6 @@ from relay.insight.report.chapters import (
     show_context,
     show_cost,
     show_decay,
-    show_hand_offs,
     show_phases,
     show_sources,
     show_tools,
@@ -183,7 +182,6 @@ def make_page(figures: Figures, beliefs: Beliefs | None, read: ReadLeftFile = la
         show_sources(figures),
         show_cost(figures),
         show_cache(figures),
-        show_hand_offs(figures.hand_offs),
         *((show_beliefs(beliefs, figures),) if beliefs else ()),
         show_tools(figures),
     )
