@@ -34,10 +34,9 @@ from relay.git.repository import Repo
 from relay.git.trees import find_odd_path, find_tree
 from relay.session.usage import Spent
 from relay.store.attempts import find_spent, note_spent, read_attempt
-from relay.store.history import read_relay_commits
 from relay.store.ref_notes import Notes, make_message, note_spending, read_notes
 from relay.store.refs import ATTEMPTS, next_ref
-from relay.store.spend import Whose, add_branch, keep_spent, read_given_up
+from relay.store.spend import Whose, find_phase_cost, keep_spent
 
 _LEAST_USD = 0.000001
 _TRIES, _AGAIN_S = 20, 0.2
@@ -81,15 +80,6 @@ def drop_told(repo: Repo, branch: str) -> None:
     drop_note(repo, _name_note(branch))
 
 
-def find_cost(repo: Repo, plan_path: str, branch: str, phase_id: str, start: str) -> float | None:
-    """Return the cost of a phase since a commit, its open session included, in USD; None where unknown."""
-    # A phase that is being merged is in the history of its attempt, and on no branch.
-    tips = (refs.find_ref(repo, ref) for ref in (f"{_HEADS}{branch}", f"{ATTEMPTS}{render_ref_part(branch)}"))
-    found = (one for tip in tips if tip for one in read_relay_commits(repo, plan_path, rev=tip, newer_than=start))
-    made = {one.commit: one for one in found if one.status and one.phase == phase_id}
-    return (add_branch(repo, branch, made.values()) + read_given_up(repo, branch)).cost_usd
-
-
 def keep_untold(repo: Repo, main: str, branch: str, own: Whose, told: ToldCost) -> RefUpdate | None:
     """Keep the cost of a phase since the last push under a ref; None where there is none.
 
@@ -98,7 +88,7 @@ def keep_untold(repo: Repo, main: str, branch: str, own: Whose, told: ToldCost) 
         branch: The job's branch.
         own: Names the cost.
     """
-    now = find_cost(repo, own.plan_path, branch, own.phase_id, told.start)
+    now = find_phase_cost(repo, own.plan_path, branch, own.phase_id, told.start).cost_usd
     cost = None if now is None or told.cost_usd is None else now - told.cost_usd
     if cost is not None and cost < _LEAST_USD:
         return None

@@ -59,7 +59,7 @@ from relay.store.history import find_text
 from relay.store.plan_state import read_plan_cost
 from relay.store.plan_versions import parse_at
 from relay.store.refs import ASIDE, get_branch
-from relay.store.spend import Whose
+from relay.store.spend import Whose, find_phase_cost
 from relay.store.worktree_notes import ensure_worker
 
 _LOCK_S = 60.0
@@ -218,7 +218,8 @@ class PhaseWork:
         """Return the phase's cost by now, in USD; None where unknown."""
         told = exchange.read_told(self._main, self._job_branch)
         start = told.start if told else self._tip
-        return exchange.find_cost(self._main, self._ticket.plan_path, self._job_branch, self._ticket.phase_id, start)
+        ticket = self._ticket
+        return find_phase_cost(self._main, ticket.plan_path, self._job_branch, ticket.phase_id, start).cost_usd
 
     def _book_lost(self, plan: Plan) -> bool:
         """Book the cost of phases that this clone has lost to another worker, or that others landed; False: none."""

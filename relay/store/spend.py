@@ -16,7 +16,7 @@ written with each request, without the git processes that moving a ref takes. Th
 moment a planning session begins: a kill loses none of its cost.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from relay.base.values import dataclass
@@ -35,9 +35,10 @@ from relay.store.history import (
     add_spent,
     find_origin,
     find_text,
+    read_relay_commits,
 )
 from relay.store.ref_notes import Notes, make_message, note_spending, read_notes
-from relay.store.refs import ATTEMPTS, SPENT, WRITTEN, get_branch, next_ref
+from relay.store.refs import ATTEMPTS, SPENT, WRITTEN, find_attempt_ref, get_branch, next_ref
 
 
 def read_uncommitted(
@@ -129,19 +130,20 @@ def read_kept_spent(repo: Repo, place: str = SPENT) -> Iterator[_Entry]:
         yield notes.session, notes.plan, notes.base, find_spent(repo, notes.session) or notes.spent
 
 
-def add_branch(repo: Repo, branch: str, commits: Iterable[RelayCommit]) -> Spent:
-    """Return the cost of a branch's sessions, by its commits and its open attempt.
+def find_phase_cost(repo: Repo, plan_path: str, branch: str, phase_id: str, start: str) -> Spent:
+    """Return the cost of a job's phase since a commit, with its open session and those that were given up.
 
-    The attempt of a run that was killed right after its commit is in that commit already.
+    A request that was never answered counts with the cost noted before it was sent.
     """
-    made, attempt = tuple(commits), read_attempt(repo, branch)
-    is_made = attempt is None or any(attempt.session_id == commit.session for commit in made)
-    return add_spent(made) + (Spent() if attempt is None or is_made else attempt.spend)
-
-
-def read_given_up(repo: Repo, branch: str) -> Spent:
-    """Return the cost of a branch's sessions whose attempts were given up."""
-    return sum((spent for _, _, _, spent in read_kept_spent(repo, f"{SPENT}{render_ref_part(branch)}/")), start=Spent())
+    # A phase that is being merged is in the history of its attempt, and on no branch.
+    tips = (refs.find_ref(repo, ref) for ref in (f"refs/heads/{branch}", find_attempt_ref(branch)))
+    found = (one for tip in tips if tip for one in read_relay_commits(repo, plan_path, rev=tip, newer_than=start))
+    made = {one.commit: one for one in found if one.status and one.phase == phase_id}.values()
+    spent, attempt = add_spent(made), read_attempt(repo, branch)
+    if attempt is not None and all(one.session != attempt.session_id for one in made):  # else killed behind its commit
+        spent += attempt.spend
+    given_up = read_kept_spent(repo, f"{SPENT}{render_ref_part(branch)}/")
+    return sum((one for _, _, _, one in given_up), start=spent)
 
 
 def _read_attempts(repo: Repo) -> Iterator[_Entry]:

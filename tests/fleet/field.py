@@ -3,6 +3,7 @@
 import contextlib
 import os
 import re
+import signal
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -158,6 +159,34 @@ class Field:
                 worker.interrupts.close()
                 print(name, *worker.observe, sep="\n  ")  # noqa: T201  # for who reads a failure
         done.result()
+
+    @contextlib.contextmanager
+    def hanging(self, server, **given):
+        """Have the worker ann be at the first phase, whose session waits for `let_go`."""
+        self.queue.submit([self.ticket("1")])
+        with self.working("ann", server, **given) as (told, _):
+            wait_until(lambda: count_answers(server) > 1)
+            yield told
+
+    def let_go(self):
+        (self.find_tree("ann") / "go").touch()
+
+    def start_hanging(self, server, **given):
+        """Start ann as a process, which waits at the first phase."""
+        self.queue.submit([self.ticket("1")])
+        ann = self.start("ann", server, **given)
+        wait_until(lambda: count_answers(server) > 1, by=ann)
+        return ann
+
+    def signal_all(self, worker, number):
+        """Send a signal to a worker and to the run that it began, in that order; wait for one that is killed."""
+        for pid in (worker.pid, *self.list_children(worker)):
+            os.kill(pid, number)
+        if number == signal.SIGKILL:
+            worker.wait()
+
+    def list_states(self, phase_id="1"):
+        return [take.state for take in self.standing.takes if take.phase_id == phase_id]
 
     def start(self, name, server, *, push_s=60.0, warm=True):
         """Start a worker as a process of its own, which pushes what it has that often; its runs are processes, too.

@@ -32,25 +32,15 @@ def field(stage, tmp_path, url):
     return Field(tmp_path, stage, url, plan=ALONE)
 
 
-def signal_all(field, worker, number):
-    """Send a signal to a worker and to the run that it began, in that order."""
-    for pid in (worker.pid, *field.list_children(worker)):
-        os.kill(pid, number)
-
-
 def test_a_worker_that_is_killed_with_its_machine(field):
     """Another one goes on from what was pushed; what the dead one may have spent unseen stays set aside."""
     with serve(parse_script(HANGS + OTHERS)) as server:
-        field.queue.submit([field.ticket("1")])
-        ann = field.start("ann", server, push_s=0.2)
-        wait_until(lambda: count_answers(server) > 1, by=ann)
+        ann = field.start_hanging(server, push_s=0.2)
         field.wait_until_saved()
-        signal_all(field, ann, signal.SIGKILL)
-        ann.wait()
+        field.signal_all(ann, signal.SIGKILL)
         with field.working("bob", server):
             wait_until(lambda: field.is_done("1"))
-        states = [take.state for take in field.standing.takes if take.phase_id == "1"]
-        assert states == [TakeState.DIED, TakeState.DONE]
+        assert field.list_states() == [TakeState.DIED, TakeState.DONE]
         (lost,) = field.standing.lost
         assert read_billed(server) <= field.read_told() + lost.reserved_usd
     assert field.git("show", "main:one.txt") == "one"
@@ -60,12 +50,10 @@ def test_a_worker_that_is_killed_with_its_machine(field):
 def test_a_worker_that_is_killed_alone_on_a_machine_that_lives(field):
     """Its run hands over by itself; a worker with the same clones goes on with it, and pays nothing again."""
     with serve(parse_script(HANGS + OTHERS)) as server:
-        field.queue.submit([field.ticket("1")])
-        ann = field.start("ann", server)
-        wait_until(lambda: count_answers(server) > 1, by=ann)
+        ann = field.start_hanging(server)
         ann.kill()
         ann.wait()
-        (field.find_tree("ann") / "go").touch()
+        field.let_go()
         with field.working("ann", server):
             wait_until(lambda: field.is_done("1"))
         assert field.standing.reserved_usd == 0
@@ -77,16 +65,15 @@ def test_a_worker_that_is_killed_alone_on_a_machine_that_lives(field):
 def test_a_worker_that_is_suspended_and_revived_after_its_phase_was_given_away(field):
     """It pushes nothing more, lands nothing, and books what it spent unseen."""
     with serve(parse_script(HANGS + OTHERS)) as server:
-        field.queue.submit([field.ticket("1")])
-        ann = field.start("ann", server, push_s=0.2, warm=False)
-        wait_until(lambda: count_answers(server) > 1 and field.is_seen(server), by=ann)
+        ann = field.start_hanging(server, push_s=0.2, warm=False)
+        wait_until(lambda: field.is_seen(server), by=ann)
         field.wait_until_saved()
-        signal_all(field, ann, signal.SIGSTOP)
+        field.signal_all(ann, signal.SIGSTOP)
         with field.working("bob", server):
             wait_until(lambda: field.is_done("1"))
         tip = field.git("rev-parse", "main")
         assert field.standing.lost
-        signal_all(field, ann, signal.SIGCONT)
+        field.signal_all(ann, signal.SIGCONT)
         wait_until(lambda: "another worker's by now" in (field.top / "ann.out").read_text(), by=ann)
         wait_until(lambda: not field.standing.lost, by=ann)
         ann.send_signal(signal.SIGINT)
@@ -101,12 +88,10 @@ def test_a_database_that_is_restarted_while_a_phase_is_at_work(field_on, server)
     """The worker goes on with the phase, and ends it when the database is back."""
     field = field_on
     with serve(parse_script(HANGS + OTHERS)) as model:
-        field.queue.submit([field.ticket("1")])
-        with field.working("ann", model) as (told, _):
-            wait_until(lambda: count_answers(model) > 1)
+        with field.hanging(model) as told:
             server.stop()
             server.start()
-            (field.find_tree("ann") / "go").touch()
+            field.let_go()
             wait_until(lambda: field.is_done("1", "2"))
         assert not told.has("another worker's")
         assert {take.state for take in field.standing.takes} == {TakeState.DONE}
@@ -117,13 +102,11 @@ def test_a_database_that_is_away_while_a_phase_is_done(field_on, server):
     """What is reserved is worked up, nothing lands without the token's check, and the worker comes back by itself."""
     field = field_on
     with serve(parse_script(HANGS + OTHERS)) as model:
-        field.queue.submit([field.ticket("1")])
-        with field.working("ann", model) as (told, _):
-            wait_until(lambda: count_answers(model) > 1)
+        with field.hanging(model) as told:
             server.stop()
             try:
                 wait_until(lambda: told.has("the database does not answer"))
-                (field.find_tree("ann") / "go").touch()
+                field.let_go()
                 done = field.find_tree("ann") / "PLAN.md"
                 wait_until(lambda: "[x] Write one.txt" in done.read_text())
                 paid = count_answers(model)
@@ -156,11 +139,9 @@ def test_a_database_that_is_lost_for_good(field_on, server):
 def test_a_remote_that_is_gone_while_a_phase_is_at_work(field):
     """The worker holds the phase, and pushes and lands it when the remote is back."""
     with serve(parse_script(HANGS + OTHERS)) as server:
-        field.queue.submit([field.ticket("1")])
-        with field.working("ann", server) as (told, _):
-            wait_until(lambda: count_answers(server) > 1)
+        with field.hanging(server) as told:
             shutil.move(field.away, field.top / "elsewhere")
-            (field.find_tree("ann") / "go").touch()
+            field.let_go()
             wait_until(lambda: told.has("relay tries again"))
             shutil.move(field.top / "elsewhere", field.away)
             wait_until(lambda: field.is_done("1"))
@@ -216,11 +197,9 @@ def test_a_remote_that_is_full_or_read_only(field, hurt):
         if os.geteuid() == 0:
             stack.enter_context(on_a_small_disk(field))
         server = stack.enter_context(serve(parse_script(HANGS + OTHERS)))
-        field.queue.submit([field.ticket("1")])
-        told, _ = stack.enter_context(field.working("ann", server))
-        wait_until(lambda: count_answers(server) > 1)
+        told = stack.enter_context(field.hanging(server))
         with hurt(field) as words:
-            (field.find_tree("ann") / "go").touch()
+            field.let_go()
             wait_until(lambda: told.has(words))
             assert not field.is_done("1")
         wait_until(lambda: field.is_done("1"))
@@ -252,8 +231,7 @@ def test_a_phase_that_killed_three_workers_is_parked(field):
                 there.execute("delete from procrastinate_jobs where args->>'phase_id' <> '1'")
             worker = field.start(name, server)
             wait_until(lambda: "1" in field.standing.held, by=worker)
-            signal_all(field, worker, signal.SIGKILL)
-            worker.wait()
+            field.signal_all(worker, signal.SIGKILL)
             placed = next(one for one in field.queue.list_placed() if one.ticket == field.ticket("1"))
             field.queue.bury(placed)
         assert "1" not in {one.ticket.phase_id for one in field.queue.list_placed()}
@@ -274,9 +252,7 @@ def test_a_submitter_that_dies_behind_a_landing_and_before_it_queues_what_waited
 def test_a_branch_that_a_person_rewrites_under_a_phase(field, how):
     """The clone follows and keeps what it had; the phase is put on the new tip, and checked there."""
     with serve(parse_script(HANGS + OTHERS)) as server:
-        field.queue.submit([field.ticket("1")])
-        with field.working("ann", server) as (told, _):
-            wait_until(lambda: count_answers(server) > 1)
+        with field.hanging(server) as told:
             git = field.stage.git
             if how == "amend":
                 field.stage.write("notes.txt", "amended")
@@ -288,7 +264,7 @@ def test_a_branch_that_a_person_rewrites_under_a_phase(field, how):
                 git("add", "notes.txt")
                 git("commit", "-q", "-m", "another plan commit")
             git("push", "-q", "--force", str(field.away), "main")
-            (field.find_tree("ann") / "go").touch()
+            field.let_go()
             wait_until(lambda: field.is_done("1"))
         assert told.has("somebody has rewritten main on the remote")
     assert field.git("show", "main:notes.txt")

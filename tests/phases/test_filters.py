@@ -3,7 +3,6 @@
 In relay's trees, in their gates and where they land a file is as in the user's checkout.
 """
 
-import json
 import os
 import shutil
 import subprocess
@@ -12,11 +11,7 @@ from pathlib import Path
 import pytest
 
 from relay.base.errors import ExitCode
-from tests.endpoint.script import parse_script
-from tests.endpoint.server import serve
-from tests.phases.test_own_tree import HOLD, write_session
-from tests.phases.test_user_acts import Bench
-from tests.waiting import wait_until
+from tests.phases.bench import HOLD, Bench, make_plan, write_session
 
 ROT = '[filter "rot"]\n\tclean = tr a-z n-za-m\n\tsmudge = tr a-z n-za-m\n\trequired = true\n'
 FILE = "hello\n\n\n\n\nend\n"
@@ -31,46 +26,24 @@ def configure():
     file.write_text(before)
 
 
-def play(bench, sessions, *args, ends=ExitCode.DONE, meanwhile=None):
-    with serve(parse_script(json.dumps({"sessions": sessions}))) as server:
-        run = bench.start(server, *args)
-        if meanwhile:
-            wait_until(lambda: list(bench.places.glob("*/held")), by=run)
-            meanwhile()
-            stop = bench.start(server, "stop", "--now")
-            assert stop.communicate()[0] is not None
-        out = run.communicate()[0]
-    assert run.returncode == ends, out
-    return out
-
-
-def make_plan(*gates, after=""):
-    phases = (
-        f"## Phase {n} — P{n}\n{after}Verify: `{gate}`\n- [ ] Write {words} — out-{n}.txt\n"
-        for n, (words, gate) in enumerate(zip(("one", "two"), gates, strict=False), 1)
-    )
-    return "# Filters\n\n" + "\n".join(phases)
-
-
 def test_a_filter_of_the_users_runs_in_tree_gate_and_landing_and_what_he_did_meanwhile_is_merged(stage, configure):
     configure(ROT)
-    bench = Bench(stage, "run")
     first = "grep -q hello kept.rot && grep -q world new.rot && test -s out-1.txt"
-    stage.write("PLAN.md", make_plan(first, "grep -q again kept.rot && grep -q mine kept.crlf && test -s out-2.txt"))
-    stage.write(".gitattributes", "*.rot filter=rot\n*.crlf text eol=crlf\n")
-    stage.write("kept.rot", FILE)
+    plan = make_plan(first, "grep -q again kept.rot && grep -q mine kept.crlf && test -s out-2.txt", files="out-{}.txt")
     stage.write("kept.crlf", FILE.replace("\n", "\r\n"))
-    stage.commit("plan")
-    one = write_session("one", 1, "echo world > new.rot; cp kept.rot out-1.txt")
-    two = write_session("two", 2, "sed -i 's/hello/hello again/' kept.rot kept.crlf", HOLD)
+    attributes = "*.rot filter=rot\n*.crlf text eol=crlf\n"
+    bench = Bench(stage, plan, **{".gitattributes": attributes, "kept.rot": FILE})
+    one = write_session(1, "echo world > new.rot; cp kept.rot out-1.txt")
+    two = write_session(2, "sed -i 's/hello/hello again/' kept.rot kept.crlf", HOLD)
 
     def edit():
         stage.write("kept.rot", FILE.replace("end", "mine"))
         stage.write("kept.crlf", FILE.replace("end", "mine").replace("\n", "\r\n"))
         stage.git("commit", "-qam", "mine")
+        assert stage.relay("stop", "--now").returncode == 0
 
-    play(bench, [one, two], "run", ends=ExitCode.INTERRUPTED, meanwhile=edit)
-    play(bench, [write_session("two", 2, "cat kept.rot kept.crlf > out-2.txt")], "run")
+    bench.play([one, two], ends=ExitCode.INTERRUPTED, meanwhile=edit)
+    bench.play([write_session(2, "cat kept.rot kept.crlf > out-2.txt")])
     both = FILE.replace("hello", "hello again").replace("end", "mine")
     other = both.replace("\n", "\r\n")
     assert (stage.root / "out-1.txt").read_text() == FILE
@@ -84,32 +57,29 @@ def test_a_filter_of_the_users_runs_in_tree_gate_and_landing_and_what_he_did_mea
 
 def test_phases_side_by_side_are_merged_in_the_form_of_the_work_tree(stage, configure):
     configure(ROT)
-    bench = Bench(stage, "jobs")
     gates = ("grep -q hello kept.rot && test -s out-1.txt", "grep -q '^end' kept.rot && test -s out-2.txt")
-    stage.write("PLAN.md", make_plan(*gates, after="After: none\n"))
-    stage.write(".gitattributes", "*.rot filter=rot\n")
-    stage.write("kept.rot", FILE)
-    stage.commit("plan")
-    one = write_session("one", 1, "sed -i 's/hello/hello again/' kept.rot; echo 1 > out-1.txt")
-    two = write_session("two", 2, "sed -i 's/end/end again/' kept.rot; echo 2 > out-2.txt")
-    play(bench, [one, two], "run", "--jobs", "2")
+    bench = Bench(
+        stage, make_plan(*gates, files="out-{}.txt"), **{".gitattributes": "*.rot filter=rot\n", "kept.rot": FILE}
+    )
+    one = write_session(1, "sed -i 's/hello/hello again/' kept.rot; echo 1 > out-1.txt")
+    two = write_session(2, "sed -i 's/end/end again/' kept.rot; echo 2 > out-2.txt")
+    bench.play([one, two], "run", "--jobs", "2")
     both = FILE.replace("hello", "hello again").replace("end", "end again")
     assert (stage.root / "kept.rot").read_text() == both
     assert stage.git("show", "main:kept.rot").split() == ["uryyb", "ntnva", "raq", "ntnva"]
     assert stage.git("status", "--porcelain") == ""
 
 
+@pytest.mark.nightly
 @pytest.mark.skipif(not shutil.which("git-lfs"), reason="git-lfs is not installed")
 def test_a_large_file_of_git_lfs_is_there_changed_and_landed(stage, configure):
     subprocess.run(["git", "lfs", "install", "--skip-repo"], check=True, capture_output=True)
     text = Path(os.environ["HOME"], ".gitconfig").read_text()
     configure(text[text.index('[filter "lfs"]') :])
-    bench = Bench(stage, "run")
-    stage.write("PLAN.md", make_plan("grep -q first kept.bin && grep -q more new.bin && test -s out-1.txt"))
-    stage.write(".gitattributes", "*.bin filter=lfs diff=lfs merge=lfs -text\n")
-    stage.write("kept.bin", "first\n")
-    stage.commit("plan")
-    play(bench, [write_session("one", 1, "cat kept.bin > out-1.txt; echo more > new.bin; echo x >> kept.bin")], "run")
+    plan = make_plan("grep -q first kept.bin && grep -q more new.bin && test -s out-1.txt", files="out-{}.txt")
+    attributes = "*.bin filter=lfs diff=lfs merge=lfs -text\n"
+    bench = Bench(stage, plan, **{".gitattributes": attributes, "kept.bin": "first\n"})
+    bench.play([write_session(1, "cat kept.bin > out-1.txt; echo more > new.bin; echo x >> kept.bin")])
     assert (stage.root / "out-1.txt").read_text() == "first\n"
     assert (stage.root / "kept.bin").read_text() == "first\nx\n"
     assert (stage.root / "new.bin").read_text() == "more\n"
@@ -118,36 +88,31 @@ def test_a_large_file_of_git_lfs_is_there_changed_and_landed(stage, configure):
 
 
 def test_a_repository_s_own_filter_does_not_run_and_its_files_are_named(stage):
-    bench = Bench(stage, "run")
-    stage.write("PLAN.md", make_plan("test -s out-1.txt", "test -s out-2.txt"))
-    stage.write(".gitattributes", "*.rot filter=rot\n")
     stage.git("config", "filter.rot.clean", "tr a-z n-za-m")
     stage.git("config", "filter.rot.smudge", "touch ran; tr a-z n-za-m")
-    stage.write("kept.rot", FILE)
-    stage.commit("plan")
-    out = play(bench, [write_session("one", 1, "cat kept.rot > out-1.txt")], "run", "--phase", "1")
+    plan = make_plan("test -s out-1.txt", "test -s out-2.txt", files="out-{}.txt")
+    bench = Bench(stage, plan, **{".gitattributes": "*.rot filter=rot\n", "kept.rot": FILE})
+    out = bench.play([write_session(1, "cat kept.rot > out-1.txt")], "run", "--phase", "1")
     assert "sessions and gates get kept.rot as git stores it" in out
     assert (stage.root / "out-1.txt").read_text().split() == ["uryyb", "raq"]
     assert (stage.root / "kept.rot").read_text() == FILE
     assert not (stage.root / "ran").exists()
-    two = write_session("two", 2, "echo x >> kept.rot; echo 2 > out-2.txt")
-    out = play(bench, [two], "run", ends=ExitCode.STOPPED)
+    out = bench.play([write_session(2, "echo x >> kept.rot; echo 2 > out-2.txt")], ends=ExitCode.STOPPED)
     assert "kept.rot needs the filter 'rot'" in out
     assert (stage.root / "kept.rot").read_text() == FILE
 
 
+@pytest.mark.nightly
 @pytest.mark.skipif(not shutil.which("git-crypt"), reason="git-crypt is not installed")
 def test_a_file_of_git_crypt_is_readable_where_the_user_says_so_and_its_key_is_not(stage, configure):
     stage.git("crypt", "init")
     text = (stage.root / ".git/config").read_text()
     configure(text[text.index('[filter "git-crypt"]') :])
-    bench = Bench(stage, "run")
-    stage.write("PLAN.md", make_plan("grep -q secret kept.enc && grep -q more new.enc && ! grep -q . out-1.txt"))
-    stage.write(".gitattributes", "*.enc filter=git-crypt diff=git-crypt\n")
-    stage.write("kept.enc", "secret\n")
-    stage.commit("plan")
+    plan = make_plan("grep -q secret kept.enc && grep -q more new.enc && ! grep -q . out-1.txt", files="out-{}.txt")
+    attributes = "*.enc filter=git-crypt diff=git-crypt\n"
+    bench = Bench(stage, plan, **{".gitattributes": attributes, "kept.enc": "secret\n"})
     look = "cat $(git rev-parse --git-common-dir)/git-crypt/keys/default $(git rev-parse --git-dir)/git-crypt/*"
-    play(bench, [write_session("one", 1, f"{look} > out-1.txt; echo more > new.enc; touch out-1.txt")], "run")
+    bench.play([write_session(1, f"{look} > out-1.txt; echo more > new.enc; touch out-1.txt")])
     assert (stage.root / "kept.enc").read_text() == "secret\n"
     assert (stage.root / "new.enc").read_text() == "more\n"
     shown = subprocess.run(["git", "show", "main:new.enc"], cwd=stage.root, capture_output=True, check=True).stdout

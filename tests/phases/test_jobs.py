@@ -124,10 +124,11 @@ def is_whole(stage):
 
 
 def land_all(stage, sessions, *args):
-    """Run, with each session played, until everything is landed."""
+    """Run, with each session played, until everything is landed; return what was said."""
     code, out, server = run(stage, sessions, *args)
     assert (code, server.errors, server.unplayed) == (0, [], ()), out
     assert is_whole(stage)
+    return out
 
 
 def test_a_merge_that_is_red_is_repaired(wave):
@@ -137,19 +138,6 @@ def test_a_merge_that_is_red_is_repaired(wave):
     mend = repair(tool("write", path="both.txt", content="both\n"), contains="are merged in the work tree")
     land_all(wave, [write_phase(1), write_phase(2), mend])
     assert (wave.root / "both.txt").exists()
-
-
-@pytest.mark.nightly
-def test_a_textual_conflict_is_repaired(wave):
-    """Both wrote one file that neither had named."""
-    sessions = [write_phase(n, tool("write", path="shared.txt", content=f"from {n}\n")) for n in (1, 2)]
-    mend = repair(
-        tool("read", path="shared.txt"),
-        tool("bash", command="printf 'from 1\\nfrom 2\\n' > shared.txt"),
-        contains="could not merge shared.txt",
-    )
-    land_all(wave, [*sessions, mend])
-    assert (wave.root / "shared.txt").read_text() == "from 1\nfrom 2\n"
 
 
 @pytest.mark.nightly
@@ -190,10 +178,8 @@ def test_a_git_that_dies_while_a_phase_is_landed_is_tried_once_more(wave, tmp_pa
     (programs / "git").write_text(GIT.format(call="merge-tree", real=shutil.which("git")))
     (programs / "git").chmod(0o755)
     monkeypatch.setenv("PATH", f"{programs}:{os.environ['PATH']}")
-    code, out, server = run(wave, [])
-    assert (code, server.errors, server.unplayed) == (0, [], ()), out
+    land_all(wave, [])
     assert (programs / "git.died").is_dir()
-    assert is_whole(wave)
 
 
 @pytest.mark.nightly
@@ -210,9 +196,7 @@ def test_a_check_that_is_killed_while_a_phase_is_landed_costs_no_session(wave, t
     assert (code, server.errors) == (4, []), out
     assert "phase 2 stopped: " in out
     assert "failed with exit 137" in out
-    code, out, server = run(wave, [])
-    assert (code, server.errors, server.unplayed) == (0, [], ()), out
-    assert (wave.root / "PLAN.md").read_text().count("[x]") == 2
+    land_all(wave, [])
     assert "is flaky" not in wave.git("log", "--format=%B"), "a kill says nothing about the check"
 
 
@@ -296,15 +280,6 @@ def test_another_terminal_reaches_all_of_them(plan):
 
 
 @pytest.mark.nightly
-def test_what_is_done_beside_is_not_begun_again_by_a_run_without_jobs(wave):
-    """It lands that first."""
-    done_beside(wave, "1")
-    tried = wave.relay("run", "--dry-run", environ={"ANTHROPIC_API_KEY": "k"})
-    assert "first  phase 1, which has work that has not landed" in tried.stdout
-    land_all(wave, [write_phase(2)], "--jobs", "1")
-
-
-@pytest.mark.nightly
 def test_a_phase_that_is_called_otherwise_while_its_work_is_elsewhere_is_refused(wave):
     """Else it would be done twice: the run says what to do, and everything is kept."""
     done_beside(wave, "2")
@@ -323,10 +298,7 @@ def test_a_phase_that_is_called_otherwise_while_its_work_is_elsewhere_is_refused
 
 def test_one_cap_binds_all_of_them(wave):
     """Half of it is less than a request may cost: who comes to its end waits, and goes on alone."""
-    code, out, server = run(wave, [write_phase(1), write_phase(2)], "--max-cost", "0.18")
-    assert (code, server.errors) == (0, []), out
-    assert "it has spent its share of the cap" in out
-    assert is_whole(wave)
+    assert "it has spent its share of the cap" in land_all(wave, [write_phase(1), write_phase(2)], "--max-cost", "0.18")
 
 
 @pytest.mark.nightly
@@ -413,8 +385,7 @@ def remove_places(stage):
 
 
 @pytest.mark.nightly
-@pytest.mark.parametrize("jobs", ["1", "2"])
-def test_an_open_phase_whose_work_tree_somebody_removed_goes_on_from_its_last_checkpoint(wave, jobs):
+def test_an_open_phase_whose_work_tree_somebody_removed_goes_on_from_its_last_checkpoint(wave):
     done_beside(wave, "1")
     hangs, goes_on = write_phase(2), write_phase(2)
     hangs["turns"][1]["fault"] = {"kind": "stall"}
@@ -430,7 +401,7 @@ def test_an_open_phase_whose_work_tree_somebody_removed_goes_on_from_its_last_ch
         told = wave.relay("status", "--why").stdout
         assert "job    phase 2: its work tree is gone; the next run creates it again" in told
         assert "next   relay run goes on with phase 2" in told
-        second = start(wave, server, "--jobs", jobs)
+        second = start(wave, server)
         out = second.communicate()[0]
         assert (second.returncode, server.errors) == (0, []), out
     assert "phase 2: its work tree was gone, and is made again" in out
@@ -439,26 +410,12 @@ def test_an_open_phase_whose_work_tree_somebody_removed_goes_on_from_its_last_ch
 
 @pytest.mark.nightly
 def test_phases_that_are_done_land_though_somebody_removed_their_work_trees(wave):
+    """Before anything is begun, also by a run without jobs."""
     done_beside(wave, "1", "2")
     remove_places(wave)
-    code, out, server = run(wave, [])
-    assert (code, server.errors) == (0, []), out
-    assert is_whole(wave)
-
-
-@pytest.mark.nightly
-def test_a_work_tree_that_somebody_removes_while_its_phase_is_at_work_is_made_again(wave):
-    waits = tool("bash", command="while [ -e 2.txt ]; do sleep 0.02; done")
-    again = {**write_phase(2), "name": "again", "repeat": True}
-    with serve(parse_script(json.dumps({"sessions": [write_phase(1), write_phase(2, waits), again]}))) as server:
-        first = start(wave, server, "--json")
-        assert first.stdout
-        assert any('"event":"ToolStarted"' in line and '"name":"bash"' in line for line in first.stdout)
-        remove_places(wave)
-        out = first.communicate()[0]
-        assert (first.returncode, server.errors) == (0, []), out
-    assert "phase 2: its work tree was gone, and is made again" in out
-    assert is_whole(wave)
+    tried = wave.relay("run", "--dry-run", environ={"ANTHROPIC_API_KEY": "k"})
+    assert "first  phase 1, which has work that has not landed" in tried.stdout
+    land_all(wave, [], "--jobs", "1")
 
 
 def amend(stage):
@@ -489,7 +446,4 @@ def test_what_is_done_beside_lands_where_the_commit_that_brought_the_plan_was_re
     commit_plan(stage, WAVE)
     done_beside(stage, "1", "2")
     rewrite(stage)
-    code, out, server = run(stage, [])
-    assert (code, server.errors) == (0, []), out
-    assert "phase 1: the branch was rewritten since this phase began" in out
-    assert is_whole(stage)
+    assert "phase 1: the branch was rewritten since this phase began" in land_all(stage, [])

@@ -4,36 +4,20 @@ For one run and for runs side by side; while they are at work, and when they wer
 """
 
 import json
-import os
 import re
 import shlex
 import shutil
-import subprocess
 
 import pytest
 
 from relay.base.errors import ExitCode
-from relay.plan.parse import parse_plan
 from tests.copied import FSCK
 from tests.effort import take_each, take_turns
 from tests.endpoint.script import parse_script
 from tests.endpoint.server import serve
+from tests.phases.bench import WORDS, Bench, write_session
 from tests.waiting import wait_until
 
-PLAN = """\
-# Two
-
-## Phase 1 — One
-After: none
-Verify: `test -s 1.txt`
-- [ ] Write one — 1.txt
-
-## Phase 2 — Two
-After: none
-Verify: `test -s 2.txt`
-- [ ] Write two — 2.txt
-"""
-WORDS = {"1": "one", "2": "two"}
 WAYS = {"run": ("run",), "jobs": ("run", "--jobs", "2")}
 _MOST_COMMANDS = 6
 _NAMED = re.compile(
@@ -43,44 +27,21 @@ _NAMED = re.compile(
 )
 
 
-def write_session(phase, *, is_held):
+def write_own(number, *, is_held):
     """Write its file; where it is held, wait until that is gone, or there is another one."""
-    command = f"printf '{WORDS[phase]}\\n' > {phase}.txt"
-    waits = f"while [ -e {phase}.txt ] && [ ! -e go ]; do sleep 0.02; done; rm -f go"
-    own = [{"tools": [{"name": "bash", "input": {"command": text}}]} for text in (command, *[waits] * is_held, command)]
-    tick = {"tools": [{"name": "tick", "input": {"item": f"{phase}.1", "evidence": "done"}}]}
-    return {
-        "name": f"phase {phase}{', held' * is_held}",
-        "when": {"first_message_contains": f"Write {WORDS[phase]} — "},
-        "repeat": not is_held,
-        "turns": [*own, tick, {"text": f"Commit: Write {WORDS[phase]}"}],
-    }
+    name, word = f"{number}.txt", WORDS[number - 1]
+    write, waits = f"echo {word} > {name}", f"while [ -e {name} ] && [ ! -e go ]; do sleep 0.02; done; rm -f go"
+    if is_held:
+        return write_session(number, write, waits, write, name=f"{word}, held")
+    return write_session(number, write, repeat=True)
 
 
-class Bench:
-    """A repository with relay at work in it."""
+class Acted(Bench):
+    """One run, or runs side by side, to which a user does something."""
 
     def __init__(self, stage, way):
-        self.stage, self.way, self.root = stage, way, stage.root
-        stage.write("PLAN.md", PLAN)
-        stage.commit("plan")
-        self.places = self.root.with_name(f"{self.root.name}.relay")
-
-    def git(self, *args, root=None, check=True):
-        done = subprocess.run(["git", *args], cwd=root or self.root, capture_output=True, text=True, check=False)
-        assert not check or done.returncode == 0, (args, done.stdout, done.stderr)
-        return done.stdout
-
-    def start(self, server, *args):
-        environ = {**os.environ, "ANTHROPIC_API_KEY": "k", "ANTHROPIC_BASE_URL": server.base_url}
-        return subprocess.Popen(
-            [*self.stage.find_program(), *args],
-            cwd=self.root,
-            env=environ,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
+        super().__init__(stage)
+        self.way = way
 
     def stop(self, server, child):
         """Return what it said: at once, as two Ctrl-C."""
@@ -88,9 +49,6 @@ class Bench:
         out = stop.communicate()[0]
         assert stop.returncode == 0, out
         return child.communicate()[0]
-
-    def read_plan(self):
-        return parse_plan(self.git("show", "main:PLAN.md"))
 
     def list_places(self):
         """Where sessions are at work."""
@@ -106,7 +64,7 @@ class Bench:
 
     def let_go(self):
         for place in self.list_places():
-            if any((place / f"{phase}.txt").exists() for phase in WORDS):
+            if any((place / f"{phase}.txt").exists() for phase in (1, 2)):
                 (place / "go").touch()
 
     def finish(self, server):
@@ -192,7 +150,7 @@ ACTS = (
     remove("{repo}/.relay", "{repo}.relay/*/.relay"),
 )
 WHEN, HELD = ("stopped", "stopped", "at work"), (("2",), ("1", "2"))
-CASES = take_each(5, dict.fromkeys(take_turns(ACTS, WAYS, WHEN, HELD)))
+CASES = take_each(7, dict.fromkeys(take_turns(ACTS, WAYS, WHEN, HELD)))
 
 
 @pytest.mark.parametrize(
@@ -201,10 +159,10 @@ CASES = take_each(5, dict.fromkeys(take_turns(ACTS, WAYS, WHEN, HELD)))
     ids=lambda value: getattr(value, "__name__", "+".join(value) if isinstance(value, tuple) else None),
 )
 def test_what_a_user_does_ends_done_or_a_command_is_named_that_helps(stage, act, way, when, held):
-    bench = Bench(stage, way)
+    bench = Acted(stage, way)
     held = held if way == "jobs" else held[:1]  # the second one is begun by nobody then
-    sessions = [write_session(phase, is_held=True) for phase in held]
-    sessions += [write_session(phase, is_held=False) for phase in WORDS]
+    sessions = [write_own(int(phase), is_held=True) for phase in held]
+    sessions += [write_own(number, is_held=False) for number in (1, 2)]
     with serve(parse_script(json.dumps({"sessions": sessions}))) as server:
         first = bench.start(server, *WAYS[way])
         wait_until(lambda: bench.is_held(held), by=first)
@@ -216,6 +174,5 @@ def test_what_a_user_does_ends_done_or_a_command_is_named_that_helps(stage, act,
             wait_until(lambda: bench.let_go() or first.poll() is not None)
             out = first.communicate()[0]
         said = out + bench.finish(server)
-    for phase, word in WORDS.items():
-        assert bench.git("show", f"main:{phase}.txt") == f"{word}\n", said
+    assert bench.git("show", "main:1.txt", "main:2.txt") == "one\ntwo\n", said
     bench.git(*FSCK)

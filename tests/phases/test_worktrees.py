@@ -75,6 +75,16 @@ def test_a_job_s_work_tree_lies_beside_the_repository_at_the_plan_s_tip(box, mai
     assert find_jobs(main, "PLAN.md") == (job,)
     assert box.text("status", "--porcelain") == ""
     assert not is_free(main, job)
+    box.write("more.txt")
+    tip = box.commit("more")
+    assert ensure(main, "1").repo.root == job.repo.root  # it goes along while nothing is done in it
+    assert (job.repo.head(), (job.repo.root / "more.txt").exists()) == (tip, True)
+    assert list(remove_free(main, "PLAN.md")) == []
+    assert job.repo.root.exists()
+    with lock_worktree(job.repo):
+        assert ensure_job(main, "1", "PLAN.md", settings=Settings(), busy=()) is None
+    box.git("worktree", "lock", str(job.repo.root))  # by somebody, or by a git that was killed as it made it
+    assert find_jobs(main, "PLAN.md") == ()
 
 
 def test_places_that_relay_made_are_known_to_each_work_tree(main):
@@ -87,15 +97,6 @@ def test_places_that_relay_made_are_known_to_each_work_tree(main):
     assert find_made_places(main, find_other_trees(main)) == tuple(sorted(made))
     assert find_other_trees(job.repo) == (main.root,)
     assert find_made_places(job.repo, (main.root,)) == tuple(sorted(made))
-
-
-def test_it_is_taken_up_again_and_goes_along_while_nothing_is_done_in_it(box, main):
-    job = ensure(main, "1")
-    box.write("more.txt")
-    tip = box.commit("more")
-    assert ensure(main, "1").repo.root == job.repo.root
-    assert job.repo.head() == tip
-    assert (job.repo.root / "more.txt").exists()
 
 
 def test_a_free_one_is_handed_on_with_what_git_ignores_in_it(box, main):
@@ -127,28 +128,19 @@ def test_a_phase_begins_where_it_is_said(box, main):
     assert ensure(main, "3").repo.head() == main.head()
 
 
-@pytest.mark.parametrize("hold", ["dirty", "untracked", "locked", "busy"])
-def test_one_that_holds_something_is_not_handed_on(box, main, hold):
+def test_one_that_holds_something_is_not_handed_on(box, main):
     job = ensure(main, "1")
     place = finish(box, main, job)
-    if hold == "dirty":
-        place.write("1.txt", "the user's")
-    if hold == "untracked":
-        place.write("notes.txt")
-    if hold == "locked":
-        with lock_worktree(job.repo):
-            assert ensure(main, "2").repo.root != job.repo.root
-    else:
-        assert ensure(main, "2", busy={"1"} if hold == "busy" else ()).repo.root != job.repo.root
-
-
-def test_what_a_killed_parent_left_half_made_is_gone_on_with(box, main):
-    """A branch without its work tree may hold a phase's work: it gets one, where it is."""
-    box.git("branch", "relay-jobs/main/1")
-    box.write("more.txt")
-    box.commit("more")
-    job = ensure(main, "1")
-    assert (job.repo.branch, job.repo.head()) == ("relay-jobs/main/1", main.head())
+    place.write("1.txt", "the user's")
+    assert ensure(main, "2").repo.root != job.repo.root
+    place.git("checkout", "-q", "1.txt")
+    place.write("notes.txt")
+    assert ensure(main, "3").repo.root != job.repo.root
+    (place.root / "notes.txt").unlink()
+    with lock_worktree(job.repo):
+        assert ensure(main, "4").repo.root != job.repo.root
+    assert ensure(main, "5", busy={"1"}).repo.root != job.repo.root
+    assert ensure(main, "6").repo.root == job.repo.root
 
 
 def leave_half(main, place):
@@ -156,60 +148,58 @@ def leave_half(main, place):
     write_note(main, "worktree", str(place))
 
 
-@pytest.mark.parametrize("far", ["begun", "named", "empty", "files", "torn"])
-def test_one_that_was_half_made_when_relay_was_killed_is_made_whole(box, main, far):
-    whole = ensure(main, "1").repo
-    own, place = whole.git_dir, whole.root
-    leave_half(main, place)
-    (own / "locked").write_text("initializing")
-    (own / "index.lock").touch()
-    shutil.rmtree(own / "relay")
-    if far != "torn":
-        (own / "index").unlink()
-        (place / "src/app.py").unlink(missing_ok=True)
-    else:
-        (place / "PLAN.md").write_text(PLAN[:20])
-    if far in {"begun", "named", "empty"}:
-        for file in place.iterdir():
-            shutil.rmtree(file) if file.is_dir() else file.unlink()
-    if far in {"begun", "named"}:
-        (own / "HEAD").write_text("0" * 40 + "\n")
-    if far == "begun":
-        (own / "gitdir").unlink()
-        place.rmdir()
-    job = ensure(main, "1")
-    assert job.repo.root == place
-    assert type(box)(root=place, home=box.home).text("status", "--porcelain") == ""
-    assert (place / "PLAN.md").read_text() == PLAN
-    assert box.text("worktree", "list", "--porcelain").count("worktree ") == 2
-    assert len(list((box.root / ".git/worktrees").iterdir())) == 1
-    assert not (main.relay_dir / "worktree").exists()
+def test_one_that_was_half_made_when_relay_was_killed_is_made_whole(box, main):
+    for far in ("begun", "named", "empty", "files", "torn"):
+        whole = ensure(main, "1").repo
+        own, place = whole.git_dir, whole.root
+        leave_half(main, place)
+        (own / "locked").write_text("initializing")
+        (own / "index.lock").touch()
+        shutil.rmtree(own / "relay")
+        if far != "torn":
+            (own / "index").unlink()
+        else:
+            (place / "PLAN.md").write_text(PLAN[:20])
+        if far in {"begun", "named", "empty"}:
+            for file in place.iterdir():
+                shutil.rmtree(file) if file.is_dir() else file.unlink()
+        if far in {"begun", "named"}:
+            (own / "HEAD").write_text("0" * 40 + "\n")
+        if far == "begun":
+            (own / "gitdir").unlink()
+            place.rmdir()
+        job = ensure(main, "1")
+        assert job.repo.root == place, far
+        assert type(box)(root=place, home=box.home).text("status", "--porcelain") == "", far
+        assert (place / "PLAN.md").read_text() == PLAN, far
+        assert len(list((box.root / ".git/worktrees").iterdir())) == 1, far
+        assert not (main.relay_dir / "worktree").exists(), far
 
 
-@pytest.mark.parametrize("far", take_each(3, ["begun", "link", "files", "own", "folder", "named", "all"]))
-def test_one_that_was_half_removed_when_relay_was_killed_goes(box, main, far):
+def test_one_that_was_half_removed_when_relay_was_killed_goes(box, main):
     """With its branch: all that it had has landed."""
-    job = ensure(main, "1")
-    place_of_job = finish(box, main, job)
-    own, place = job.repo.git_dir, job.repo.root
-    leave_half(main, place)
-    if far in {"begun", "files"}:
-        (place / "PLAN.md").unlink()
-    if far in {"link", "files"}:
-        (place / ".git").unlink()
-    if far == "own":  # its ignore file went first
-        place_of_job.write(".relay/outputs/one.txt")
-    if far in {"folder", "named", "all"}:
-        shutil.rmtree(place)
-    if far == "named":
-        (own / "gitdir").unlink()
-        (own / "HEAD").unlink()
-    if far == "all":
-        shutil.rmtree(own)
-    assert list(remove_free(main, "PLAN.md")) == []
-    assert not place.exists()
-    assert not list(box.root.glob(".git/worktrees/*"))
-    assert box.text("branch", "--list", "relay-jobs/*") == ""
+    for far in ("begun", "link", "files", "own", "folder", "named", "all"):
+        job = ensure(main, "1")
+        place_of_job = finish(box, main, job)
+        own, place = job.repo.git_dir, job.repo.root
+        leave_half(main, place)
+        if far in {"begun", "files"}:
+            (place / "PLAN.md").unlink()
+        if far in {"link", "files"}:
+            (place / ".git").unlink()
+        if far == "own":  # its ignore file went first
+            place_of_job.write(".relay/outputs/one.txt")
+        if far in {"folder", "named", "all"}:
+            shutil.rmtree(place)
+        if far == "named":
+            (own / "gitdir").unlink()
+            (own / "HEAD").unlink()
+        if far == "all":
+            shutil.rmtree(own)
+        assert list(remove_free(main, "PLAN.md")) == [], far
+        assert not place.exists(), far
+        assert not list(box.root.glob(".git/worktrees/*")), far
+        assert box.text("branch", "--list", "relay-jobs/*") == "", far
 
 
 def test_a_git_that_failed_may_have_been_killed_half_way(main):
@@ -251,24 +241,6 @@ def test_one_handed_on_by_a_relay_that_was_killed_is_handed_on(box, main):
         lock.touch()
     assert ensure(main, "2").repo.root == job.repo.root
     assert not lock.exists()
-
-
-def test_neither_hook_nor_filter_of_the_repository_runs(box, main):
-    """As everywhere in relay; a work tree is a checkout."""
-    hook = box.root / ".git/hooks/post-checkout"
-    hook.parent.mkdir(exist_ok=True)
-    hook.write_text(f"#!/bin/sh\ntouch {box.root}/hooked\n")
-    hook.chmod(0o755)
-    box.git("config", "filter.evil.smudge", f"touch {box.root}/smudged; cat")
-    box.write(".gitattributes", "*.txt filter=evil\n")
-    box.write("some.txt")
-    box.git("add", "-A")
-    box.git("-c", "core.hooksPath=/dev/null", "commit", "-qm", "armed")
-    (box.root / "smudged").unlink(missing_ok=True)
-    job = ensure(main, "1")
-    assert (job.repo.root / "some.txt").exists()
-    assert not (box.root / "hooked").exists()
-    assert not (box.root / "smudged").exists()
 
 
 def test_what_git_ignores_is_copied_and_nothing_else(box, main, tmp_path):
@@ -329,7 +301,7 @@ def test_what_a_session_left_deep_in_a_copy_stays_when_the_user_changes_the_orig
     assert result.read_text() == "a session's"
 
 
-@pytest.mark.parametrize("begun", [False, True], ids=["new", "open"])
+@pytest.mark.parametrize("begun", take_each(2, [True, False]))
 def test_a_copy_that_a_kill_left_half_made_is_made_anew(box, main, begun):
     """It is no session's work: the next run finds out that the copying did not come to its end."""
     box.write(".gitignore", "/out/\n/rest/\n")
@@ -399,19 +371,6 @@ def test_what_git_ignores_keeps_a_work_tree_and_is_named(box, main):
     assert (job.repo.root / "only.local").read_text() == "here"
 
 
-def test_a_phase_that_has_not_landed_keeps_its_work_tree(main):
-    job = ensure(main, "1")
-    assert list(remove_free(main, "PLAN.md")) == []
-    assert job.repo.root.exists()
-
-
-def test_a_locked_work_tree_is_left_alone(box, main):
-    """Somebody typed `git worktree lock`, or git was killed while it made it."""
-    job = ensure(main, "1")
-    box.git("worktree", "lock", str(job.repo.root))
-    assert find_jobs(main, "PLAN.md") == ()
-
-
 def remove_all(place):
     shutil.rmtree(place)
 
@@ -425,17 +384,17 @@ def remove_content(place):
     place.mkdir()
 
 
-@pytest.mark.parametrize("remove", [remove_all, remove_all_above, remove_content])
-def test_one_that_somebody_removed_without_git_is_made_again_where_its_phase_was(box, main, remove):
-    job = ensure(main, "1")
-    own = type(box)(root=job.repo.root, home=box.home).commit("on the way")
-    assert find_lost(main, parse_plan(PLAN)) == ()
-    remove(job.repo.root)
-    assert find_lost(main, parse_plan(PLAN)) == ("1",)
-    again = ensure(main, "1")
-    assert (again.repo.branch, again.repo.head()) == (job.repo.branch, own)
-    assert box.text("status", "--porcelain") == ""
-    assert not [tree for tree in list_worktrees(main) if tree.unusable]
+def test_one_that_somebody_removed_without_git_is_made_again_where_its_phase_was(box, main):
+    for remove in (remove_all, remove_all_above, remove_content):
+        job = ensure(main, "1")
+        own = type(box)(root=job.repo.root, home=box.home).commit("on the way")
+        assert find_lost(main, parse_plan(PLAN)) == ()
+        remove(job.repo.root)
+        assert find_lost(main, parse_plan(PLAN)) == ("1",)
+        again = ensure(main, "1")
+        assert (again.repo.branch, again.repo.head()) == (job.repo.branch, own), remove
+        assert box.text("status", "--porcelain") == ""
+        assert not [tree for tree in list_worktrees(main) if tree.unusable]
 
 
 def test_a_branch_of_a_job_that_is_gone_is_put_back_by_the_command_that_is_named(box, main):
@@ -509,12 +468,6 @@ def test_one_that_is_gone_while_a_relay_is_at_work_there_is_taken(main):
         shutil.rmtree(job.repo.root)
         assert ensure_job(main, "1", "PLAN.md", settings=Settings(), busy=()) is None
     assert ensure(main, "1").repo.root == job.repo.root
-
-
-def test_one_that_somebody_is_at_work_in_is_taken(main):
-    job = ensure(main, "1")
-    with lock_worktree(job.repo):
-        assert ensure_job(main, "1", "PLAN.md", settings=Settings(), busy=()) is None
 
 
 def test_branches_of_jobs_say_whose_they_are(box, main):

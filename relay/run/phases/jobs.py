@@ -1,8 +1,8 @@
 """The jobs of a run: their processes, the shared cap, and the reasons why phases wait.
 
 A job's process is a `relay run --json`, whose events are read as they come. `relay.run.phases.parent` asks this
-module which phases can begin and at which commit, how much a killed job has spent (from git), and how to explain phases
-that stay open at the end.
+module which phases can begin and at which commit, how much a job has spent (from git), and how to explain phases that
+stay open at the end.
 """
 
 import json
@@ -12,10 +12,10 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import field
 from pathlib import Path
-from typing import IO, Protocol
+from typing import IO
 
 from relay.base.errors import ExitCode
 from relay.base.interrupts import Interrupts
@@ -35,10 +35,8 @@ from relay.session.events import (
 from relay.session.records import LoggedEvent, parse_record
 from relay.session.usage import Spent, Usage
 from relay.setup.context import RunEnd
-from relay.store.history import find_text, read_relay_commits
+from relay.store.history import find_text
 from relay.store.plan_versions import parse_at
-from relay.store.refs import get_branch
-from relay.store.spend import add_branch
 
 _CHUNK_BYTES = 1 << 16
 _LAST_CHARS = 2_000
@@ -62,36 +60,12 @@ class JobEnd:
     """What to do when the run could not begin; empty otherwise."""
     kind: str = ""
     """What the user has to change then, as in `relay.base.errors.ErrorKind`; empty otherwise."""
-    spent: Spent | None = None
-    """Its cost; None when it did not report one."""
     unsent: Spent | None = None
     """As in `relay.setup.context.RunEnd`: it would have gone on with this much more."""
     began: bool = True
     """Whether the run began: its preconditions held."""
     own: RunEnd | None = None
     """The end of a phase at work in this process, which says it all; None for a child's."""
-
-
-class PhaseRun(Protocol):
-    """A run of one phase: `JobRun`, or `relay.run.phases.here.PhaseHere`."""
-
-    @property
-    def descriptors(self) -> tuple[int, ...]: ...
-    @property
-    def has_spoken(self) -> bool: ...
-    @property
-    def has_asked(self) -> bool: ...
-    @property
-    def has_ended(self) -> bool: ...
-
-    def hear(self) -> Iterator[LoggedEvent]:
-        """Yield its events since the last call."""
-
-    def interrupt(self, *, now: bool) -> None:
-        """Ask it to hand over, or to stop at once."""
-
-    def close(self) -> JobEnd:
-        """Return how it ended."""
 
 
 class JobRun:
@@ -107,7 +81,6 @@ class JobRun:
         self._is_answered = False
         self._rest = b""
         self._errors = b""
-        self._spent = Spent()
         self._ended: RunEnded | None = None
         self._began = False
         # A session of its own: Ctrl-C in the terminal reaches the parent only, which hands it on.
@@ -143,12 +116,7 @@ class JobRun:
         for line in lines:
             if record := parse_record(line):
                 match record.event:
-                    case ResponseReceived() as event:
-                        self._is_answered = True
-                        self._spent += Spent(
-                            usage=event.usage or Usage(), cost_usd=event.cost_usd, estimated=event.estimated
-                        )
-                    case TextShown():
+                    case ResponseReceived() | TextShown():
                         self._is_answered = True
                     case RequestStarted():
                         self._asked_at = self._asked_at or record.at
@@ -205,7 +173,6 @@ class JobRun:
             hint="" if ended else hint,
             kind="" if ended else kind,
             next_command=ended.next_command if ended else "",
-            spent=self._spent if ended or code == ExitCode.USER else None,
             unsent=_read_unsent(ended) if ended else None,
             began=self._began,
         )
@@ -234,13 +201,8 @@ def find_error(said: str) -> tuple[str, str, str]:
         return "; ".join(lines[-3:]) or LOST, "", ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CapShare:
-    """The part of a cap that is set aside for one job."""
-
-    amount: float
-    is_all: bool
-    """Whether that is all that was left, and no other job has a share."""
+Amounts = tuple[float, float]
+"""In USD and in tokens; infinite where there is no cap."""
 
 
 def count_places(free: int, *, ready: int, waiting: int, is_alone: bool) -> int:
@@ -256,44 +218,40 @@ def count_places(free: int, *, ready: int, waiting: int, is_alone: bool) -> int:
 
 
 class SharedCap:
-    """Money, or tokens, of one plan. Mutable: shares are taken from it and what is left of them comes back.
+    """What one plan may cost. Mutable: jobs take shares of it, and give back what they have not spent.
 
     Args:
-        cap: The most that the plan may cost; None: no cap.
+        caps: In USD and in tokens; infinite: no cap. A person may change them; shares that jobs have stay.
+        spent: What the plan has cost by now.
     """
 
-    def __init__(self, cap: float | None, spent: float) -> None:
-        self.cap = cap
-        """A person may change it while jobs are at work; their shares stay."""
-        self._spent = spent
-        self._shares: dict[str, float] = {}
+    def __init__(self, caps: Amounts, spent: Spent) -> None:
+        self.caps = caps
+        self._spent = [spent.cost_usd or 0.0, float(spent.tokens)]
+        self._shares: dict[str, Amounts] = {}
 
-    @property
-    def left(self) -> float | None:
-        """The rest of the cap, neither spent nor set aside; None without a cap."""
-        return None if self.cap is None else max(0.0, self.cap - self._spent - sum(self._shares.values()))
-
-    def offer(self, places: int) -> float:
-        """Return the share that a job would get now; infinite without a cap."""
-        return math.inf if (left := self.left) is None else left / max(1, places)
-
-    def take(self, name: str, places: int) -> CapShare | None:
-        """Set a share aside for a job; None without a cap.
+    def offer(self, places: int) -> Amounts:
+        """Return the share that a job would get of what is neither spent nor set aside.
 
         Args:
-            places: Among how many jobs, this one included, the rest is divided.
+            places: Among how many jobs, this one included, that is divided.
         """
-        if self.cap is None:
-            return None
-        alone = not self._shares
-        share = self.offer(places)
-        self._shares[name] = share
-        return CapShare(amount=share, is_all=alone and places <= 1)
+        usd, tokens = (
+            max(0.0, cap - spent - sum(share[at] for share in self._shares.values())) / max(1, places)
+            for at, (cap, spent) in enumerate(zip(self.caps, self._spent, strict=True))
+        )
+        return usd, tokens
 
-    def give_back(self, name: str, spent: float | None) -> None:
-        """Take back the unspent share of a job that has ended; `spent` None means unknown: the whole share counts."""
-        share = self._shares.pop(name, 0.0)
-        self._spent += share if spent is None else spent
+    def take(self, name: str, places: int) -> Amounts:
+        """Set a share aside for a job."""
+        usd, tokens = share = self.offer(places)
+        self._shares[name] = (usd if math.isfinite(usd) else 0.0, tokens if math.isfinite(tokens) else 0.0)
+        return share
+
+    def give_back(self, name: str, spent: tuple[float | None, float]) -> None:
+        """Take back the unspent share of a job that has ended; of what is unknown the whole share counts."""
+        for at, (share, one) in enumerate(zip(self._shares.pop(name), spent, strict=True)):
+            self._spent[at] += share if one is None else one
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -345,57 +303,33 @@ def _is_same(plan: Plan, phase: Phase, other_plan: Plan, other: Phase) -> bool:
     return texts[0] == texts[1] and (phase.verify, phase.after) == (other.verify, other.after) and names[0] == names[1]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JobAccount:
-    """A job's commit and spend when its run began."""
-
-    main: Repo
-    """Its work tree may be gone when it ends."""
-    plan_path: str
-    branch: str
-    head: str
-    """The tip of its branch."""
-    merges: str
-    """The commit that the run lands, whose cost an earlier run had; empty where the run works on the phase."""
-    spent: Spent
-    """Spend of the open attempt's sessions."""
-
-
-def open_account(main: Repo, job: Job, merges: str) -> JobAccount:
-    """Return a job's account before its run begins."""
-    branch, head = get_branch(job.repo), job.repo.head() or ""
-    spent = add_branch(main, branch, ())
-    return JobAccount(main=main, plan_path=job.plan_path, branch=branch, head=head, merges=merges, spent=spent)
-
-
-def find_job_cost(account: JobAccount) -> tuple[float | None, float]:
-    """Return the most that an ended run can have cost, in USD (None: unknown) and in tokens.
-
-    A request that was never answered counts with the cost noted before it was sent.
-    """
-    main, before = account.main, account.spent
-    rev = f"refs/heads/{account.branch}"
-    made = read_relay_commits(main, account.plan_path, rev=rev, newer_than=account.head)
-    total = add_branch(main, account.branch, (commit for commit in made if commit.commit != account.merges))
-    known = total.cost_usd is not None and before.cost_usd is not None
-    cost = max(0.0, (total.cost_usd or 0.0) - (before.cost_usd or 0.0)) if known else None
-    return cost, max(0.0, total.tokens - before.tokens)
-
-
 @dataclass(slots=True, kw_only=True)
 class Working:
-    """A phase at work, in a child process or here. Mutable: the parent reads its events."""
+    """A phase at work. Mutable: the parent reads its events."""
 
     job: Job
-    child: PhaseRun
-    account: JobAccount
+    child: JobRun | None
+    """None: this process works on it."""
+    merges: str
+    """The commit that the child lands; empty where it works on the phase."""
     has_all: bool
     """Whether it has all that was left of the cap."""
+    read_cost: Callable[[], Spent]
+    """Return what its phase has cost since a commit, by git: its work tree may be gone when it ends."""
+    before: Spent
+    """That cost when it began."""
 
     @property
-    def merges(self) -> str:
-        """The commit that the child lands; empty where it works on the phase."""
-        return self.account.merges
+    def has_asked(self) -> bool:
+        """Whether it has sent a request."""
+        return self.child is None or self.child.has_asked
+
+    def find_cost(self) -> tuple[float | None, float]:
+        """Return the most that it can have cost by now, in USD (None: unknown) and in tokens."""
+        now, before = self.read_cost(), self.before
+        known = now.cost_usd is not None and before.cost_usd is not None
+        usd = max(0.0, (now.cost_usd or 0.0) - (before.cost_usd or 0.0)) if known else None
+        return usd, max(0.0, now.tokens - before.tokens)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -415,9 +349,8 @@ class JobTable:
     """Phases that cannot land: id → the user's files that are in the way, and what to do about them."""
     held: str = ""
     """The git operation of the user's that must end before anything lands; empty without one."""
-    foreign: frozenset[str] = frozenset()
-    """Phases that another relay works on, in a job's work tree."""
-    said: set[str] = field(default_factory=set)
+    foreign: dict[str, str] = field(default_factory=dict)
+    """Phases that another relay works on, in a job's work tree, and what is said of that."""
     is_warm: bool = False
     """Whether a session has been answered: the shared prefix is in the prompt cache."""
     is_stale: bool = True
@@ -430,9 +363,14 @@ class JobTable:
     """How urgently the children were asked to stop: 0, 1 or 2."""
 
     @property
+    def held_ids(self) -> set[str]:
+        """Phases that must not begin."""
+        return {*self.working, *self.pending, *self.stopped, *self.foreign}
+
+    @property
     def busy(self) -> int:
         """How many of the ``--jobs`` places are taken. A landing takes none until it asks a model."""
-        return sum(not working.merges or working.child.has_asked for working in self.working.values())
+        return sum(not working.merges or working.has_asked for working in self.working.values())
 
 
 def tell_rest(plan: Plan, state: JobTable, *, jobs: int) -> str:
@@ -443,21 +381,15 @@ def tell_rest(plan: Plan, state: JobTable, *, jobs: int) -> str:
         state: The parent's memory.
         jobs: The value of ``--jobs``.
     """
-    stopped, pending = state.stopped, state.pending
-    waits = plan.find_waits()
+    stopped, waits = state.stopped, dict(tell_waits(plan, state, jobs=jobs))
     parts, waiting = [], []
     for phase in plan.phases:
-        if phase.done:
-            continue
-        if phase.id in stopped:
+        if phase.id in stopped and not phase.done:
             again = _find_way(stopped[phase.id].next_command, phase.id, jobs)
             parts.append(f"phase {phase.id} stopped: {stopped[phase.id].reason}{f' ({again})' if again else ''}")
-        elif phase.id in pending:
-            ahead = " and ".join(waits[phase.id])
-            waits_for = f" for phase {ahead} to land" if ahead else " to be landed"
-            why = f": {state.in_the_way[phase.id]}" if phase.id in state.in_the_way else waits_for
-            parts.append(f"phase {phase.id} is done and waits{why}")
-        else:
+        elif phase.id in state.pending:
+            parts.append(f"phase {phase.id} is {waits[phase.id]}")
+        elif not phase.done:
             waiting.append(phase.id)
     rest = [f"{count(len(waiting), 'phase')} not begun: {', '.join(waiting)}"] if waiting else []
     return "; ".join((*parts, *rest))
@@ -488,26 +420,25 @@ def tell_waits(plan: Plan, state: JobTable, *, jobs: int) -> Iterator[tuple[str,
         state: The parent's memory.
         jobs: How many may be at work at once.
     """
-    held = {*state.working, *state.pending, *state.stopped, *state.foreign}
-    ready = {phase.id for phase in find_ready(plan, held)}
-    waits = plan.find_waits()
+    waits, ready = plan.find_waits(), {phase.id for phase in find_ready(plan, state.held_ids)}
     merging = tuple(phase_id for phase_id, one in state.working.items() if one.merges)
     for phase in plan.phases:
         if phase.done or phase.id in {*state.working, *state.stopped}:
             continue
         before = waits[phase.id]
         if phase.id in state.foreign:
-            yield phase.id, "another relay is at work on it"
+            words = state.foreign[phase.id]
+        elif phase.id in state.in_the_way:
+            words = f"done and waits: {state.in_the_way[phase.id]}"
         elif phase.id in state.pending:
-            yield phase.id, f"done; lands after {list_some(before or merging or ('the others',), _SHOWN)}"
+            ahead = list_some(before or merging, _SHOWN)
+            words = f"done and waits for phase {ahead} to land" if ahead else "done and waits to be landed"
         elif before:
-            yield phase.id, f"comes after {list_some(before, _SHOWN)}"
+            words = f"comes after {list_some(before, _SHOWN)}"
         elif phase.id not in ready:
-            yield phase.id, "waits for a path of a phase at work"
+            words = "waits for a path of a phase at work"
         elif not state.is_warm:
-            yield phase.id, f"waits for the first answer of {list_some(tuple(state.working), _SHOWN)}"
+            words = f"waits for the first answer of {list_some(tuple(state.working), _SHOWN)}"
         else:
-            yield (
-                phase.id,
-                "waits for a place" if state.busy >= jobs else "waits for money of phases at work",
-            )
+            words = "waits for a place" if state.busy >= jobs else "waits for money of phases at work"
+        yield phase.id, words

@@ -5,15 +5,17 @@ git before each step, as `relay.run.loop` does. It remembers only which phases a
 which phases have stopped.
 """
 
+import math
 import shlex
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import field, replace
+from functools import partial
 from typing import Protocol
 
 from relay.base.errors import ExitCode, LockedError, PlanError, RelayError, RepoError
-from relay.base.hints import RUN, Command, Hint
+from relay.base.hints import AT_ROOT, RUN, Command, Hint
 from relay.base.values import dataclass
 from relay.git.command import GitError
 from relay.git.names import list_paths
@@ -24,22 +26,19 @@ from relay.git.worktrees import list_worktrees
 from relay.plan.model import Plan
 from relay.run.attempt.start import render_plan
 from relay.run.commit.plan_commit import take_edit
-from relay.run.loop import add_doubts, end_done, raise_cap
+from relay.run.loop import add_doubts, end_done, raise_cap, run
 from relay.run.phases.beginning import find_begun
-from relay.run.phases.here import PhaseHere, leave_out_phase
 from relay.run.phases.jobs import (
+    Amounts,
     JobEnd,
     JobRun,
     JobTable,
-    PhaseRun,
     ReadyPhase,
     SharedCap,
     Working,
     count_places,
     find_code,
-    find_job_cost,
     find_ready_phases,
-    open_account,
     tell_rest,
     tell_waits,
 )
@@ -69,6 +68,7 @@ from relay.store.obstacles import describe_in_the_way
 from relay.store.plan_state import read_plan_cost
 from relay.store.plan_versions import parse_at
 from relay.store.refs import get_branch
+from relay.store.spend import find_phase_cost
 from relay.store.worktree_notes import drop_words, leave_words, read_words, take_cap
 
 
@@ -85,6 +85,10 @@ _SOON_S = 0.2
 _SAVING_S = 60.0
 """How long a run waits for a plan that cannot be used."""
 _TOKENS = "RELAY_MAX_TOKENS_TOTAL"
+
+
+def _get_caps(usd: float | None, tokens: float | None) -> Amounts:
+    return math.inf if usd is None else usd, math.inf if tokens is None else tokens
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,22 +135,21 @@ class _Parent:
         self._begun = get_tip(ctx.repo)
         self._held = ctx.repo.root
         """The work tree whose lock is held for the landings."""
-        self._unusable_since = 0.0
+        self._unusable_since, self._said = 0.0, ""
         self._ctx = ctx
         """Its repository is the work tree that has the plan's branch now, or one without files."""
         self._order = order
         self._tell = tell
         self._state = JobTable()
-        total, settings = ctx.meter.total, ctx.settings
-        self._money = SharedCap(settings.max_cost_usd, total.cost_usd or 0.0)
-        self._tokens = SharedCap(settings.max_tokens_total, total.tokens)
+        self._cap = SharedCap(_get_caps(ctx.settings.max_cost_usd, ctx.settings.max_tokens_total), ctx.meter.total)
 
     def run(self) -> RunEnd:
         state, interrupts = self._state, self._ctx.interrupts
         while True:
             if moved := take_cap(self._here):
                 self._ctx.meter.move_cap(moved.cap_usd)
-                self._money.cap, state.is_stale = moved.cap_usd, True  # a phase that waits for money may have it now
+                self._cap.caps = _get_caps(moved.cap_usd, self._ctx.settings.max_tokens_total)
+                state.is_stale = True  # a phase that waits for money may have it now
                 self._ctx.observe(moved)
             if state.is_stale and not interrupts.stop_now:
                 self._advance()
@@ -155,45 +158,66 @@ class _Parent:
             urgency = int(interrupts.finish_turn) + int(interrupts.stop_now)
             if urgency > state.told:  # each is passed on once
                 state.told = urgency
-                for working in state.working.values():
-                    working.child.interrupt(now=urgency > 1)
+                for child in self._children:
+                    child.interrupt(now=urgency > 1)
             self._listen()
 
     def close(self) -> None:
         """Stop children that still run because relay itself failed."""
-        for working in self._state.working.values():
-            working.child.interrupt(now=True)
-        for working in self._state.working.values():
-            working.child.close()
+        for child in self._children:
+            child.interrupt(now=True)
+        for child in self._children:
+            child.close()
+
+    @property
+    def _children(self) -> list[JobRun]:
+        return [working.child for working in self._state.working.values() if working.child]
 
     def _listen(self) -> None:
-        state = self._state
-        descriptors = [fd for working in state.working.values() for fd in working.child.descriptors]
-        for working in state.working.values():
-            if isinstance(working.child, PhaseHere):
-                working.child.work()
+        state, descriptors = self._state, [fd for child in self._children for fd in child.descriptors]
         looks_soon = self._ctx.interrupts.finish_turn or not state.is_warm
         if descriptors or not state.working:
             self._ctx.interrupts.wait_for(descriptors, _SOON_S if looks_soon else _LOOK_S)
         state.is_stale = state.is_stale or bool(state.foreign or state.held)
         for phase_id, working in list(state.working.items()):
-            has_ended = working.child.has_ended  # asked first: what it said before is heard
-            for record in working.child.hear():
+            child = working.child
+            if child is None:
+                self._take_end(phase_id, working, self._work_here(working))
+                continue
+            has_ended = child.has_ended  # asked first: what it said before is heard
+            for record in child.hear():
                 self._tell(record, phase_id=phase_id)
                 self._ctx.observe_job(record.event)
-            if working.child.has_spoken and not state.is_warm:
+            if child.has_spoken and not state.is_warm:
                 state.is_warm = state.is_stale = True
             if has_ended:
-                del state.working[phase_id]
-                end = working.child.close()
-                state.is_warm = state.is_stale = True
-                # One that was killed may have spent more than was heard of it.
-                usd, tokens = (end.spent.cost_usd, end.spent.tokens) if end.spent else find_job_cost(working.account)
-                self._money.give_back(phase_id, usd)
-                self._tokens.give_back(phase_id, tokens)
-                state.last = end.own
-                if not self._ctx.interrupts.finish_turn:
-                    self._judge_end(phase_id, working, end)
+                self._take_end(phase_id, working, child.close())
+
+    def _work_here(self, working: Working) -> JobEnd:
+        """Work on a phase in this process, to its end.
+
+        Raises:
+            RelayError: The user has to change something first.
+        """
+        ctx, job = self._ctx, working.job
+        try:
+            with ctx.open_tree(ctx, job.repo) as own:
+                end = run(own, replace(self._order.selection, phase_id=find_phase_id(job), last_id="", all=False))
+        except (RelayError, OSError):
+            if job.is_there:
+                raise
+            words = f"phase {job.phase_id}: its work tree {job.repo.root} is gone"
+            end = ctx.end(ExitCode.STOPPED, words, RUN)
+        return JobEnd(exit_code=end.exit_code, reason=AT_ROOT.write(end.reason), own=end, unsent=end.unsent)
+
+    def _take_end(self, phase_id: str, working: Working, end: JobEnd) -> None:
+        state = self._state
+        del state.working[phase_id]
+        state.is_warm = state.is_stale = True
+        self._cap.give_back(phase_id, working.find_cost())
+        state.last = end.own
+        if not self._ctx.interrupts.finish_turn:
+            self._judge_end(phase_id, working, end)
 
     def _judge_end(self, phase_id: str, working: Working, end: JobEnd) -> None:
         """Decide whether an ended phase goes on: nothing is started twice unless something has changed."""
@@ -254,7 +278,8 @@ class _Parent:
             self._state.held = check_state(self._here) or (str(error) if is_busy else self._wait_for_save(error))
             if not (self._state.working or self._state.held):
                 raise
-            if self._say_once(str(error)):
+            if self._said != str(error):
+                self._said = str(error)
                 then = "nothing lands until then" if self._state.held else "others go on"
                 self._ctx.observe(Noticed(text=f"{error}; {then}", warning=True))
 
@@ -321,10 +346,13 @@ class _Parent:
 
     def _say_waits(self, plan: Plan) -> None:
         """Say of each waiting phase why it waits, where that is new."""
-        told = self._state.told_of
-        for phase_id, words in tell_waits(plan, self._state, jobs=self._order.jobs):
-            last = told.get(phase_id, ("", ""))
-            if last[0] != "waiting" and last != ("held", words):
+        state = self._state
+        for phase_id, words in tell_waits(plan, state, jobs=self._order.jobs):
+            last = state.told_of.get(phase_id, ("", ""))
+            if phase_id in state.foreign or phase_id in state.in_the_way:  # it is the user's turn, or another relay's
+                if last != ("waiting", words):
+                    self._say(phase_id, "waiting", words)
+            elif last[0] != "waiting" and last != ("held", words):
                 self._say(phase_id, "held", words)
 
     def _land_forward(self, found: Iterable[tuple[Job, Landing]]) -> bool:
@@ -388,40 +416,28 @@ class _Parent:
         jobs = {job.phase_id: job for job in find_jobs(main, self._ctx.plan_path)}
         for one in jobs.values():
             require_unmoved(main, one, plan)
-        foreign, pending = set(), dict[str, str]()
-        waits = plan.find_waits()
+        state.foreign, pending, waits = {}, dict[str, str](), plan.find_waits()
         for phase in plan.phases:
             job = jobs.get(phase.id)
             if job is None or phase.done or phase.id in state.working:
                 continue
             if is_locked(job.repo):
-                foreign.add(phase.id)
-                words = f"phase {phase.id}: another relay is at work in {job.repo.root}; waiting for it"
-                if self._say_once(words):
-                    self._ctx.observe(Noticed(text=words, warning=True))
+                state.foreign[phase.id] = f"another relay is at work in {job.repo.root}; waiting for it"
                 continue
             landing = find_landing(main, job)
             if landing.case not in {LandingCase.WORKING, LandingCase.LANDED}:
                 pending[phase.id] = landing.done
                 if phase.id not in state.stopped and not waits[phase.id]:
                     yield job, landing
-        state.foreign, state.pending = frozenset(foreign), pending
+        state.pending = pending
 
     def _is_way_clear(self, job: Job, landing: Landing) -> bool:
         main = self._ctx.repo
         files = find_obstacles(main, landing) if is_checked_out(main) else ()
         self._state.in_the_way.pop(job.phase_id, None)
         if files:
-            self._state.in_the_way[job.phase_id] = words = describe_in_the_way(main, files)
-            if self._say_once(f"phase {job.phase_id}: {words}"):
-                self._say(job.phase_id, "waiting", words)
+            self._state.in_the_way[job.phase_id] = describe_in_the_way(main, files)
         return not files
-
-    def _say_once(self, words: str) -> bool:
-        if words in self._state.said:
-            return False
-        self._state.said.add(words)
-        return True
 
     def _start_ready(self, plan: Plan, *, landings: int) -> None:
         """Start the phases that can begin; leave a share of the cap for `landings`."""
@@ -434,7 +450,7 @@ class _Parent:
                 return
             job = self._ensure_job(begin)
             if job is None:  # a run of a killed parent's begins there in this moment
-                state.foreign |= {begin.phase_id}
+                state.foreign[begin.phase_id] = "another relay has just begun it; waiting for it"
             elif not self._start(job, merges="", places=places):
                 return
 
@@ -451,10 +467,10 @@ class _Parent:
         end = self._state.out_of_share.get(phase_id)
         if end is None or end.unsent is None:
             return places
-        needs = ((self._money, end.unsent.cost_usd or 0.0), (self._tokens, end.unsent.tokens))
-        if all(cap.offer(places) >= 2 * need for cap, need in needs):
+        needs = end.unsent.cost_usd or 0.0, end.unsent.tokens
+        if all(has >= 2 * need for has, need in zip(self._cap.offer(places), needs, strict=True)):
             return places
-        if is_alone and all(cap.offer(1) >= need for cap, need in needs):
+        if is_alone and all(has >= need for has, need in zip(self._cap.offer(1), needs, strict=True)):
             return 1
         if is_alone:
             self._stop(phase_id, end)
@@ -464,8 +480,8 @@ class _Parent:
         state = self._state
         done = {phase_id: commit for phase_id, commit in state.pending.items() if phase_id not in state.stopped}
         landing = state.working.items()
-        done |= {phase_id: one.merges for phase_id, one in landing if one.merges and not one.child.has_asked}
-        ready = find_ready_phases(self._ctx.repo, self._ctx.plan_path, plan, self._list_held(), done)
+        done |= {phase_id: one.merges for phase_id, one in landing if one.merges and not one.has_asked}
+        ready = find_ready_phases(self._ctx.repo, self._ctx.plan_path, plan, self._state.held_ids, done)
         return tuple(begin for begin in ready if self._is_wanted(plan, begin.phase_id))
 
     def _is_wanted(self, plan: Plan, phase_id: str) -> bool:
@@ -473,12 +489,8 @@ class _Parent:
         return selection.all or phase_id in {phase.id for phase in selection.get_named(plan)}
 
     def _ensure_job(self, begin: ReadyPhase) -> Job | None:
-        ctx, held = self._ctx, self._list_held()
+        ctx, held = self._ctx, self._state.held_ids
         return ensure_job(ctx.repo, begin.phase_id, ctx.plan_path, settings=ctx.settings, busy=held, start=begin.commit)
-
-    def _list_held(self) -> set[str]:
-        state = self._state
-        return {*state.working, *state.pending, *state.stopped, *state.foreign}
 
     def _count_places(self, plan: Plan, ready: int, *, more: int = 0) -> int:
         state = self._state
@@ -489,27 +501,27 @@ class _Parent:
     def _start(self, job: Job, *, merges: str, places: int) -> bool:
         """Start a child in a job's work tree; False when the cap leaves nothing for it."""
         ctx, phase_id = self._ctx, job.phase_id
-        if 0.0 in {self._money.left, self._tokens.left} and self._state.working:
+        if 0.0 in self._cap.offer(places) and self._state.working:
             return False  # with nobody at work it says itself what the cap is
-        money, tokens = self._money.take(phase_id, places), self._tokens.take(phase_id, places)
+        usd, tokens = self._cap.take(phase_id, places)
         words, environ = list(self._order.words), dict(self._order.environ)
         seen = make_meter(job.repo, ctx.plan_path, ctx.settings, None).total
-        if money is not None:
-            words += ["--max-cost", f"{(seen.cost_usd or 0.0) + money.amount:.6f}"]
-        if tokens is not None:
-            environ[_TOKENS] = str(int(seen.tokens + tokens.amount))
+        if math.isfinite(usd):
+            words += ["--max-cost", f"{(seen.cost_usd or 0.0) + usd:.6f}"]
+        if math.isfinite(tokens):
+            environ[_TOKENS] = str(int(seen.tokens + tokens))
         said = read_words(self._here, phase_id)
         for heard in said:  # the session that begins in the job's work tree gets them
             leave_words(job.repo, heard.text, phase_id=heard.phase_id)
         drop_words(self._here, tuple(heard.name for heard in said))
-        account, here = open_account(ctx.repo, job, merges), find_phase_id(job)
-        child: PhaseRun
-        if self._order.jobs > 1:
-            child = JobRun(job.repo.root, ("run", "--phase", here, *words), environ)
-        else:
-            child = PhaseHere(ctx, job, replace(self._order.selection, phase_id=here, last_id="", all=False))
-        has_all = all(share is None or share.is_all for share in (money, tokens))
-        self._state.working[phase_id] = Working(job=job, child=child, account=account, has_all=has_all)
+        here, branch, head = find_phase_id(job), get_branch(job.repo), job.repo.head() or ""
+        read_cost = partial(find_phase_cost, ctx.repo, ctx.plan_path, branch, here, head)
+        before, is_apart = read_cost(), self._order.jobs > 1
+        child = JobRun(job.repo.root, ("run", "--phase", here, *words), environ) if is_apart else None
+        has_all = (places <= 1 and not self._state.working) or math.isinf(min(usd, tokens))
+        self._state.working[phase_id] = Working(
+            job=job, child=child, merges=merges, has_all=has_all, read_cost=read_cost, before=before
+        )
         self._state.out_of_share.pop(phase_id, None)
         self._say(phase_id, "merging" if merges else "started", str(job.repo.root))
         return True
@@ -548,14 +560,14 @@ class _Parent:
             again = (*parts, self._again)
         if unsent := [end.unsent for end in state.stopped.values() if end.unsent]:
             dearest = max(unsent, key=lambda one: (one.cost_usd is None, one.cost_usd or 0.0, one.tokens))
-            again = raise_cap(self._again, ctx.settings, self._money.cap, spent, dearest)
+            again = raise_cap(self._again, ctx.settings, ctx.meter.cap_usd, spent, dearest)
         return RunEnd(exit_code=find_code(state.stopped), reason=reason, next_command=again, spent=spent)
 
     def _make_own(self, end: RunEnd, plan: Plan, spent: Spent) -> RunEnd:
         """Return the end of a phase's run as the end of this one, which may be for all phases."""
         then = end.next_command
         for phase in plan.phases if self._order.selection.all else ():
-            then = leave_out_phase(then, phase.id) if then else None
+            then = _leave_out_phase(then, phase.id) if then else None
         return replace(end, next_command=then, spent=spent)
 
     @property
@@ -563,3 +575,12 @@ class _Parent:
         jobs, selection = self._order.jobs, self._order.selection
         phases = () if selection.all else ("--phase", selection.text)
         return Command(words=(*RUN.words, *phases, *(("--jobs", str(jobs)) if jobs > 1 else ())))
+
+
+def _leave_out_phase(hint: Hint, phase_id: str) -> Hint:
+    """Return a command without ``--phase``, for a user who named none."""
+    if isinstance(hint, tuple):
+        return tuple(_leave_out_phase(part, phase_id) for part in hint)
+    if not isinstance(hint, Command) or hint.words[:3] != ("run", "--phase", phase_id):
+        return hint
+    return replace(hint, words=("run", *hint.words[3:]))
