@@ -99,8 +99,7 @@ class EndpointPerformer(Performer):
         stop = stop or find_stop(blocks)
         if self._kind in _CUTS and blocks:
             whole = len(blocks[-1].raw_input or str(blocks[-1].body.get("text", "")))
-            chars = min(int(self._options.get("after_chars", whole // 2)), whole)
-            blocks = (*blocks[:-1], _cut_block(blocks[-1], chars))
+            blocks = (*blocks[:-1], _cut_block(blocks[-1], whole // 2))
         elif self._kind is FaultName.BAD_JSON:
             blocks = tuple(replace(block, raw_input=_spoil(block.raw_input)) for block in blocks)
         output = sum(block.tokens for block in blocks)

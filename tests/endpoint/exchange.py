@@ -232,21 +232,8 @@ class EndpointExchange(Exchange):
 
     # the other endpoints
 
-    def send_found(self, found: Mapping[str, Any] | ApiError) -> None:
-        """Send the answer of an endpoint, unless it has a fault."""
-        name = "count_tokens" if self.path.endswith("/count_tokens") else "models"
-        self.fault = self.state.find_endpoint_fault(name)
-        if self.fault is not None and self.fault.kind is FaultName.STALL:
-            self.connection.wait(self.fault.options.get("seconds"))
-        elif self.fault is not None:
-            self._play_before(self.fault, 0, 0)
-            return
-        super().send_found(found)
-
     def count_tokens(self) -> Mapping[str, Any] | ApiError:
         """Answer ``count_tokens``."""
-        if not self.state.script.server.counts_tokens:
-            return ApiError(status=404, message="404 page not found")
         card = self.read_request()
         if isinstance(card, ApiError) or self.prompt is None:
             return card if isinstance(card, ApiError) else {}

@@ -93,8 +93,6 @@ OPTIONS: Mapping[FaultName, tuple[str, ...]] = {
     FaultName.ERROR_EVENT: ("after_events", "type", "message"),
     FaultName.STALL: ("after_events", "seconds", "ping_s", "before_headers"),
     FaultName.GARBAGE: ("after_events", "data"),
-    FaultName.MAX_TOKENS: ("after_chars",),
-    FaultName.WINDOW_EXCEEDED: ("after_chars",),
     FaultName.REFUSAL: ("category", "explanation"),
     FaultName.UNKNOWN_STOP: ("reason",),
     FaultName.UNKNOWN_BLOCK: ("type",),
@@ -124,7 +122,6 @@ class FaultSpec(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     how: Annotated[Literal["rst", "fin", "end"] | None, told("rst, fin, end")] = None
     after_events: Count | None = None
     after_bytes: Count | None = None
-    after_chars: Count | None = None
     seconds: Seconds | None = None
     ping_s: Seconds | None = None
     before_headers: bool | None = None
@@ -207,8 +204,6 @@ class ServerDialect:
 
     lists_limits: bool = True
     """Whether the Models API gives limits; else it is OpenAI's, which has names only."""
-    counts_tokens: bool = True
-    """Whether there is a ``count_tokens``."""
     report: str = ""
     """How usage is reported. ``bare``: input and output, no cache fields; ``reads``: those and the cache reads;
     ``flat``: the cache fields are always 0; ``late``: all zero at the start, ``bare`` at the end; empty: as
@@ -219,18 +214,14 @@ class ServerDialect:
     """Fields that are refused with a 400; see `tests.endpoint.checks.check_refused`."""
 
 
-_LOCAL = ServerDialect(lists_limits=False, counts_tokens=False, report="bare", signs=False)
-
 DIALECTS: Mapping[str, ServerDialect] = {
     "anthropic": ServerDialect(),
-    "ollama": _LOCAL,
-    "lmstudio": _LOCAL,
-    "llamacpp": _LOCAL,
+    "ollama": ServerDialect(lists_limits=False, report="bare", signs=False),
     "vllm": ServerDialect(lists_limits=False, report="reads", signs=False),
     "sglang": ServerDialect(lists_limits=False, report="late", signs=False),
-    "vercel": ServerDialect(counts_tokens=False, report="late"),
+    "vercel": ServerDialect(report="late"),
     "litellm": ServerDialect(lists_limits=False, report="flat"),
-    "fireworks": ServerDialect(lists_limits=False, counts_tokens=False, refuses=("ttl",)),
+    "fireworks": ServerDialect(lists_limits=False, refuses=("ttl",)),
 }
 """By the endpoints' usual names."""
 

@@ -1,7 +1,7 @@
 """Scripts of this endpoint: the player's, with what goes wrong.
 
 More keys: at the top ``thinking`` (``always``: models with preserved thinking begin every answer with a thinking block,
-as they do in reality; ``scripted``), ``faults`` (of the other endpoints), ``dialect`` and ``refuses`` (fields that are
+as they do in reality; ``scripted``), ``dialect`` and ``refuses`` (fields that are
 answered with a 400, as some gateways do); of a model ``min_cache_tokens``; of a session ``aside: true`` (its one turn
 answers any request that `when` fits, in whatever conversation, and moves none of them on: a client that asks for a
 summary); of a turn ``fault`` (one or a list).
@@ -16,16 +16,12 @@ An answer longer than the request's ``max_tokens``, or than what is left of the 
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, ClassVar, Literal
+from typing import ClassVar, Literal
 
-from msgspec import Struct
-
-from relay.config.decoding import told
 from relay.rehearsal.script import Count, Script, ScriptModel, ScriptSession, Turn, decode_script
 from relay.rehearsal.wire import ModelCard
 from tests.endpoint.checks import REFUSABLE
 from tests.endpoint.faults import (
-    BEFORE,
     CATALOG,
     DIALECTS,
     FaultName,
@@ -70,18 +66,6 @@ class SideSession(ScriptSession, frozen=True, kw_only=True, forbid_unknown_field
             raise ValueError("an aside has a when and one turn")
 
 
-class EndpointFault(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """An entry of faults: of an endpoint other than ``POST /v1/messages``."""
-
-    on: Annotated[Literal["models", "count_tokens"], told("models, count_tokens")]
-    fault: Faults
-
-    def __post_init__(self) -> None:
-        known = sorted({*BEFORE, FaultName.STALL})
-        if any(fault.kind not in known for fault in list_faults(self.fault)):
-            raise ValueError(f"on {self.on}, a fault is one of: {', '.join(known)}")
-
-
 class StrictModel(ScriptModel, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A model."""
 
@@ -99,7 +83,6 @@ class EndpointScript(Script, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     model: str | StrictModel | None = None
     models: tuple[str | StrictModel, ...] = ()
     thinking: Literal["always", "scripted"] = "always"
-    faults: tuple[EndpointFault, ...] = ()
     dialect: str = "anthropic"
     refuses: tuple[str, ...] = ()
     catalog: ClassVar[tuple[ModelCard, ...]] = CATALOG

@@ -11,9 +11,9 @@ from tests.endpoint.prompt import Position, PromptCache, Ttl
 FIVE, HOUR = Ttl.FIVE_MINUTES, Ttl.ONE_HOUR
 
 
-def build(text: str, marks: dict[int, Ttl], *, each: int = 100) -> tuple[Position, ...]:
-    """One block per character; the key of a block is everything up to it."""
-    return tuple(Position(key=text[: i + 1], tokens=each * (i + 1), ttl=marks.get(i)) for i in range(len(text)))
+def build(text: str, marks: dict[int, Ttl]) -> tuple[Position, ...]:
+    """One block of 100 tokens per character; the key of a block is everything up to it."""
+    return tuple(Position(key=text[: i + 1], tokens=100 * (i + 1), ttl=marks.get(i)) for i in range(len(text)))
 
 
 def run(cache: PromptCache, text: str, marks: dict[int, Ttl], *, now: float = 0.0, **extra: Any) -> PromptUse:
@@ -26,19 +26,16 @@ def use(**tokens: int) -> PromptUse:
     return PromptUse(**({"input_tokens": 0} | tokens))
 
 
-def test_a_growing_conversation_reads_what_the_last_request_wrote() -> None:
-    """Automatic caching's table in the documentation, request by request."""
+def test_a_growing_conversation_reads_what_the_last_request_wrote_and_only_marked_blocks_are_written() -> None:
+    """Automatic caching's table in the documentation, and its mistake: a mark on a block that changes."""
     cache = PromptCache()
     assert run(cache, "abc", {2: FIVE}) == use(write_5m_tokens=300)
     assert run(cache, "abcde", {4: FIVE}) == use(read_tokens=300, write_5m_tokens=200)
-    assert run(cache, "abcdefg", {6: FIVE}) == use(read_tokens=500, write_5m_tokens=200)
-
-
-def test_only_marked_blocks_are_written() -> None:
-    """The documented mistake: a mark on a block that changes never leads to a read."""
+    assert run(cache, "abcde", {4: FIVE}, model="n").read_tokens == 0
+    assert run(cache, "abcdef", {5: FIVE}, minimum=601) == use(input_tokens=600)
+    assert run(cache, "abcde", {}) == use(input_tokens=500)
     cache = PromptCache()
-    assert run(cache, "abcde1", {5: FIVE}) == use(write_5m_tokens=600)
-    assert run(cache, "abcde2", {5: FIVE}) == use(write_5m_tokens=600)
+    assert run(cache, "abcde1", {5: FIVE}) == run(cache, "abcde2", {5: FIVE}) == use(write_5m_tokens=600)
     assert run(cache, "abcde3", {4: FIVE}) == use(write_5m_tokens=500, input_tokens=100)
     assert run(cache, "abcde4", {4: FIVE}) == use(read_tokens=500, input_tokens=100)
 
@@ -55,30 +52,17 @@ def test_the_lookback_is_twenty_blocks_counting_the_mark() -> None:
     assert run(other, text[:35], {14: FIVE, 34: FIVE}) == use(read_tokens=1500, write_5m_tokens=2000)
 
 
-def test_short_prefixes_are_silently_not_cached() -> None:
-    """Below the model's minimum nothing is written, read or billed as a write."""
+def test_lifetime_counts_from_the_start_of_the_last_use_of_each_mark() -> None:
     cache = PromptCache()
-    assert run(cache, "abcd", {3: FIVE}, minimum=401) == use(input_tokens=400)
-    assert run(cache, "abcd", {3: FIVE}, minimum=401) == use(input_tokens=400)
-    assert run(cache, "abcd", {3: FIVE}, minimum=400) == use(write_5m_tokens=400)
-
-
-def test_lifetime_counts_from_the_start_of_the_last_use() -> None:
-    """Five minutes after the request that wrote or read an entry began, it is gone."""
-    cache = PromptCache()
-    run(cache, "ab", {1: FIVE}, now=0)
-    assert run(cache, "ab", {1: FIVE}, now=299).read_tokens == 200
-    assert run(cache, "ab", {1: FIVE}, now=598).read_tokens == 200
-    assert run(cache, "ab", {1: FIVE}, now=898).read_tokens == 0
-    assert run(cache, "ab", {1: FIVE}, now=1197.9).read_tokens == 200
-
-
-def test_an_hour_lasts_an_hour() -> None:
-    """A 1-hour entry outlives the 5-minute one behind it."""
+    assert [run(cache, "ab", {1: FIVE}, now=now).read_tokens for now in (0, 299, 598, 898)] == [0, 200, 200, 0]
     cache = PromptCache()
     assert run(cache, "abc", {0: HOUR, 2: FIVE}, now=0) == use(write_1h_tokens=100, write_5m_tokens=200)
     assert run(cache, "abc", {0: HOUR, 2: FIVE}, now=3599) == use(read_tokens=100, write_5m_tokens=200)
     assert run(cache, "abc", {0: HOUR, 2: FIVE}, now=7200) == use(write_1h_tokens=100, write_5m_tokens=200)
+    cache = PromptCache()
+    run(cache, "sab", {0: FIVE, 2: FIVE}, now=0)
+    run(cache, "sabcd", {0: FIVE, 4: FIVE}, now=250)
+    assert run(cache, "sxy", {0: FIVE, 2: FIVE}, now=500).read_tokens == 100
 
 
 def test_mixed_lifetimes_are_billed_at_three_positions() -> None:
@@ -89,49 +73,20 @@ def test_mixed_lifetimes_are_billed_at_three_positions() -> None:
     assert mixed == use(read_tokens=200, write_1h_tokens=200, write_5m_tokens=200, input_tokens=200)
 
 
-def test_a_mark_before_the_hit_keeps_its_entry_alive() -> None:
-    """The system prompt stays cached as long as the conversation behind it is in use."""
-    cache = PromptCache()
-    run(cache, "sab", {0: FIVE, 2: FIVE}, now=0)
-    run(cache, "sabcd", {0: FIVE, 4: FIVE}, now=250)
-    assert run(cache, "sxy", {0: FIVE, 2: FIVE}, now=500).read_tokens == 100
-
-
 def test_an_entry_is_readable_once_the_first_response_has_begun() -> None:
     """Parallel first requests all miss."""
     cache = PromptCache()
-    first = cache.plan("m", build("ab", {1: FIVE}), minimum=100, now=0)
-    parallel = cache.plan("m", build("ab", {1: FIVE}), minimum=100, now=1)
+    first, parallel = (cache.plan("m", build("ab", {1: FIVE}), minimum=100, now=now) for now in (0, 1))
     cache.commit(first)
     later = cache.plan("m", build("ab", {1: FIVE}), minimum=100, now=2)
     assert [plan.use.read_tokens for plan in (first, parallel, later)] == [0, 0, 200]
 
 
-def test_each_model_has_its_own_cache() -> None:
-    """Switching the model starts cold, switching back finds the old entry."""
-    cache = PromptCache()
-    run(cache, "ab", {1: FIVE}, model="m")
-    assert run(cache, "ab", {1: FIVE}, model="n").read_tokens == 0
-    assert run(cache, "ab", {1: FIVE}, model="m").read_tokens == 200
-
-
-def test_nothing_marked_is_plain_input() -> None:
-    """Caching happens only when it is asked for."""
-    cache = PromptCache()
-    run(cache, "ab", {1: FIVE})
-    assert run(cache, "ab", {}) == use(input_tokens=200)
-    assert cache.plan("m", (), minimum=1, now=0).use == use()
+MARKS = st.dictionaries(st.integers(0, 44), st.sampled_from(Ttl), max_size=4)
 
 
 @given(
-    st.lists(
-        st.tuples(
-            st.text("ab", min_size=1, max_size=45),
-            st.dictionaries(st.integers(0, 44), st.sampled_from(Ttl), max_size=4),
-            st.floats(0, 4000),
-        ),
-        max_size=12,
-    ),
+    st.lists(st.tuples(st.text("ab", min_size=1, max_size=45), MARKS, st.floats(0, 4000)), max_size=12),
     st.integers(0, 2000),
 )
 def test_the_classes_always_add_up_to_the_prompt(requests: Any, minimum: int) -> None:
@@ -143,5 +98,3 @@ def test_the_classes_always_add_up_to_the_prompt(requests: Any, minimum: int) ->
         classes = (got.input_tokens, got.read_tokens, got.write_5m_tokens, got.write_1h_tokens)
         assert min(classes) >= 0
         assert sum(classes) == 100 * len(text)
-        if not any(mark < len(text) for mark in marks):
-            assert got.input_tokens == sum(classes)
