@@ -224,13 +224,8 @@ def _list_deltas(block: AnswerBlock) -> Iterator[Mapping[str, Any]]:
     if kind in _DELTAS:
         is_call = kind == "tool_use"
         name, text = "input_json" if is_call else kind, block.raw_input if is_call else block.body[kind]
-        for piece in (*([""] if is_call else []), *cut_text(text)):
+        size = max(MIN_PIECE_CHARS, math.ceil(len(text) / MAX_PIECES))
+        for piece in (*([""] if is_call else []), *(text[i : i + size] for i in range(0, len(text), size))):
             yield {"type": f"{name}_delta", _DELTAS[kind]: piece}
     if block.body.get("signature"):
         yield {"type": "signature_delta", "signature": block.body["signature"]}
-
-
-def cut_text(text: str) -> Iterator[str]:
-    """Cut a text into the pieces in which it is streamed."""
-    size = max(MIN_PIECE_CHARS, math.ceil(len(text) / MAX_PIECES))
-    return (text[i : i + size] for i in range(0, len(text), size))

@@ -138,7 +138,7 @@ class Exchange:
 
     def hold_back(self, cue: Cue) -> None:
         """Wait as long as the script says."""
-        self.connection.wait(self.state.script.pace.first_s)
+        self.connection.wait(self.state.script.delay_s)
         if cue.turn.delay_s:
             self.state.hold(1)
             try:
@@ -164,11 +164,8 @@ class Exchange:
         return bool(self.body.get("stream") if told is None else told)
 
     def deliver(self, pieces: list[bytes]) -> None:
-        """Send the pieces of a stream; without a pause in between at once, as each send wakes the client."""
-        event_s = self.state.script.pace.event_s
-        for piece in pieces if event_s else [b"".join(pieces)]:
-            self.connection.write(piece)
-            self.connection.wait(event_s)
+        """Send the pieces of a stream, at once: each send wakes the client."""
+        self.connection.write(b"".join(pieces))
         self.connection.finish_body()
 
     # the other endpoints

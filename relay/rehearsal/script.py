@@ -127,13 +127,6 @@ class ScriptModel(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
         return replace(card, window_tokens=window, output_tokens=output)
 
 
-class Pace(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Pace: how fast answers come."""
-
-    first_s: Annotated[Seconds, told("seconds before an answer")] = 0.0
-    event_s: Annotated[Seconds, told("seconds between its parts")] = 0.0
-
-
 class Script(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The script: everything that a rehearsal plays."""
 
@@ -146,7 +139,7 @@ class Script(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         told("a model's id, or its id with limits; the models that relay knows are there without"),
     ] = None
     models: Annotated[tuple[str | ScriptModel, ...], told("a list of the same")] = ()
-    pace: Annotated[Pace, told("real time, so that a person can follow")] = Pace()
+    delay_s: Annotated[Seconds, told("seconds of silence before each answer, so that a person can follow")] = 0.0
     source: str = field(default="script.yaml", name="(source)")
     catalog: ClassVar[tuple[ModelCard, ...]] = CATALOG
 
@@ -187,7 +180,7 @@ def _name(kind: type[Struct]) -> str:
 
 
 FORMAT: Mapping[str, Mapping[str, str]] = {
-    _name(kind): list_keys(kind) for kind in (Script, ScriptModel, Pace, ScriptSession, Turn, TurnUsage, Conditions)
+    _name(kind): list_keys(kind) for kind in (Script, ScriptModel, ScriptSession, Turn, TurnUsage, Conditions)
 }
 """The keys of each mapping of a script, and their meaning."""
 

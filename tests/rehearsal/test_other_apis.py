@@ -1,52 +1,44 @@
 """The other APIs of the rehearsal, as the vendors' own SDKs understand them."""
 
-from contextlib import contextmanager
 from typing import Any
-
-import pytest
 
 from relay.rehearsal.script import parse_script
 from relay.rehearsal.server import serve
 from tests.endpoint.clients import APIS, MODEL, SCRIPT, Gemini
 
-EVERY = pytest.mark.parametrize("api", APIS, ids=lambda api: api.name)
+
+def test_a_conversation_is_played_and_counted_as_each_sdk_reads_it(subtests: Any) -> None:
+    for api in APIS:
+        for stream in (True, False):
+            with subtests.test(api=api.name, stream=stream), serve(parse_script(SCRIPT)) as server:
+                client = api(server)
+                with client.client:
+                    check_conversation(client, server, stream=stream)
 
 
-@contextmanager
-def opened(api, script=SCRIPT):
-    with serve(parse_script(script)) as server:
-        client = api(server)
-        with client.client:
-            yield server, client
+def check_conversation(client: Any, server: Any, *, stream: bool) -> None:
+    first = client.ask(stream=stream)
+    client.calls = first.calls
+    assert first.text == "I look äround."
+    given = [text.replace("'", '"').replace(" ", "") for _, text in first.calls]
+    assert given == ['{"path":"ab"}', '{"path":"c"}']
+    client.answer("one", "two")
+    second = client.ask(stream=stream)
+    assert second.text == "Done."
+    assert second.reason in {"completed", "stop", "STOP"}
+    for answer, bill in zip((first, second), server.state.bills, strict=True):
+        read = bill["cache_read_input_tokens"]
+        assert answer.counted == (bill["input_tokens"] + read, read or answer.counted[1], bill["output_tokens"])
+        assert bill["cache_creation_input_tokens"] == 0
+    assert second.counted[1] >= first.counted[0]
+    assert (server.errors, server.unplayed) == ([], ())
 
 
-@pytest.mark.parametrize("stream", [True, False])
-@EVERY
-def test_a_conversation_is_played_and_counted_as_the_sdk_reads_it(api, stream):
-    with opened(api) as (server, client):
-        first = client.ask(stream=stream)
-        client.calls = first.calls
-        assert first.text == "I look äround."
-        assert [given.replace(chr(39), chr(34)).replace(" ", "") for _, given in first.calls] == [
-            '{"path":"ab"}',
-            '{"path":"c"}',
-        ]
-        client.answer("one", "two")
-        second = client.ask(stream=stream)
-        assert second.text == "Done."
-        assert second.reason in {"completed", "stop", "STOP"}
-        for answer, bill in zip((first, second), server.state.bills, strict=True):
-            read = bill["cache_read_input_tokens"]
-            assert answer.counted == (bill["input_tokens"] + read, read or answer.counted[1], bill["output_tokens"])
-            assert bill["cache_creation_input_tokens"] == 0
-        assert second.counted[1] >= first.counted[0]
-        assert server.errors == []
-        assert server.unplayed == ()
-
-
-@EVERY
-def test_the_endpoint_says_of_a_model_what_it_says(api):
-    with opened(api) as (_, client):
-        found: Any = client.client.models.get(model=MODEL) if api is Gemini else client.client.models.retrieve(MODEL)
-        assert MODEL in (found.name if api is Gemini else found.id)
+def test_the_endpoint_says_of_a_model_what_it_says() -> None:
+    for api in APIS:
+        with serve(parse_script(SCRIPT)) as server:
+            client = api(server)  # which is closed with its last reference
+            models = client.client.models
+            found: Any = models.get(model=MODEL) if api is Gemini else models.retrieve(MODEL)
+        assert MODEL in (found.name if api is Gemini else found.id), api.name
         assert api is not Gemini or found.input_token_limit == 100_000

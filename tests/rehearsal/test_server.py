@@ -18,7 +18,6 @@ import pytest
 from relay.base.errors import ConfigError
 from relay.rehearsal.script import parse_script
 from relay.rehearsal.server import serve
-from tests.endpoint.table import answer
 from tests.waiting import wait_until
 
 HELLO = "sessions: [{repeat: true, turns: [{text: Hello., repeat: forever}]}]"
@@ -39,12 +38,15 @@ def open_request(url: str, **extra: Any) -> http.client.HTTPConnection:
 
 
 def test_it_stops_and_leaves_no_thread() -> None:
-    """The port is free again afterwards."""
+    """The port, which nobody else gets meanwhile, is free again afterwards."""
     with serve(parse_script(HELLO)) as player:
         with contextlib.closing(open_request(player.base_url)) as connection:
             assert connection.getresponse().status == 200
         assert count_threads() >= 1
         port = int(player.base_url.rpartition(":")[2])
+        taken = f"cannot listen on 127.0.0.1:{port}"
+        with pytest.raises(ConfigError, match=taken), serve(parse_script(HELLO), port=port):
+            pass
     assert count_threads() == 0
     with socket.create_server(("127.0.0.1", port)):
         pass
@@ -88,32 +90,9 @@ def test_many_clients_at_once(play: Any) -> None:
     assert table.player.unplayed == ()
 
 
-def test_the_state_survives_its_clients(play: Any) -> None:
-    """Another process goes on with the conversation: the server knows it by its messages."""
-    table = play("sessions: [{turns: [{tools: [{name: read, input: {path: a}}]}, {text: Still here.}]}]")
-    first = table.ask(OPENING)
-    body = {"model": "claude-opus-5-5", "max_tokens": 99, "messages": OPENING + answer(first)}
-    program = (
-        "import json, sys, urllib.request as u; url, body = sys.argv[1:];"
-        "h = {'x-api-key': 'k', 'anthropic-version': '2026-10-21'};"
-        "print(u.urlopen(u.Request(url + '/v1/messages', body.encode(), h)).read().decode())"
-    )
-    command = [sys.executable, "-c", program, table.player.base_url, json.dumps(body)]
-    reply = json.loads(subprocess.run(command, capture_output=True, check=True, timeout=60).stdout)
-    assert reply["content"][-1]["text"] == "Still here."
-
-
-def test_an_address_that_is_taken_is_said(play: Any) -> None:
-    """The user must choose another port."""
-    port = int(play(HELLO).player.base_url.rpartition(":")[2])
-    with pytest.raises(ConfigError, match=f"cannot listen on 127.0.0.1:{port}"), serve(parse_script(HELLO), port=port):
-        pass
-
-
-@pytest.mark.parametrize("pace", ["first_s", "event_s"])
-def test_pace_holds_an_sentback(pace: str) -> None:
-    """For demonstrations: a pause before the first byte, or between events."""
-    script = parse_script(f"pace: {{{pace}: 60}}\n{HELLO}")
+def test_a_delay_holds_each_answer_back() -> None:
+    """For demonstrations."""
+    script = parse_script(f"delay_s: 60\n{HELLO}")
     with serve(script) as player, contextlib.closing(open_request(player.base_url)) as connection:
         assert connection.sock is not None
         connection.sock.settimeout(0.3)

@@ -2,211 +2,171 @@
 
 from typing import Any
 
-import pytest
-
-from tests.endpoint.table import answer
-from tests.sdks import anthropic
-
-
-def user(words: str) -> dict[str, Any]:
-    return {"role": "user", "content": words}
-
-
-def said(words: str) -> dict[str, Any]:
-    return {"role": "assistant", "content": words}
-
-
-def last_text(message: Any) -> str:
-    return str(next(block.text for block in message.content if block.type == "text"))
-
+from relay.rehearsal.answer import Performer, PromptUse
+from relay.rehearsal.script import parse_script
+from relay.rehearsal.stage import Miss, Stage
 
 TWO = """
 sessions:
   - {name: first, turns: [{text: A1.}, {text: A2.}, {text: A3.}]}
   - {name: second, turns: [{text: B1.}, {text: B2.}]}
 """
-
-
-def test_new_conversations_take_the_sessions_in_order_and_interleave(play: Any) -> None:
-    """Two conversations at once, each continued by the messages before its last answer."""
-    table = play(TWO)
-    assert last_text(table.ask([user("one")])) == "A1."
-    assert last_text(table.ask([user("two")])) == "B1."
-    assert last_text(table.ask([user("one"), said("A1."), user("go on")])) == "A2."
-    assert last_text(table.ask([user("two"), said("B1."), user("go on")])) == "B2."
-    long = [user("one"), said("A1."), user("go on"), said("A2."), user("and on")]
-    assert last_text(table.ask(long)) == "A3."
-    assert table.player.unplayed == ()
-
-
-def test_the_same_request_again_is_a_retry(play: Any) -> None:
-    """A client whose connection broke gets the same turn, at any place of the conversation."""
-    table = play(TWO)
-    for _ in range(3):
-        assert last_text(table.ask([user("one")])) == "A1."
-    for _ in range(2):
-        assert last_text(table.ask([user("one"), said("A1."), user("x")])) == "A2."
-    assert table.player.errors == []
-
-
-def test_an_opening_request_is_new_once_its_conversation_went_on(play: Any) -> None:
-    """Two sessions may begin with the same words, one after the other."""
-    table = play(TWO)
-    assert last_text(table.ask([user("same")])) == "A1."
-    assert last_text(table.ask([user("same"), said("A1."), user("x")])) == "A2."
-    assert last_text(table.ask([user("same")])) == "B1."
-    assert last_text(table.ask([user("same"), said("B1."), user("y")])) == "B2."
-
-
-def test_conversations_are_known_by_call_ids_though_their_past_was_rewritten(play: Any) -> None:
-    """Clients that prune or summarise older messages still go on where they were."""
-    table = play(
-        """
-sessions:
-  - turns:
-      - {tools: [{name: read, input: {path: a}}]}
-      - {tools: [{name: read, input: {path: b}}]}
-      - {text: The end.}
-"""
-    )
-    model = {"model": "claude-sonnet-5"}
-    first = table.ask([user("begin")], **model)
-    second = table.ask([user("begin"), *answer(first)], **model)
-    rewritten = [user("A summary of what was done."), *answer(second, "other words")]
-    assert last_text(table.ask(rewritten, **model)) == "The end."
-
-
-def test_sessions_can_be_chosen_by_content(play: Any) -> None:
-    """`when` goes before order, and a session that repeats serves side requests for ever."""
-    table = play(
-        """
+READS = "sessions: [{turns: [{tools: [{name: read, input: {path: a}}]}, {tools: [{name: read, input: {path: b}}]}, "
+EMPTY = "sessions: [{turns: [{stop: end_turn}, {text: Sorry.}]}]"
+CHOSEN = """
 sessions:
   - {name: main, turns: [{text: Main.}]}
   - {name: planner, when: {system_contains: planner, tools_include: [submit]}, turns: [{text: Plan.}]}
   - {name: titles, repeat: true, when: {model_contains: haiku}, turns: [{text: A title.}]}
 """
-    )
-    tools = [{"name": "submit", "input_schema": {"type": "object"}}]
-    for words in ("x", "y", "z"):
-        title = table.ask([user(words)], model="claude-haiku-4-5")
-        assert last_text(title) == "A title."
-    assert last_text(table.ask([user("x")], system="You are a planner.", tools=tools)) == "Plan."
-    assert last_text(table.ask([user("x")], system="You are a planner.")) == "Main."
-
-
-def test_a_missing_session_or_turn_is_said_in_words(play: Any) -> None:
-    """Also in `errors`, with the line of the script."""
-    table = play("sessions:\n  - {name: only, turns: [{text: A.}]}\n")
-    table.ask([user("one")])
-    with pytest.raises(anthropic.BadRequestError, match="all 1 sessions are played"):
-        table.ask([user("two")])
-    with pytest.raises(anthropic.BadRequestError, match=r"script.yaml:2: 'only' has no turn for step 2"):
-        table.ask([user("one"), said("A."), user("more")])
-    with pytest.raises(anthropic.BadRequestError, match="did not write"):
-        table.ask([user("three"), said("Z."), user("more")])
-    assert len(table.player.errors) == 3
-
-
-def test_a_failed_expectation_is_said_in_words(play: Any) -> None:
-    """Every condition that failed, with what was there instead; the right request still gets the turn."""
-    table = play(
-        """
+EXPECTING = """
 sessions:
   - turns:
       - {text: A.}
-      - expect:
-          last_message_contains: [now, please]
-          last_message_lacks: secret
-          tools_include: [tick]
+      - expect: {last_message_contains: [now, please], last_message_lacks: secret, tools_include: [tick]}
         text: B.
 """
-    )
-    table.ask([user("one")])
-    tools = [{"name": "tick", "input_schema": {"type": "object"}}]
-    with pytest.raises(anthropic.BadRequestError) as caught:
-        table.ask([user("one"), said("A."), user("now a secret")])
-    for words in ("script.yaml:5", "lacks 'please'", "has 'secret'", "no tool 'tick'"):
-        assert words in caught.value.message
-    assert len(table.player.errors) == 1
-    fine = table.ask([user("one"), said("A."), user("now please")], tools=tools)
-    assert last_text(fine) == "B."
-
-
-def test_results_can_be_expected_to_be_errors(play: Any) -> None:
-    """`last_result_is_error` looks at the results after the last answer."""
-    table = play(
-        """
-sessions:
-  - turns:
-      - {tools: [{name: read, input: {}}]}
-      - {expect: {last_result_is_error: true, last_result_contains: gone}, text: I see.}
-"""
-    )
-    first = table.ask([user("one")])
-    more = [user("one"), *answer(first, "it is gone")]
-    with pytest.raises(anthropic.BadRequestError, match="last result is not an error"):
-        table.ask(more)
-    more[-1]["content"][0]["is_error"] = True
-    assert last_text(table.ask(more)) == "I see."
-
-
-def test_turns_repeat_and_count(play: Any) -> None:
-    """A number, then for ever, with the repetition's number in any text."""
-    table = play(
-        """
+REPEATING = """
 sessions:
   - turns:
       - {repeat: 2, tools: [{name: read, input: {path: "f${n}.py", list: ["${n}"]}}]}
       - {repeat: forever, text: "Round ${n}."}
 """
-    )
-    messages = [user("one")]
-    for n in (1, 2):
-        message = table.ask(messages)
-        assert message.content[-1].input == {"path": f"f{n}.py", "list": [str(n)]}
-        messages += answer(message)
-    for n in range(1, 6):
-        message = table.ask(messages)
-        assert last_text(message) == f"Round {n}."
-        messages += [said(f"Round {n}."), user("on")]
-
-
-@pytest.mark.parametrize("form", ["a new message", "the same message"])
-def test_after_an_empty_answer_the_client_asks_again(play: Any, form: str) -> None:
-    """There is no assistant turn to send back: the next turn comes all the same."""
-    table = play("sessions: [{turns: [{stop: end_turn}, {text: Sorry.}]}]")
-    assert table.ask([user("one")]).content == []
-    block = {"type": "text", "text": "one"}
-    again = {"type": "text", "text": "Please continue"}
-    one = [{"role": "user", "content": [block, again]}]
-    two = [user("one"), user("Please continue")]
-    assert last_text(table.ask(two if form == "a new message" else one)) == "Sorry."
-
-
-def test_what_was_not_played_is_listed(play: Any) -> None:
-    """Sessions that never began and turns that were never reached, with their lines."""
-    table = play(TWO + "  - {name: side, repeat: true, when: {system_contains: title}, turns: [{text: T.}]}\n")
-    table.ask([user("one")])
-    for words in "abc":
-        table.ask([user(words)], system="a title")
-    unplayed = table.player.unplayed
-    assert any("'second'" in words and "script.yaml:4" in words for words in unplayed)
-    assert len(unplayed) == 3
-
-
-def test_a_conversation_can_go_on_into_the_next_session(play: Any) -> None:
-    """One script plays for clients that reset and for clients that never do."""
-    script = """
+NEXT = """
 sessions:
   - {name: p1, then: next, turns: [{text: One.}]}
   - {name: p2, then: next, turns: [{text: Two.}]}
   - {name: p3, turns: [{text: Three.}]}
 """
-    resetting = play(script)
-    assert [last_text(resetting.ask([user(name)])) for name in "abc"] == ["One.", "Two.", "Three."]
-    continuous, messages, texts = play(script), [user("a")], []
-    for _ in range(3):
-        texts.append(last_text(continuous.ask(messages)))
-        messages += [said(texts[-1]), user("next phase")]
-    assert texts == ["One.", "Two.", "Three."]
-    assert continuous.player.unplayed == ()
+PLANS: dict[str, Any] = {"system": "You are a planner.", "tools": [{"name": "submit"}]}
+TICKS: dict[str, Any] = {"tools": [{"name": "tick"}]}
+HAIKU: dict[str, Any] = {"model": "claude-haiku-4-5"}
+ONE, GO_ON = {"type": "text", "text": "one"}, {"type": "text", "text": "Please continue"}
+
+Step = tuple[Any, str] | tuple[Any, str, dict[str, Any]]
+SCENARIOS: dict[str, tuple[str, list[Step]]] = {
+    "two conversations take the sessions in order and interleave": (
+        TWO,
+        [("one", "A1."), ("two", "B1."), ("one|A1.|on", "A2."), ("two|B1.|on", "B2."), ("one|A1.|on|A2.|on", "A3.")],
+    ),
+    "the same request again is a retry": (
+        TWO,
+        [("one", "A1."), ("one", "A1."), ("one|A1.|x", "A2."), ("one|A1.|x", "A2.")],
+    ),
+    "an opening request is new once its conversation went on": (
+        TWO,
+        [("same", "A1."), ("same|A1.|x", "A2."), ("same", "B1."), ("same|B1.|y", "B2.")],
+    ),
+    "a conversation is known by its call ids though its past was rewritten": (
+        READS + "{text: The end.}]}]",
+        [
+            ("begin", "read {'path': 'a'}"),
+            ("begin|@1_0|#1_0", "read {'path': 'b'}"),
+            ("A summary.|@1_1|#1_1", "The end."),
+        ],
+    ),
+    "when goes before order, and a session that repeats serves for ever": (
+        CHOSEN,
+        [
+            ("x", "A title.", HAIKU),
+            ("y", "A title.", HAIKU),
+            ("x", "Plan.", PLANS),
+            ("z", "Main.", {"system": "planner"}),
+        ],
+    ),
+    "a missing session or turn is said in words": (
+        "sessions:\n  - {name: only, turns: [{text: A.}]}\n",
+        [
+            ("one", "A."),
+            ("two", "script.yaml: a new conversation began, but all 1 sessions are played"),
+            ("one|A.|more", "script.yaml:2: 'only' has no turn for step 2"),
+            ("three|Z.|more", "this conversation has an assistant turn that the rehearsal did not write"),
+        ],
+    ),
+    "every condition that failed is said, and the right request still gets the turn": (
+        EXPECTING,
+        [
+            ("one", "A."),
+            (
+                "one|A.|now a secret",
+                (
+                    "script.yaml:5: 'session 1', step 2: last_message lacks 'please'; it is 'now a secret'; "
+                    "last_message has 'secret'; it is 'now a secret'; no tool 'tick' is offered"
+                ),
+            ),
+            ("one|A.|now please", "B.", TICKS),
+        ],
+    ),
+    "a result can be expected to be an error": (
+        READS.partition(", {tools")[0]
+        + ", {expect: {last_result_is_error: true, last_result_contains: gone}, text: I see.}]}]",
+        [
+            ("one", "read {'path': 'a'}"),
+            ("one|@1_0|#1_0 gone", "script.yaml:1: 'session 1', step 2: the last result is not an error: 'gone'"),
+            ("one|@1_0|!1_0 gone", "I see."),
+        ],
+    ),
+    "a turn repeats, with its number in each text": (
+        REPEATING,
+        [
+            ("one", "read {'path': 'f1.py', 'list': ['1']}"),
+            ("one|@1_0|#1_0", "read {'path': 'f2.py', 'list': ['2']}"),
+            ("one|@1_0|#1_0|@1_1|#1_1", "Round 1."),
+            ("one|@1_0|#1_0|@1_1|#1_1|Round 1.|on", "Round 2."),
+            ("one|@1_0|#1_0|@1_1|#1_1|Round 1.|on|Round 2.|on", "Round 3."),
+        ],
+    ),
+    "after an empty answer a new message gets the next turn": (
+        EMPTY,
+        [("one", ""), (["one", "Please continue"], "Sorry.")],
+    ),
+    "after an empty answer a longer message gets it too": (EMPTY, [("one", ""), ([[ONE, GO_ON]], "Sorry.")]),
+    "a client that resets plays one session after the other": (NEXT, [("a", "One."), ("b", "Two."), ("c", "Three.")]),
+    "a client that never does goes on into the next": (
+        NEXT,
+        [("a", "One."), ("a|One.|next", "Two."), ("a|One.|next|Two.|next", "Three.")],
+    ),
+}
+
+
+def make_message(number: int, words: Any) -> dict[str, Any]:
+    """Return a message: ``@1_0`` calls, ``#1_0 words`` and ``!1_0 words`` are results, the latter an error."""
+    role = "assistant" if number % 2 else "user"
+    if words[0] == "@":
+        words = [{"type": "tool_use", "id": f"toolu_{words[1:]}_0", "name": "read", "input": {}}]
+    elif words[0] in ("#", "!"):
+        call, _, text = words[1:].partition(" ")
+        error = {"is_error": True} if words[0] == "!" else {}
+        words = [{"type": "tool_result", "tool_use_id": f"toolu_{call}_0", "content": text, **error}]
+    return {"role": role, "content": words}
+
+
+def ask(stage: Stage, talk: Any, more: Any = ()) -> str:
+    """Return what is answered: the words of a miss, else each text and call."""
+    said = [make_message(*one) for one in enumerate(talk.split("|"))] if isinstance(talk, str) else talk
+    messages = [one if isinstance(one, dict) else {"role": "user", "content": one} for one in said]
+    body = {"model": "m", "messages": messages, **dict(more)}
+    cue = stage.cue(body)
+    if isinstance(cue, Miss):
+        return cue.words
+    performer = Performer(cue.turn, cue.n, f"toolu_{cue.cast}_{cue.step}_", body)
+    answer = performer.build_answer("i", "m", PromptUse(input_tokens=1))
+    stage.note_answer(cue, answer)
+    return " ".join(block.body.get("text") or f"read {block.body['input']}" for block in answer.blocks)
+
+
+def test_each_request_gets_the_turn_that_the_script_means() -> None:
+    for name, (text, steps) in SCENARIOS.items():
+        script = parse_script(text)
+        stage = Stage(script.source, script.sessions)
+        assert [ask(stage, talk, *more) for talk, _, *more in steps] == [step[1] for step in steps], name
+
+
+def test_what_was_not_played_is_listed() -> None:
+    """Sessions that never began and turns that were never reached, with their lines."""
+    script = parse_script(TWO + "  - {name: side, repeat: true, when: {system_contains: title}, turns: [{text: T.}]}\n")
+    stage = Stage(script.source, script.sessions)
+    for talk, more in (("one", {}), ("a", {"system": "a title"}), ("b", {"system": "a title"})):
+        ask(stage, talk, more)
+    never = "session 'second' (script.yaml:4) never began"
+    assert stage.list_unplayed() == (*["script.yaml:3: a turn of 'first' was not played"] * 2, never)
