@@ -54,23 +54,12 @@ def test_assembles_text_thinking_and_tool_input():
     assert Usage(input_tokens=10, cache_read_tokens=5, output_tokens=7) == answer.usage
 
 
-@given(st.integers(0, 30))
-def test_a_stream_cut_anywhere_is_no_answer(cut):
-    """Whatever arrived before the cut, nothing of it is handed on."""
-    events = list(stream((TOOL, {"type": "input_json_delta", "partial_json": "{}"})))
-
-    with pytest.raises(StreamBrokenError):
-        build(events[: min(cut, len(events) - 1)])
-
-
-@pytest.mark.parametrize("json", ['{"path": "a.py"', '"text"', "[1]", "nonsense"])
-def test_input_that_is_not_a_whole_object_is_a_broken_call(json):
+def test_input_that_is_not_a_whole_object_is_a_broken_call():
     """A cut input must never look like an input."""
-    answer = build(stream((TOOL, {"type": "input_json_delta", "partial_json": json}), stop_reason="max_tokens"))
-
-    assert answer.calls == ()
-    assert list(answer.broken_calls) == ["t1"]
-    assert answer.content[0]["input"] == {}
+    for json in ('{"path": "a.py"', '"text"', "[1]", "nonsense"):
+        answer = build(stream((TOOL, {"type": "input_json_delta", "partial_json": json}), stop_reason="max_tokens"))
+        assert (answer.calls, list(answer.broken_calls)) == ((), ["t1"]), json
+        assert answer.content[0]["input"] == {}
 
 
 def test_an_unknown_block_passes_through_untouched():
@@ -80,12 +69,10 @@ def test_an_unknown_block_passes_through_untouched():
     assert (block,) == build(stream((block,), stop_reason="end_turn")).content
 
 
-@pytest.mark.parametrize(
-    ("said", "meant"),
-    [("stop", "end_turn"), ("length", "max_tokens"), ("tool_calls", "tool_use"), ("moonrise", "moonrise")],
-)
-def test_a_reason_to_stop_of_another_dialect_is_understood(said, meant):
-    assert build(stream(({"type": "text", "text": "x"},), stop_reason=said)).stop_reason == meant
+def test_a_reason_to_stop_of_another_dialect_is_understood():
+    reasons = {"stop": "end_turn", "length": "max_tokens", "tool_calls": "tool_use", "moonrise": "moonrise"}
+    for said, meant in reasons.items():
+        assert build(stream(({"type": "text", "text": "x"},), stop_reason=said)).stop_reason == meant
 
 
 def test_a_call_of_the_endpoints_own_goes_back_as_an_object():

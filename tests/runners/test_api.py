@@ -22,11 +22,11 @@ from relay.base.errors import RunnerError
 from relay.base.interrupts import Interrupted, Interrupts
 from relay.config.model import ModelSettings
 from relay.runners.base import ModelInfo
-from relay.runners.messages.answers import Answer
+from relay.runners.messages.answers import Answer, AnswerBuilder, StreamBrokenError
 from relay.runners.messages.api import MessagesApi
-from relay.runners.messages.connection import ApiConnection, Fault, FaultKind, get_model
+from relay.runners.messages.connection import ApiConnection, Fault, FaultKind, find_retry_after, get_model
 from relay.runners.messages.endpoint import get_key_name
-from relay.runners.messages.reading import LEAST_ANSWER_S, most_answer_bytes
+from relay.runners.messages.reading import LEAST_ANSWER_S, Watchdog, most_answer_bytes, read_answer
 from relay.runners.messages.transport import open_http
 from relay.session.usage import Usage
 
@@ -111,25 +111,39 @@ def ask(api) -> Answer | Fault:
     return found
 
 
+def fail(api, name="") -> Fault:
+    """Ask; the answer has to be a fault, or the row of this name is at fault."""
+    found = ask(api)
+    assert isinstance(found, Fault), name
+    return found
+
+
 ENDINGS = (None, httpx2.ReadError("reset"), httpx2.ReadTimeout("silent"), Interrupted())
 """How a stream may break: cleanly, by a reset, by silence, by a signal."""
 
 
 def test_a_stream_that_is_cut_at_any_byte_is_never_an_answer(interrupts):
     """However it ends: only the whole is one. Of a part the prompt is known, and behind its last count the answer."""
+    started, ended = WHOLE.index(b"event: ping"), WHOLE.index(b"event: message_stop")
+
+    def count(cut):
+        usage = Usage(input_tokens=10, cache_read_tokens=90, output_tokens=40 if cut >= ended else 0)
+        return usage if cut >= started else None
+
+    for cut in range(len(WHOLE)):
+        builder, watchdog = AnswerBuilder(), Watchdog(lambda: 0.0, idle_s=1, output_tokens=1_000)
+        assert read_answer(iter([WHOLE[:cut]]), watchdog, builder, lambda _: None) is None, cut
+        with pytest.raises(StreamBrokenError):
+            builder.build()
+        assert builder.usage == count(cut), cut
     sent: list[bytes | BaseException] = []
     api = open_api(interrupts, lambda _: stream(_play(sent)))
-    started, ended = WHOLE.index(b"event: ping"), WHOLE.index(b"event: message_stop")
-    for cut in range(len(WHOLE)):
-        for ending in ENDINGS if WHOLE[cut:].startswith(b"event: ") else ENDINGS[cut % 2 : cut % 2 + 1]:
+    for cut in [cut for cut in range(len(WHOLE)) if WHOLE[cut:].startswith(b"event: ")]:
+        for ending in ENDINGS:
             sent[:] = [WHOLE[:cut], *([ending] if ending else [])]
-            fault = ask(api)
-            assert isinstance(fault, Fault)
+            fault = fail(api, cut)
             assert fault.kind is (FaultKind.INTERRUPTED if isinstance(ending, Interrupted) else FaultKind.INFRA)
-            assert fault.may_be_billed
-            output = 40 if cut >= ended else 0
-            prompt = Usage(input_tokens=10, cache_read_tokens=90, output_tokens=output)
-            assert fault.usage == (prompt if cut >= started else None)
+            assert (fault.may_be_billed, fault.usage) == (True, count(cut)), cut
     # What follows message_stop is not looked at, whatever it is.
     for after in ([], [httpx2.ReadError("reset")]):
         sent[:] = [WHOLE, *after]
@@ -188,131 +202,127 @@ def _name(event) -> str:
     return kind if isinstance(kind, str) and kind.isalnum() else "message_delta"
 
 
-@pytest.mark.parametrize(
-    "raw",
-    [
-        b"data: " + b"[" * 200_000 + b"\n\n",
-        b"data: [1]\n\n",
-        b"event: error\ndata: {}\n\n",
-        b'event: error\ndata: {"error": "x"}\n\n',
-        b"event: \xff\ndata: \xff\n\n",
-        b"<html>login</html>",
-        b"",
-        render(EVENTS[0], EVENTS[-1]),
-        render(EVENTS[0], EVENTS[0], *EVENTS[1:]),
-        render(*EVENTS[2:]),
-        render(*EVENTS[:10], EVENTS[11]),
-        b'{"choices": [], "usage": {"total_tokens": 7}}',
-        b'{"content": [], "usage": ',
-        b'{"error": "nothing of that"}',
-    ],
-)
-def test_what_is_no_answer_is_a_fault(interrupts, raw):
+NO_ANSWERS = [
+    b"data: " + b"[" * 200_000 + b"\n\n",
+    b"data: [1]\n\n",
+    b"event: error\ndata: {}\n\n",
+    b'event: error\ndata: {"error": "x"}\n\n',
+    b"event: \xff\ndata: \xff\n\n",
+    b"<html>login</html>",
+    b"",
+    render(EVENTS[0], EVENTS[-1]),
+    render(EVENTS[0], EVENTS[0], *EVENTS[1:]),
+    render(*EVENTS[2:]),
+    render(*EVENTS[:10], EVENTS[11]),
+    b'{"choices": [], "usage": {"total_tokens": 7}}',
+    b'{"content": [], "usage": ',
+    b'{"error": "nothing of that"}',
+]
+
+
+def test_what_is_no_answer_is_a_fault(interrupts):
     """Nesting without end, other types, other formats, no stop reason, two answers in one."""
-    fault = ask(open_api(interrupts, lambda _: stream([raw])))
+    for raw in NO_ANSWERS:
+        fault = fail(open_api(interrupts, lambda _, raw=raw: stream([raw])), raw[:80])
+        assert fault.kind is FaultKind.INFRA, raw[:80]
 
-    assert isinstance(fault, Fault)
-    assert fault.kind is FaultKind.INFRA
 
-
-@pytest.mark.parametrize(
-    "odd",
-    [
-        {"type": "content_block_delta", "index": 1, "delta": {"type": "novel_delta"}},
-        {"type": "content_block_stop", "index": 7},
-        "[" * 200_000,
-        "[1]",
-    ],
-    ids=["a delta of tomorrow", "no such block", "no JSON", "a list"],
-)
-def test_what_a_spoiled_answer_has_used_is_read_to_the_end(interrupts, odd):
+def test_what_a_spoiled_answer_has_used_is_read_to_the_end(interrupts):
     """It is billed whole; the same again is likely, so it is not asked for many times."""
-    spoiled = f"data: {odd if isinstance(odd, str) else json.dumps(odd)}\n\n".encode()
-    fault = ask(open_api(interrupts, lambda _: stream([render(*EVENTS[:8]), spoiled, render(*EVENTS[8:])])))
+    odd = {
+        "a delta of tomorrow": {"type": "content_block_delta", "index": 1, "delta": {"type": "novel_delta"}},
+        "no such block": {"type": "content_block_stop", "index": 7},
+        "no JSON": "[" * 200_000,
+        "a list": "[1]",
+    }
+    for name, part in odd.items():
+        spoiled = f"data: {part if isinstance(part, str) else json.dumps(part)}\n\n".encode()
+        pieces = [render(*EVENTS[:8]), spoiled, render(*EVENTS[8:])]
+        fault = fail(open_api(interrupts, lambda _, pieces=pieces: stream(pieces)), name)
+        assert fault.usage is not None, name
+        assert (fault.usage.output_tokens, fault.lasting) == (40, True), name
 
-    assert isinstance(fault, Fault)
-    assert fault.usage is not None
-    assert (fault.usage.output_tokens, fault.lasting) == (40, True)
 
-
-@pytest.mark.parametrize("head", [b"", b"\xef\xbb\xbf \r\n"])
-def test_a_finished_message_is_an_answer(interrupts, head):
+def test_a_finished_message_is_an_answer(interrupts):
     """An endpoint that does not stream has answered all the same, and is paid."""
     message = {
         "model": "m", "stop_reason": "tool_use", "usage": {"input_tokens": 10, "output_tokens": 40},
         "content": [{"type": "text", "text": "Hm."},
                     {"type": "tool_use", "id": "t", "name": "write", "input": {"path": "a"}}],
     }  # fmt: skip
-    shown: list[Any] = []
-    body = head + json.dumps(message).encode()
+    for head in (b"", b"\xef\xbb\xbf \r\n"):
+        shown: list[Any] = []
+        body = head + json.dumps(message).encode()
+        api = open_api(interrupts, lambda _, body=body: stream([body[:5], body[5:]]))
+        answer = api.send(REQUEST, on_block=shown.append)
+        assert isinstance(answer, Answer), head
+        assert (answer.content, answer.calls[0].input) == (tuple(message["content"]), {"path": "a"})
+        assert answer.usage == Usage(input_tokens=10, output_tokens=40)
+        assert [block["type"] for block in shown] == ["text", "tool_use"]
 
-    answer = open_api(interrupts, lambda _: stream([body[:5], body[5:]])).send(REQUEST, on_block=shown.append)
 
-    assert isinstance(answer, Answer)
-    assert (answer.content, answer.calls[0].input) == (tuple(message["content"]), {"path": "a"})
-    assert answer.usage == Usage(input_tokens=10, output_tokens=40)
-    assert [block["type"] for block in shown] == ["text", "tool_use"]
+WORKED: dict[str, tuple[Any, bool]] = {
+    "a page": (lambda _: stream([b"<html>log in</html>"]), False),
+    "nothing": (lambda _: stream([b""]), True),
+    "a reset": (lambda _: stream(_play([httpx2.ReadError("reset")])), True),
+    "504": (lambda _: httpx2.Response(504, text="late"), True),
+    "502": (lambda _: httpx2.Response(502, text="nobody"), False),
+    "529": (lambda _: httpx2.Response(529), False),
+    "200: JSON": (lambda _: stream([b'{"error": {"code": 502, "message": "no provider"}}']), False),
+    "200: a stream": (lambda _: stream([b'data: {"error": {"code": 502, "message": "no provider"}}\n\n']), False),
+    "200: an event": (lambda _: stream([render({"type": "error", "error": {"type": "overloaded_error"}})]), False),
+}
 
 
-@pytest.mark.parametrize(
-    ("handler", "billed"),
-    [
-        (lambda _: stream([b"<html>log in</html>"]), False),
-        (lambda _: stream([b""]), True),
-        (lambda _: stream(_play([httpx2.ReadError("reset")])), True),
-        (lambda _: httpx2.Response(504, text="late"), True),
-        (lambda _: httpx2.Response(502, text="nobody"), False),
-        (lambda _: httpx2.Response(529), False),
-        (lambda _: stream([b'{"error": {"code": 502, "message": "no provider"}}']), False),
-        (lambda _: stream([b'data: {"error": {"code": 502, "message": "no provider"}}\n\n']), False),
-        (lambda _: stream([render({"type": "error", "error": {"type": "overloaded_error"}})]), False),
-    ],
-    ids=["a page", "nothing", "a reset", "504", "502", "529", "200: JSON", "200: a stream", "200: an event"],
-)
-def test_who_may_have_worked_may_bill(interrupts, handler, billed):
+def test_who_may_have_worked_may_bill(interrupts):
     """A request that was taken in and not refused costs what it may have cost; nobody's answer costs nothing."""
-    fault = ask(open_api(interrupts, handler))
+    for name, (handler, billed) in WORKED.items():
+        fault = fail(open_api(interrupts, handler), name)
+        assert (fault.usage, fault.may_be_billed) == (None, billed), name
 
-    assert isinstance(fault, Fault)
-    assert (fault.usage, fault.may_be_billed) == (None, billed)
 
-
-@pytest.mark.parametrize("error", [httpx2.ConnectError("no"), httpx2.ConnectTimeout("late"), httpx2.WriteError("gone")])
-def test_who_cannot_be_reached_bills_nothing(interrupts, error):
+def test_who_cannot_be_reached_bills_nothing(interrupts):
     """The request never got there, or not whole."""
+    for error in (httpx2.ConnectError("no"), httpx2.ConnectTimeout("late"), httpx2.WriteError("gone")):
 
-    def refuse(_: httpx2.Request) -> httpx2.Response:
-        raise error
+        def refuse(_, error=error):
+            raise error
 
-    fault = ask(open_api(interrupts, refuse))
-
-    assert isinstance(fault, Fault)
-    assert not fault.may_be_billed
+        assert not fail(open_api(interrupts, refuse)).may_be_billed, error
 
 
-@pytest.mark.parametrize(
-    ("kind", "expected"),
-    [
-        ("overloaded_error", FaultKind.INFRA),
-        ("rate_limit_error", FaultKind.LIMIT),
-        ("authentication_error", FaultKind.USER),
-        ("invalid_request_error", FaultKind.INFRA),
-        ("tomorrow_error", FaultKind.INFRA),
-    ],
-)
-def test_an_error_in_mid_stream_is_told_by_its_type(interrupts, kind, expected):
-    """A request that had begun to be answered was well-formed, so a refusal of it then is the endpoint's own."""
-    error = {"type": "error", "error": {"type": kind, "message": "broken"}}
-
-    fault = ask(open_api(interrupts, lambda _: stream([render(*EVENTS[:4], error)])))
-
-    assert isinstance(fault, Fault)
-    assert (fault.kind, fault.message) == (expected, f"{kind} in mid-stream: broken")
-    assert fault.usage is not None
+ERRORS: list[tuple[Any, FaultKind, str]] = [
+    ({"type": "overloaded_error", "message": "x"}, FaultKind.INFRA, "overloaded_error in mid-stream: x"),
+    ({"type": "rate_limit_error", "message": "x"}, FaultKind.LIMIT, "rate_limit_error in mid-stream: x"),
+    ({"type": "authentication_error", "message": "x"}, FaultKind.USER, "authentication_error in mid-stream: x"),
+    ({"type": "invalid_request_error", "message": "x"}, FaultKind.INFRA, "invalid_request_error in mid-stream: x"),
+    ({"type": "tomorrow_error", "message": "x"}, FaultKind.INFRA, "tomorrow_error in mid-stream: x"),
+    ({"code": 429, "message": "slow down"}, FaultKind.LIMIT, "error 429 instead of an answer: slow down"),
+    ({"code": 502, "message": "no provider"}, FaultKind.INFRA, "error 502 instead of an answer: no provider"),
+    ({"type": "authentication_error", "message": "key"}, FaultKind.USER, "authentication_error instead of"),
+    ({"code": "insufficient_quota", "message": "pay"}, FaultKind.USER, "an error instead of an answer: pay"),
+    ("gone", FaultKind.INFRA, "an error instead of an answer: gone"),
+]
 
 
-@pytest.mark.parametrize("text", ["caf\udce9", float("nan")], ids=["half a character", "no number"])
-def test_a_request_that_cannot_be_written_is_not_charged_and_not_repeated(interrupts, text):
+def test_an_error_is_one_whatever_the_status_and_however_it_comes(interrupts):
+    """Gateways answer 200 and say in the body what went wrong, and nobody has worked on that.
+
+    What had begun to be answered was well-formed, so a refusal of it then is the endpoint's own.
+    """
+    for error, kind, words in ERRORS:
+        begun = "mid-stream" in words
+        forms = [b'{"error": %s}', b'data: {"error": %s}\n\n']
+        if begun:
+            forms = [render(*EVENTS[:4]) + b'event: error\ndata: {"type": "error", "error": %s}\n\n']
+        for form in forms:
+            raw = form.replace(b"%s", json.dumps(error).encode())
+            fault = fail(open_api(interrupts, lambda _, raw=raw: stream([raw])), words)
+            assert (fault.kind, fault.usage is not None, fault.may_be_billed) == (kind, begun, begun), words
+            assert fault.message.startswith(words)
+
+
+def test_a_request_that_cannot_be_written_is_not_charged_and_not_repeated(interrupts):
     """Nothing was sent."""
     asked: list[httpx2.Request] = []
 
@@ -320,11 +330,12 @@ def test_a_request_that_cannot_be_written_is_not_charged_and_not_repeated(interr
         asked.append(request)
         return stream([WHOLE])
 
-    fault = open_api(interrupts, answer).send({**REQUEST, "system": text}, on_block=lambda _: None)
-
-    assert isinstance(fault, Fault)
-    assert (fault.kind, fault.may_be_billed, fault.usage, asked) == (FaultKind.REQUEST, False, None, [])
-    assert fault.message.startswith("relay cannot write this request as JSON: ")
+    api = open_api(interrupts, answer)
+    for text in ("caf\udce9", float("nan")):
+        fault = api.send({**REQUEST, "system": text}, on_block=lambda _: None)
+        assert isinstance(fault, Fault)
+        assert (fault.kind, fault.may_be_billed, fault.usage, asked) == (FaultKind.REQUEST, False, None, [])
+        assert fault.message.startswith("relay cannot write this request as JSON: ")
 
 
 class Clock:
@@ -349,71 +360,56 @@ PING = render({"type": "ping"})
 DELTA = render(EVENTS[3])
 
 
-@pytest.mark.parametrize(
-    ("step_s", "piece", "words", "after_s"),
-    [
-        pytest.param(1.0, lambda _: PING, "only pings for 900 s", 901, id="only pings"),
-        pytest.param(1.0, lambda _: b"x", "no progress for 90 s", 91, id="one byte each second"),
-        pytest.param(1.0, lambda _: b": hi\n\n", "no progress for 90 s", 91, id="comments"),
-        pytest.param(60.0, lambda _: DELTA, "no end after 1,600 s", 1_620, id="an event each minute"),
-        pytest.param(
-            1.0, lambda n: DELTA[n % len(DELTA) :][:1], "no progress", 120, id="an event in bytes, too slowly"
-        ),
-    ],
-)
-def test_a_stream_that_goes_on_for_ever_ends(interrupts, step_s, piece, words, after_s):
+ENDLESS: list[tuple[float, Any, str, float]] = [
+    (1.0, lambda _: PING, "only pings for 900 s", 901),
+    (1.0, lambda _: b"x", "no progress for 90 s", 91),
+    (1.0, lambda _: b": hi\n\n", "no progress for 90 s", 91),
+    (60.0, lambda _: DELTA, "no end after 1,600 s", 1_620),
+    (1.0, lambda n: DELTA[n % len(DELTA) :][:1], "no progress", 120),  # an event in bytes, too slowly
+]
+
+
+def test_a_stream_that_goes_on_for_ever_ends(interrupts):
     """Silence is the client's business; this is about streams that say nothing by saying something."""
-    clock = Clock()
-    api = open_api(interrupts, lambda _: stream(endless(clock, step_s, piece)), idle_timeout_s=90.0, clock=clock)
+    for step_s, piece, words, after_s in ENDLESS:
+        clock = Clock()
+        pieces = endless(clock, step_s, piece)
+        api = open_api(interrupts, lambda _, got=pieces: stream(got), idle_timeout_s=90.0, clock=clock)
+        fault = fail(api, words)
+        assert words in fault.message
+        assert fault.usage is not None, words
+        assert clock.now <= after_s, words
 
-    fault = ask(api)
 
-    assert isinstance(fault, Fault)
-    assert words in fault.message
-    assert fault.usage is not None
-    assert clock.now <= after_s
-
-
-@pytest.mark.parametrize(
-    "piece",
-    [
-        pytest.param(DELTA, id="deltas"),
-        pytest.param(PING, id="pings"),
-        pytest.param(b"data: " + b"x" * 1_000, id="a line"),
-        pytest.param(b": hi\n", id="comments"),
-        pytest.param(render(*EVENTS[-2:]), id="behind its end"),
-    ],
-)
-def test_an_answer_is_not_read_beyond_what_was_asked_for(interrupts, piece):
+def test_an_answer_is_not_read_beyond_what_was_asked_for(interrupts):
     """Whatever it sends, and how fast: what is held of it has a bound, and it costs no more than what was asked for."""
-    sent = 0
+    for piece in (DELTA, b"data: " + b"x" * 1_000, render(*EVENTS[-2:])):
+        is_end = piece.startswith(b"event: message_delta")
+        sent: list[int] = []
 
-    def play() -> Iterator[bytes]:
-        nonlocal sent
-        yield render(*EVENTS[: 2 if piece.startswith(b"event: message_delta") else 3])
-        while True:
-            sent += len(1_000 * piece)
-            yield 1_000 * piece
+        def play(piece=piece, is_end=is_end, sent=sent) -> Iterator[bytes]:
+            yield render(*EVENTS[: 2 if is_end else 3])
+            while True:
+                sent.append(len(1_000 * piece))
+                yield 1_000 * piece
 
-    api = open_api(interrupts, lambda _: stream(play()))
-    found = api.send({**REQUEST, "max_tokens": 1_000}, on_block=lambda _: None)
+        api = open_api(interrupts, lambda _, play=play: stream(play()))
+        found = api.send({**REQUEST, "max_tokens": 1_000}, on_block=lambda _: None)
 
-    assert sent < 2 * most_answer_bytes(1_000)
-    if isinstance(found, Fault):
-        assert "it is longer than the 1,000 tokens that were asked for" in found.message
-        assert (found.may_be_billed, found.lasting) == (True, True)
-        assert found.usage == Usage(input_tokens=10, cache_read_tokens=90)
-    else:
-        assert "message_stop" in piece.decode()
+        assert sum(sent) < 2 * most_answer_bytes(1_000), piece[:40]
+        assert isinstance(found, Answer if is_end else Fault), piece[:40]
+        if isinstance(found, Fault):
+            assert "it is longer than the 1,000 tokens that were asked for" in found.message
+            assert (found.may_be_billed, found.lasting) == (True, True)
+            assert found.usage == Usage(input_tokens=10, cache_read_tokens=90)
 
 
-@pytest.mark.parametrize("body", [b" " * 65_536, b"[" * 65_536])
-def test_a_models_description_without_end_is_not_read_to_it(interrupts, body):
+def test_a_models_description_without_end_is_not_read_to_it(interrupts):
     """Neither is one that is nested without end."""
-    api = open_api(interrupts, lambda _: stream(itertools.repeat(body)))
-
-    with pytest.raises(RunnerError, match="does not answer like a Messages API"):
-        api.find_model("claude-opus-5-5")
+    for body in (b" " * 65_536, b"[" * 65_536):
+        api = open_api(interrupts, lambda _, body=body: stream(itertools.repeat(body)))
+        with pytest.raises(RunnerError, match="does not answer like a Messages API"):
+            api.find_model("claude-opus-5-5")
 
 
 def test_a_long_answer_may_take_its_time(interrupts):
@@ -457,21 +453,15 @@ def trickle(head: bytes) -> Iterator[str]:
             thread.join(5)
 
 
-@pytest.mark.parametrize(
-    "head",
-    [b"HTTP/1.1 200 OK\r\nx-slow: ", b"HTTP/1.1 500 Oops\r\ncontent-length: 99999\r\n\r\n"],
-    ids=["headers", "the body of an error"],
-)
-def test_what_never_ends_before_the_first_event_ends_too(interrupts, head):
-    """Inside the client nothing looks at a clock while bytes come; an alarm does."""
-    with trickle(head) as base_url:
-        api = open_api(interrupts, ANTHROPIC_BASE_URL=base_url, idle_timeout_s=0.2)
-        fault = ask(api)
-        api.close()
-
-    assert isinstance(fault, Fault)
-    assert fault.kind is FaultKind.INFRA
-    assert "no complete response headers" in fault.message
+def test_what_never_ends_before_the_first_event_ends_too(interrupts):
+    """Inside the client nothing looks at a clock while bytes come, of headers or of an error; an alarm does."""
+    for head in (b"HTTP/1.1 200 OK\r\nx-slow: ", b"HTTP/1.1 500 Oops\r\ncontent-length: 99999\r\n\r\n"):
+        with trickle(head) as base_url:
+            api = open_api(interrupts, ANTHROPIC_BASE_URL=base_url, idle_timeout_s=0.1)
+            fault = fail(api, head)
+            api.close()
+        assert fault.kind is FaultKind.INFRA
+        assert "no complete response headers" in fault.message
 
 
 def test_a_stop_ends_a_request_and_counts_what_came():
@@ -485,11 +475,10 @@ def test_a_stop_ends_a_request_and_counts_what_came():
 
     try:
         with interrupts.installed():
-            fault = ask(open_api(interrupts, lambda _: stream(play())))
+            fault = fail(open_api(interrupts, lambda _: stream(play())))
     finally:
         interrupts.close()
 
-    assert isinstance(fault, Fault)
     assert fault.kind is FaultKind.INTERRUPTED
     assert fault.usage is not None
 
@@ -502,95 +491,49 @@ def error_body(kind, message="broken", **more):
     return {"type": "error", "error": {"type": kind, "message": message, **more}}
 
 
-@pytest.mark.parametrize(
-    ("headers", "expected"),
-    [
-        ({"retry-after": "7"}, 7.0),
-        ({"retry-after": "7.5"}, 7.5),
-        ({"retry-after-ms": "1500", "retry-after": "7"}, 1.5),
-        ({"retry-after": "-3"}, 0.0),
-        ({"retry-after": "Wed, 21 Oct 2015 07:28:00 GMT"}, 0.0),
-        ({"retry-after": "Wed, 21 Oct 2015 07:28:00"}, 0.0),
-        ({"retry-after": "nan"}, None),
-        ({"retry-after": "inf"}, None),
-        ({"retry-after": "1e300"}, None),
-        ({"retry-after": "soon"}, None),
-        ({"retry-after": "Wed, 99 Oct 2015 07:28:00 GMT"}, None),
-        (
-            {"anthropic-ratelimit-tokens-reset": "2020-01-01T00:00:00Z", "anthropic-ratelimit-tokens-remaining": "0"},
-            0.0,
-        ),
-        (
-            {"anthropic-ratelimit-tokens-reset": "2020-01-01T00:00:00Z", "anthropic-ratelimit-tokens-remaining": "5"},
-            None,
-        ),
-        ({"anthropic-ratelimit-tokens-reset": "tomorrow", "anthropic-ratelimit-tokens-remaining": "0"}, None),
-        ({"anthropic-ratelimit-unified-reset": "1577836800"}, 0.0),
-        ({"anthropic-ratelimit-unified-reset": "9" * 30}, None),
-        ({"anthropic-ratelimit-tokens-reset": "2020-01-01T00:00:00Z"}, 0.0),
-        (
-            {
-                "anthropic-ratelimit-unified-5h-reset": "1577836800",
-                "anthropic-ratelimit-unified-5h-status": "rejected",
-                "anthropic-ratelimit-unified-7d-reset": "99999999999",
-                "anthropic-ratelimit-unified-7d-status": "allowed",
-            },
-            0.0,
-        ),
-        ({}, None),
-    ],
-)
-def test_reads_when_to_come_back(interrupts, headers, expected):
-    """Seconds, dates and reset times; nonsense is no time at all."""
-    fault = ask(open_api(interrupts, reply(429, headers=headers, json=error_body("rate_limit_error"))))
-
-    assert isinstance(fault, Fault)
-    assert fault.kind is FaultKind.LIMIT
-    assert fault.retry_after_s == expected
+TOKENS, PAST = "anthropic-ratelimit-tokens-", "2020-01-01T00:00:00Z"
+RETRY_AFTER: list[tuple[dict[str, str], float | None]] = [
+    ({"retry-after": "7"}, 7.0),
+    ({"retry-after": "7.5"}, 7.5),
+    ({"retry-after-ms": "1500", "retry-after": "7"}, 1.5),
+    ({"retry-after": "-3"}, 0.0),
+    ({"retry-after": "Wed, 21 Oct 2015 07:28:00 GMT"}, 0.0),
+    ({"retry-after": "Wed, 21 Oct 2015 07:28:00"}, 0.0),
+    *(({"retry-after": odd}, None) for odd in ("nan", "inf", "1e300", "soon", "Wed, 99 Oct 2015 07:28:00 GMT")),
+    ({f"{TOKENS}reset": PAST, f"{TOKENS}remaining": "0"}, 0.0),
+    ({f"{TOKENS}reset": PAST, f"{TOKENS}remaining": "5"}, None),
+    ({f"{TOKENS}reset": "tomorrow", f"{TOKENS}remaining": "0"}, None),
+    ({f"{TOKENS}reset": PAST}, 0.0),
+    ({"anthropic-ratelimit-unified-reset": "1577836800"}, 0.0),
+    ({"anthropic-ratelimit-unified-reset": "9" * 30}, None),
+    (
+        {
+            "anthropic-ratelimit-unified-5h-reset": "1577836800",
+            "anthropic-ratelimit-unified-5h-status": "rejected",
+            "anthropic-ratelimit-unified-7d-reset": "99999999999",
+            "anthropic-ratelimit-unified-7d-status": "allowed",
+        },
+        0.0,
+    ),
+    ({}, None),
+]
 
 
-@pytest.mark.parametrize(
-    ("error", "kind", "words"),
-    [
-        ({"code": 429, "message": "slow down"}, FaultKind.LIMIT, "error 429 instead of an answer: slow down"),
-        ({"code": 502, "message": "no provider"}, FaultKind.INFRA, "error 502 instead of an answer: no provider"),
-        ({"type": "authentication_error", "message": "key"}, FaultKind.USER, "authentication_error instead of"),
-        ({"code": "insufficient_quota", "message": "pay"}, FaultKind.USER, "an error instead of an answer: pay"),
-        ("gone", FaultKind.INFRA, "an error instead of an answer: gone"),
-    ],
-)
-@pytest.mark.parametrize("form", ["%s", "data: %s\n\n"])
-def test_an_error_is_one_whatever_its_status(interrupts, form, error, kind, words):
-    """Gateways answer 200 and say what went wrong in the body; nobody has worked on that."""
-    fault = ask(open_api(interrupts, lambda _: stream([(form % json.dumps({"error": error})).encode()])))
-
-    assert isinstance(fault, Fault)
-    assert (fault.kind, fault.usage, fault.may_be_billed) == (kind, None, False)
-    assert fault.message.startswith(words)
+def test_reads_when_to_come_back(interrupts):
+    """Seconds, dates and reset times; nonsense is no time at all. Google says it in the body."""
+    assert [headers for headers, wait_s in RETRY_AFTER if find_retry_after(headers) != wait_s] == []
+    details = [7, {"@type": "x"}, {"retryDelay": "soon"}, {"retryDelay": "31s"}]
+    body = error_body("rate_limit_error", details=details)
+    fault = fail(open_api(interrupts, reply(429, headers={"retry-after": "7"}, json=body)))
+    assert (fault.kind, fault.retry_after_s) == (FaultKind.LIMIT, 31.0)
 
 
 def test_an_error_keeps_the_endpoints_words_and_its_id(interrupts):
     """One line, whatever the body is."""
     handler = reply(500, headers={"request-id": "req_1"}, json=error_body("api_error", "two\nlines"))
-    fault = ask(open_api(interrupts, handler))
-    bare = ask(open_api(interrupts, reply(500)))
-    html = ask(open_api(interrupts, reply(502, text="<html>\n" + "x" * 9_000)))
-
-    assert isinstance(fault, Fault)
-    assert fault.message == "HTTP 500 api_error: two lines (request req_1)"
-    assert isinstance(bare, Fault)
-    assert bare.message == "HTTP 500: no body"
-    assert isinstance(html, Fault)
-    assert len(html.message) < 600
-
-
-def test_a_spending_cap_is_known_by_its_code(interrupts):
-    """It looks like a rate limit, but does not go away."""
-    body = error_body("rate_limit_error", details={"error_code": "enforced_spend_limit_reached"})
-    fault = ask(open_api(interrupts, reply(429, json=body)))
-
-    assert isinstance(fault, Fault)
-    assert fault.kind is FaultKind.USER
+    assert fail(open_api(interrupts, handler)).message == "HTTP 500 api_error: two lines (request req_1)"
+    assert fail(open_api(interrupts, reply(500))).message == "HTTP 500: no body"
+    assert len(fail(open_api(interrupts, reply(502, text="<html>\n" + "x" * 9_000))).message) < 600
 
 
 MODEL = {"type": "model", "id": "claude-opus-5-5", "max_input_tokens": 1_000_000, "max_tokens": 128_000}
@@ -608,35 +551,31 @@ def test_limits_come_from_the_models_api_or_from_the_table(interrupts):
         assert (info.window_tokens, info.max_output_tokens) == (1_000_000, 128_000)
 
 
-@pytest.mark.parametrize(
-    "handler",
-    [
-        lambda _: httpx2.Response(404, text="not here"),
-        lambda _: httpx2.Response(404, json=error_body("not_found_error")),
-        lambda _: httpx2.Response(405),
-        lambda _: httpx2.Response(501),
-        lambda _: httpx2.Response(200, json={"id": "glm-4.6"}),
-        lambda _: httpx2.Response(200, json={"id": "glm-4.6", "max_input_tokens": 8, "max_tokens": 8}),
-    ],
-    ids=["404", "404, typed", "405", "501", "no limits", "other limits"],
-)
-def test_limits_of_the_users_own_need_nobody_elses(interrupts, handler):
+def test_limits_of_the_users_own_need_nobody_elses(interrupts):
     """A gateway's model is used with what the settings say of it, whatever the Models API says or does not."""
     own = ModelSettings(window_tokens=200_000, max_output_tokens=16_000)
+    for handler in (
+        reply(404, text="not here"),
+        reply(404, json=error_body("not_found_error")),
+        reply(405),
+        reply(501),
+        reply(200, json={"id": "glm-4.6"}),
+        reply(200, json={"id": "glm-4.6", "max_input_tokens": 8, "max_tokens": 8}),
+    ):
+        info = get_model(make_line(open_api(interrupts, handler), []), "glm-4.6", own)
+        assert (info.window_tokens, info.max_output_tokens, info.source) == (200_000, 16_000, "settings")
 
-    info = get_model(make_line(open_api(interrupts, handler), []), "glm-4.6", own)
 
-    assert (info.window_tokens, info.max_output_tokens, info.source) == (200_000, 16_000, "settings")
-
-
-@pytest.mark.parametrize("window", [None, 3])
-def test_the_way_to_use_a_model_that_nobody_knows_is_said(interrupts, window):
+def test_the_way_to_use_a_model_that_nobody_knows_is_said(interrupts):
     """With the table that its limits belong into."""
-    line = make_line(open_api(interrupts, reply(404)), [])
-    with pytest.raises(RunnerError) as raised:
-        get_model(line, "glm-4.6", ModelSettings(window_tokens=window, max_output_tokens=window))
-    assert '[models."glm-4.6"]' in str(raised.value.hint)
-    assert window or "http://endpoint.invalid gives no limits for 'glm-4.6', and" in str(raised.value)
+    for window, words in (
+        (None, "http://endpoint.invalid gives no limits for 'glm-4.6', and"),
+        (3, "holds no session"),
+    ):
+        line = make_line(open_api(interrupts, reply(404)), [])
+        with pytest.raises(RunnerError, match=words) as raised:
+            get_model(line, "glm-4.6", ModelSettings(window_tokens=window, max_output_tokens=window))
+        assert '[models."glm-4.6"]' in str(raised.value.hint)
 
 
 def test_a_models_name_that_is_nearly_right_is_put_right(interrupts):
@@ -646,29 +585,23 @@ def test_a_models_name_that_is_nearly_right_is_put_right(interrupts):
             get_model(make_line(open_api(interrupts, handler), []), "claude-opus-55")
 
 
-@pytest.mark.parametrize(
-    ("handler", "words"),
-    [
-        (reply(200, text="<html>log in</html>"), "does not answer like a Messages API"),
-        (reply(200, content=b"\xff"), "does not answer like a Messages API"),
-        (reply(401, json=error_body("authentication_error", "bad key")), "HTTP 401 authentication_error: bad key"),
-        (reply(400, json=error_body("invalid_request_error")), "HTTP 400"),
-        (reply(529, json=error_body("overloaded_error")), "HTTP 529"),
-    ],
-    ids=["html", "not UTF-8", "bad key", "refused", "overloaded"],
-)
-def test_what_is_wrong_with_an_endpoint_is_said(interrupts, handler, words):
-    """Before anything starts, in words that the user can act on."""
-    with pytest.raises(RunnerError, match=words) as raised:
-        get_model(make_line(open_api(interrupts, handler), []), "claude-opus-5-5")
-    assert raised.value.hint
-
-
-@pytest.mark.parametrize("base_url", ["http://127.0.0.1:9", "http://[::1", "not a url", "ftp://x"])
-def test_an_endpoint_that_is_none_is_said(interrupts, base_url):
-    """A refused connection, or an address that is none."""
-    with pytest.raises(RunnerError, match="cannot be reached"):
-        get_model(make_line(open_api(interrupts, ANTHROPIC_BASE_URL=base_url), []), "claude-opus-5-5")
+def test_what_is_wrong_with_an_endpoint_is_said(interrupts):
+    """Before anything starts, in words that the user can act on: also an address that is none, or where nobody is."""
+    no_api = "does not answer like a Messages API"
+    bad_key = error_body("authentication_error", "bad key")
+    rows: list[tuple[Any, str, str]] = [
+        (reply(200, text="<html>log in</html>"), "", no_api),
+        (reply(200, content=b"\xff"), "", no_api),
+        (reply(401, json=bad_key), "", "HTTP 401 authentication_error: bad key"),
+        (reply(400, json=error_body("invalid_request_error")), "", "HTTP 400"),
+        (reply(529, json=error_body("overloaded_error")), "", "HTTP 529"),
+        *((None, url, "cannot be reached") for url in ("http://127.0.0.1:9", "http://[::1", "not a url", "ftp://x")),
+    ]
+    for handler, base_url, words in rows:
+        given = {"ANTHROPIC_BASE_URL": base_url} if base_url else {}
+        with pytest.raises(RunnerError, match=words) as raised:
+            get_model(make_line(open_api(interrupts, handler, **given), []), "claude-opus-5-5")
+        assert raised.value.hint, words
 
 
 def make_line(api, waits):
@@ -702,32 +635,24 @@ def test_an_endpoint_that_stays_overloaded_is_given_up(interrupts):
     line.interrupts.close()
 
 
-@pytest.mark.parametrize("content", [None, "no certificate"])
-def test_certificates_that_are_not_there_are_the_user_s_to_name(monkeypatch, tmp_path, content):
-    """The client reads them when it is made, and says neither which file nor who named it."""
+def test_certificates_that_are_not_there_are_the_users_to_name_where_tls_is_spoken(monkeypatch, tmp_path):
+    """The client reads them when it is made, which takes a tenth of the way to the first request."""
     file = tmp_path / "bundle.pem"
-    if content is not None:
-        file.write_text(content)
     monkeypatch.setenv("SSL_CERT_FILE", str(file))
-    with pytest.raises(RunnerError, match=re.escape(f"cannot be read (SSL_CERT_FILE={file}")):
-        open_http("https://api.anthropic.com", 5)
-
-
-def test_certificates_are_not_read_for_an_endpoint_without_tls(monkeypatch, tmp_path):
-    """They take a tenth of the way to the first request, in every run on a gateway of this machine."""
-    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "none.pem"))
+    for _ in range(2):
+        with pytest.raises(RunnerError, match=re.escape(f"cannot be read (SSL_CERT_FILE={file}")):
+            open_http("https://127.0.0.1:9", 5)
+        file.write_text("no certificate")
     with open_http("http://127.0.0.1:9", 5) as client:
         assert client.base_url.scheme == "http"
-    with pytest.raises(RunnerError, match="cannot be read"):
-        open_http("https://127.0.0.1:9", 5)
 
 
-@pytest.mark.parametrize("key", ["", "s3cret s3cret", "s3cret\n", "“s3cret”"])
-def test_what_cannot_be_a_key_is_refused_without_showing_it(key):
+def test_what_cannot_be_a_key_is_refused_without_showing_it():
     """An HTTP client would print it."""
-    with pytest.raises(RunnerError) as raised:
-        get_key_name({"ANTHROPIC_API_KEY": key})
-    assert "s3cret" not in raised.value.message
+    for key in ("", "s3cret s3cret", "s3cret\n", "“s3cret”"):
+        with pytest.raises(RunnerError) as raised:
+            get_key_name({"ANTHROPIC_API_KEY": key})
+        assert "s3cret" not in raised.value.message
 
 
 SECRETS = {
@@ -741,9 +666,9 @@ ECHO = (
 )
 
 
-@pytest.mark.parametrize(
-    "handler",
-    [
+def test_what_the_endpoint_was_told_in_confidence_is_not_shown(interrupts):
+    """Neither keys nor parts of the address, whoever says them back, and in whatever words."""
+    for handler in (
         None,
         reply(401, json=error_body("authentication_error", ECHO)),
         reply(400, text=ECHO),
@@ -751,22 +676,16 @@ ECHO = (
         reply(307, headers={"location": f"http://elsewhere.invalid/?{ECHO}"}),
         lambda _: stream([render({"type": "error", "error": {"type": "api_error", "message": ECHO}})]),
         lambda _: stream([f"data: {ECHO}\n\n".encode()]),
-    ],
-    ids=["unreachable", "401", "400", "529", "307", "error event", "no JSON"],
-)
-def test_what_the_endpoint_was_told_in_confidence_is_not_shown(interrupts, handler):
-    """Neither keys nor parts of the address, whoever says them back, and in whatever words."""
-    api = open_api(interrupts, handler, **SECRETS)
-    fault = ask(api)
-    told = [fault.message if isinstance(fault, Fault) else "an answer"]
-    with contextlib.suppress(RunnerError):
-        found = api.find_model("claude-opus-5-5")
-        told += [found.message] if isinstance(found, Fault) else []
-    with pytest.raises(RunnerError) as raised:
-        get_model(make_line(api, []), "claude-opus-5-5")
-    told += [str(raised.value), str(raised.value.hint), *raised.value.causes]
-
-    assert not [words for words in told if "s3cret" in words]
+    ):
+        api = open_api(interrupts, handler, **SECRETS)
+        told = [fail(api).message]
+        with contextlib.suppress(RunnerError):
+            found = api.find_model("claude-opus-5-5")
+            told += [found.message] if isinstance(found, Fault) else []
+        with pytest.raises(RunnerError) as raised:
+            get_model(make_line(api, []), "claude-opus-5-5")
+        told += [str(raised.value), str(raised.value.hint), *raised.value.causes]
+        assert not [words for words in told if "s3cret" in words]
 
 
 def test_nobody_is_followed_elsewhere(interrupts):
@@ -778,11 +697,10 @@ def test_nobody_is_followed_elsewhere(interrupts):
         return httpx2.Response(307, headers={"location": "http://elsewhere.invalid/v1/messages"})
 
     api = open_api(interrupts, handler)
-    fault = ask(api)
+    fault = fail(api)
     with pytest.raises(RunnerError, match=r"it sends us to http://elsewhere\.invalid/v1/messages"):
         get_model(make_line(api, []), "claude-opus-5-5")
 
-    assert isinstance(fault, Fault)
     assert fault.kind is FaultKind.USER
     assert {httpx2.URL(url).host for url in asked} == {"endpoint.invalid"}
 
@@ -796,17 +714,24 @@ def test_of_a_long_error_the_beginning_is_read(interrupts):
             read.append(n)
             yield b"tokens " * 1_000
 
-    fault = ask(open_api(interrupts, lambda _: httpx2.Response(500, stream=Pieces(pieces()))))
+    fault = fail(open_api(interrupts, lambda _: httpx2.Response(500, stream=Pieces(pieces()))))
 
-    assert isinstance(fault, Fault)
     assert fault.kind is FaultKind.INFRA
     assert len(read) < 12
 
 
-def test_a_socks_proxy_says_which_package_it_needs(interrupts, monkeypatch):
-    monkeypatch.setenv("ALL_PROXY", "socks5://127.0.0.1:1080")
-    with pytest.raises(RunnerError, match="the package socksio is not installed"):
-        get_model(make_line(open_api(interrupts), []), "claude-opus-5-5")
+def test_a_proxy_that_cannot_be_used_is_called_by_its_name(interrupts, monkeypatch):
+    """The HTTP client would blame the endpoint; SOCKS needs a package."""
+    rows = {"ALL_PROXY": ("socks5://127.0.0.1:1080", "the package socksio is not installed")}
+    no_proxy = "HTTP_PROXY is no address of a proxy"
+    for name, (proxy, words) in [
+        *rows.items(),
+        *(("HTTP_PROXY", (odd, no_proxy)) for odd in ("http://", "nonsense://x", "http://a:b:c", "not a proxy", "http://h:99999999")),
+    ]:  # fmt: skip
+        with monkeypatch.context() as patched:
+            patched.setenv(name, proxy)
+            with pytest.raises(RunnerError, match=words):
+                get_model(make_line(open_api(interrupts), []), "claude-opus-5-5")
 
 
 def test_a_proxy_on_the_way_is_named(interrupts, monkeypatch):
@@ -815,21 +740,9 @@ def test_a_proxy_on_the_way_is_named(interrupts, monkeypatch):
     for name in ("NO_PROXY", "no_proxy"):
         monkeypatch.delenv(name, raising=False)
     api = open_api(interrupts, ANTHROPIC_BASE_URL="http://endpoint.invalid")
-
-    with pytest.raises(
-        RunnerError, match=r"cannot be reached: .*\(through the proxy of HTTP_PROXY=127.0.0.1:9\)$"
-    ) as told:
+    via = "(through the proxy of HTTP_PROXY=127.0.0.1:9)"
+    with pytest.raises(RunnerError, match=rf"cannot be reached: .*{re.escape(via)}$") as told:
         api.find_model("claude-opus-5-5")
-    fault = ask(api)
-
-    assert isinstance(fault, Fault)
-    assert fault.message.endswith("(through the proxy of HTTP_PROXY=127.0.0.1:9)")
+    fault = fail(api)
+    assert fault.message.endswith(via)
     assert "secret" not in fault.message + str(told.value)
-
-
-@pytest.mark.parametrize("proxy", ["http://", "nonsense://x", "http://a:b:c", "not a proxy", "http://h:99999999"])
-def test_garbage_in_a_proxys_address_is_called_by_its_name(interrupts, monkeypatch, proxy):
-    """The HTTP client would blame the endpoint."""
-    monkeypatch.setenv("HTTP_PROXY", proxy)
-    with pytest.raises(RunnerError, match="HTTP_PROXY is no address of a proxy"):
-        get_model(make_line(open_api(interrupts), []), "claude-opus-5-5")

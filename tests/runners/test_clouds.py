@@ -119,74 +119,74 @@ WAYS = [
 ]
 
 
-@pytest.mark.parametrize(("provider", "login", "model"), WAYS)
-def test_a_cloud_takes_what_relay_sends(open_api, clouds, become, tmp_path, provider, login, model):
+def log_in(clouds, provider, login, home):
+    """Return the environment of somebody who is logged in so."""
+    home.mkdir()
+    base = {} if provider == "anthropic" else clouds.environ
+    return {**base, **LOGINS[login](home, clouds), "NO_PROXY": "*"}
+
+
+def test_a_cloud_takes_what_relay_sends(open_api, clouds, become, tmp_path):
     """The right client of the SDK, with the right login and place; the answer comes back whole, in frames too."""
-    base = {} if provider == "anthropic" else clouds.environ
-    environ = become({**base, **LOGINS[login](tmp_path, clouds), "NO_PROXY": "*"})
-    answer = send(open_api(environ, provider, model), model)
-    assert isinstance(answer, Answer), answer
-    assert [(call.name, call.input) for call in answer.calls] == [("write", {"path": "a", "n": 12})]
-    assert answer.usage
-    assert answer.usage.context_tokens
-    assert len(clouds.seen) == 1
+    for number, (provider, login, model) in enumerate(WAYS):
+        clouds.seen.clear()
+        environ = become(log_in(clouds, provider, login, tmp_path / str(number)))
+        answer = send(open_api(environ, provider, model), model)
+        assert isinstance(answer, Answer), (provider, login, model, answer)
+        assert [(call.name, call.input) for call in answer.calls] == [("write", {"path": "a", "n": 12})]
+        assert answer.usage
+        assert answer.usage.context_tokens
+        assert len(clouds.seen) == 1, (provider, login, model)
 
 
-@pytest.mark.parametrize(
-    ("provider", "model"),
-    [("bedrock", MANTLE), ("bedrock", RUNTIME), ("vertex", "claude-opus-5-5"), ("foundry", "claude-opus-5-5")],
-)
-def test_limits_and_price_of_a_clouds_models_are_known_and_the_login_is_proven(
-    open_api, clouds, become, tmp_path, provider, model
-):
+def test_limits_and_price_of_a_clouds_models_are_known_and_the_login_is_proven(open_api, clouds, become, tmp_path):
     """Nothing is asked for a model there: these clouds have no list."""
-    logins = {
-        **LOGINS["aws"](tmp_path, clouds),
-        **LOGINS["google"](tmp_path, clouds),
-        **LOGINS["foundry key"](None, None),
-    }
-    environ = become({**clouds.environ, **logins})
-    found = open_api(environ, provider, model).find_model(model)
-    assert isinstance(found, ModelInfo)
-    assert found.window_tokens >= 200_000
-    words = {
-        "bedrock": "AWS's login (profile work, from custom-process)",
-        "vertex": f"Google's login of robot@my-project.example (project {PROJECT}, from {tmp_path}/google.json)",
-        "foundry": "",
-    }
-    assert found.credential == words[provider]
-    assert clouds.seen == []
+    logins = {name: value for kind in ("aws", "google") for name, value in LOGINS[kind](tmp_path, clouds).items()}
+    environ = become({**clouds.environ, **logins, **LOGINS["foundry key"](None, None)})
+    aws = "AWS's login (profile work, from custom-process)"
+    google = f"Google's login of robot@my-project.example (project {PROJECT}, from {tmp_path}/google.json)"
+    for provider, model, words in (
+        ("bedrock", MANTLE, aws),
+        ("bedrock", RUNTIME, aws),
+        ("vertex", "claude-opus-5-5", google),
+        ("foundry", "claude-opus-5-5", ""),
+    ):
+        found = open_api(environ, provider, model).find_model(model)
+        assert isinstance(found, ModelInfo)
+        assert found.window_tokens >= 200_000
+        assert (found.credential, clouds.seen) == (words, []), model
 
 
-@pytest.mark.parametrize(
-    ("provider", "login", "model"),
-    [
-        ("bedrock", "aws", MANTLE),
-        ("bedrock", "aws for minutes", RUNTIME),
-        ("vertex", "google", "claude-opus-5-5"),
-        ("anthropic", "workload", "claude-opus-5-5"),
-        ("anthropic", "profile", "claude-opus-5-5"),
-    ],
-)
-def test_a_login_that_ends_between_two_requests_is_renewed(open_api, clouds, become, tmp_path, provider, login, model):
+RENEWED = [
+    ("bedrock", "aws", MANTLE),
+    ("bedrock", "aws for minutes", RUNTIME),
+    ("vertex", "google", "claude-opus-5-5"),
+    ("anthropic", "workload", "claude-opus-5-5"),
+    ("anthropic", "profile", "claude-opus-5-5"),
+]
+
+
+def test_a_login_that_ends_between_two_requests_is_renewed(open_api, become, tmp_path):
     """By the clock where it says when, by a refusal where it is taken back; no answer is lost."""
-    base = {} if provider == "anthropic" else clouds.environ
-    environ = become({**base, **LOGINS[login](tmp_path, clouds), "NO_PROXY": "*"})
-    api = open_api(environ, provider, model)
-    assert isinstance(send(api, model), Answer)
-    used = name_key(clouds.seen[-1]["headers"])
-    clouds.revoked.add(used)
-    assert isinstance(send(api, model), Answer)
-    assert [name_key(seen["headers"]) == used for seen in clouds.seen] in ([True, True, False], [True, False])
-    clouds.lasts_s = 5
-    clouds.revoked.add(name_key(clouds.seen[-1]["headers"]))
-    assert isinstance(send(api, model), Answer)
-    before = len(clouds.seen)
-    assert isinstance(send(api, model), Answer)
-    assert len(clouds.seen) == before + 1
-    names = {name_key(seen["headers"]) for seen in clouds.seen}
-    assert len(names) == (3 if login in {"aws", "profile"} else 4)
-    assert not names.intersection(api.find_model(model).credential.split())
+    for number, (provider, login, model) in enumerate(RENEWED):
+        with serve_clouds(answer=WHOLE) as clouds:
+            environ = become(log_in(clouds, provider, login, tmp_path / str(number)))
+            api = open_api(environ, provider, model)
+            assert isinstance(send(api, model), Answer), login
+            used = name_key(clouds.seen[-1]["headers"])
+            clouds.revoked.add(used)
+            assert isinstance(send(api, model), Answer), login
+            names = [name_key(seen["headers"]) for seen in clouds.seen]
+            assert [name == used for name in names] in ([True, True, False], [True, False]), login
+            clouds.lasts_s = 5
+            clouds.revoked.add(names[-1])
+            assert isinstance(send(api, model), Answer), login
+            before = len(clouds.seen)
+            assert isinstance(send(api, model), Answer), login
+            assert len(clouds.seen) == before + 1, login
+            keys = {name_key(seen["headers"]) for seen in clouds.seen}
+            assert len(keys) == (3 if login in {"aws", "profile"} else 4), login
+            assert not keys.intersection(api.find_model(model).credential.split())
 
 
 def test_a_second_refusal_says_what_was_tried(open_api, clouds, become, tmp_path):
@@ -238,36 +238,33 @@ def test_frames_are_events_wherever_the_network_cuts():
         assert found.count(b"") == len(pieces)
 
 
-@pytest.mark.parametrize("kind", ["throttlingException", "internalServerException", "modelStreamErrorException"])
-def test_an_exception_in_the_frames_is_a_fault_that_passes(open_api, clouds, become, monkeypatch, kind):
+def test_an_exception_in_the_frames_is_a_fault_that_passes(open_api, clouds, become, monkeypatch):
     from tests import clouds as module
 
     begun = WHOLE[: WHOLE.index(b"event: content_block_start")]
-    frames = render_frames(begun) + render_frame(kind, b'{"message": "too much"}', "exception")
-    monkeypatch.setattr(module, "render_frames", lambda _: frames)
     environ = become({**clouds.environ, **STATIC})
-    fault = send(open_api(environ, "bedrock", RUNTIME), RUNTIME)
-    assert isinstance(fault, Fault)
-    assert fault.kind is (FaultKind.LIMIT if kind.startswith("throttling") else FaultKind.INFRA)
-    assert fault.message == f"{kind} in mid-stream: too much"
-    assert fault.usage == Usage(input_tokens=10, cache_read_tokens=90)
+    for kind in ("throttlingException", "internalServerException", "modelStreamErrorException"):
+        frames = render_frames(begun) + render_frame(kind, b'{"message": "too much"}', "exception")
+        monkeypatch.setattr(module, "render_frames", lambda _, frames=frames: frames)
+        fault = send(open_api(environ, "bedrock", RUNTIME), RUNTIME)
+        assert isinstance(fault, Fault)
+        assert fault.kind is (FaultKind.LIMIT if kind.startswith("throttling") else FaultKind.INFRA)
+        assert fault.message == f"{kind} in mid-stream: too much"
+        assert fault.usage == Usage(input_tokens=10, cache_read_tokens=90)
 
 
-@pytest.mark.parametrize(
-    ("damage"),
-    [lambda f: f[:40] + b"\0" + f[41:], lambda f: b"\0" * 20 + f, lambda _: b"<html>" * 9],
-    ids=["a byte", "a length", "a page"],
-)
-def test_damaged_frames_are_no_answer(open_api, clouds, become, monkeypatch, damage):
+def test_damaged_frames_are_no_answer(open_api, clouds, become, monkeypatch):
+    """A byte of one, its length, and a page in their place."""
     from tests import clouds as module
 
-    frames = damage(render_frames(WHOLE))
-    monkeypatch.setattr(module, "render_frames", lambda _: frames)
+    whole = render_frames(WHOLE)
     environ = become({**clouds.environ, **STATIC})
-    fault = send(open_api(environ, "bedrock", RUNTIME), RUNTIME)
-    assert isinstance(fault, Fault)
-    assert (fault.kind, fault.may_be_billed) == (FaultKind.INFRA, True)
-    assert "frame" in fault.message
+    for frames in (whole[:40] + b"\0" + whole[41:], b"\0" * 20 + whole, b"<html>" * 9):
+        monkeypatch.setattr(module, "render_frames", lambda _, frames=frames: frames)
+        fault = send(open_api(environ, "bedrock", RUNTIME), RUNTIME)
+        assert isinstance(fault, Fault)
+        assert (fault.kind, fault.may_be_billed) == (FaultKind.INFRA, True)
+        assert "frame" in fault.message
 
 
 FULL = {
@@ -280,70 +277,43 @@ FULL = {
 }
 
 
-@pytest.mark.parametrize(
-    ("provider", "change", "words", "hint"),
-    [
-        (
-            "bedrock",
-            {"AWS_REGION": "", "AWS_BEARER_TOKEN_BEDROCK": "k"},
-            "the region is not known: AWS_REGION is not set",
-            "export AWS_REGION=…",
-        ),
-        (
-            "bedrock",
-            {"AWS_REGION": "x.example/", "AWS_BEARER_TOKEN_BEDROCK": "k"},
-            "AWS_REGION: found 'x.example/'; allowed: letters",
-            "export AWS_REGION=… again",
-        ),
-        (
-            "bedrock",
-            {"AWS_BEARER_TOKEN_BEDROCK": "two words"},
-            "AWS_BEARER_TOKEN_BEDROCK holds characters that no key has",
-            "export AWS_BEARER_TOKEN_BEDROCK=…",
-        ),
-        (
-            "aws",
-            {"ANTHROPIC_AWS_WORKSPACE_ID": ""},
-            "the workspace is not known: ANTHROPIC_AWS_WORKSPACE_ID is not set",
-            "export ANTHROPIC_AWS_WORKSPACE_ID=…",
-        ),
-        (
-            "vertex",
-            {"CLOUD_ML_REGION": ""},
-            "the region is not known: CLOUD_ML_REGION is not set",
-            "export CLOUD_ML_REGION=…",
-        ),
-        (
-            "vertex",
-            {"ANTHROPIC_VERTEX_PROJECT_ID": "a/b"},
-            "ANTHROPIC_VERTEX_PROJECT_ID: found 'a/b'",
-            "export ANTHROPIC_VERTEX_PROJECT_ID=… again",
-        ),
-        ("foundry", {}, "no key for Foundry: ANTHROPIC_FOUNDRY_API_KEY is not set", "relay init --provider foundry"),
-        (
-            "foundry",
-            {"ANTHROPIC_FOUNDRY_API_KEY": "k"},
-            "the resource is not known: ANTHROPIC_FOUNDRY_RESOURCE is not set",
-            "export ANTHROPIC_FOUNDRY_RESOURCE=…",
-        ),
-        (
-            "foundry",
-            {"ANTHROPIC_BASE_URL": "http://127.0.0.1:1"},
-            "provider = foundry does not ask ANTHROPIC_BASE_URL, which is set",
-            "RELAY_PROVIDER=anthropic",
-        ),
-    ],
-)
-def test_what_is_missing_is_said_with_the_command_that_gets_it(provider, change, words, hint):
-    with pytest.raises((RunnerError, ConfigError)) as raised:
-        find_way(Settings(provider=provider, model=MANTLE), {**FULL, **change})
-    assert words in raised.value.message
-    assert hint in str(raised.value.hint)
+BEARER = {"AWS_BEARER_TOKEN_BEDROCK": "k"}
+MISSING: list[tuple[str, dict[str, str], str, str]] = [
+    ("bedrock", {**BEARER, "AWS_REGION": ""}, "the region is not known: AWS_REGION is not set", "AWS_REGION=…"),
+    ("bedrock", {**BEARER, "AWS_REGION": "x.example/"}, "AWS_REGION: found 'x.example/'; allowed: letters", "=… again"),
+    (
+        "bedrock",
+        {"AWS_BEARER_TOKEN_BEDROCK": "two words"},
+        "AWS_BEARER_TOKEN_BEDROCK holds characters that no key has",
+        "export AWS_BEARER_TOKEN_BEDROCK=…",
+    ),
+    ("aws", {"ANTHROPIC_AWS_WORKSPACE_ID": ""}, "the workspace is not known", "export ANTHROPIC_AWS_WORKSPACE_ID=…"),
+    ("vertex", {"CLOUD_ML_REGION": ""}, "the region is not known", "export CLOUD_ML_REGION=…"),
+    ("vertex", {"ANTHROPIC_VERTEX_PROJECT_ID": "a/b"}, "ANTHROPIC_VERTEX_PROJECT_ID: found 'a/b'", "=… again"),
+    ("foundry", {}, "no key for Foundry: ANTHROPIC_FOUNDRY_API_KEY is not set", "relay init --provider foundry"),
+    (
+        "foundry",
+        {"ANTHROPIC_FOUNDRY_API_KEY": "k"},
+        "the resource is not known: ANTHROPIC_FOUNDRY_RESOURCE is not set",
+        "export ANTHROPIC_FOUNDRY_RESOURCE=…",
+    ),
+    (
+        "foundry",
+        {"ANTHROPIC_BASE_URL": "http://127.0.0.1:1"},
+        "provider = foundry does not ask ANTHROPIC_BASE_URL, which is set",
+        "RELAY_PROVIDER=anthropic",
+    ),
+]
 
 
-def test_a_model_that_bedrock_does_not_know_is_refused():
+def test_what_is_missing_is_said_with_the_command_that_gets_it():
+    for provider, change, words, hint in MISSING:
+        with pytest.raises((RunnerError, ConfigError)) as raised:
+            find_way(Settings(provider=provider, model=MANTLE), {**FULL, **change})
+        assert words in raised.value.message, change
+        assert hint in str(raised.value.hint), change
     with pytest.raises(
-        ConfigError, match=r"model: found 'claude-opus-5-5'; allowed with provider = bedrock: anthropic\.NAME"
+        ConfigError, match=r"model: found 'claude-opus-5-5'; allowed with provider = bedrock: anthropic"
     ):
         find_way(Settings(provider="bedrock"), FULL)
 
@@ -370,48 +340,48 @@ def test_a_login_of_google_that_names_no_project_is_said(open_api, clouds, becom
     assert raised.value.hint == "export ANTHROPIC_VERTEX_PROJECT_ID=…"
 
 
-@pytest.mark.parametrize(
-    ("provider", "login", "model"),
-    [("bedrock", "static", MANTLE), ("aws", "static", "claude-opus-5-5"), ("vertex", "google", "claude-opus-5-5")],
-)
-def test_the_doctor_proves_a_clouds_login_without_the_sdk(clouds, tmp_path, provider, login, model):
+def test_the_doctor_proves_a_clouds_login_without_the_sdk(clouds, tmp_path):
     """Which takes ten times as long, and 80 MB."""
     code = (
         "import os, sys; from relay.config import Settings\n"
         "from relay.runners.messages.clouds import find_way\n"
-        f"way = find_way(Settings(provider={provider!r}, model={model!r}), os.environ)\n"
-        "print(bool(way.find_place() and way.credential.use()), {'anthropic', 'httpx2'} & set(sys.modules))"
+        f"for provider, model in (('bedrock', {MANTLE!r}), ('aws', 'claude-opus-5'), ('vertex', 'claude-opus-5')):\n"
+        "    way = find_way(Settings(provider=provider, model=model), os.environ)\n"
+        "    print(bool(way.find_place() and way.credential.use()), {'anthropic', 'httpx2'} & set(sys.modules))"
     )
-    environ = {**clouds.environ, **LOGINS[login](tmp_path, clouds), "HOME": str(tmp_path), "PATH": os.environ["PATH"]}
+    logins = {**LOGINS["aws"](tmp_path, clouds), **LOGINS["google"](tmp_path, clouds)}
+    environ = {**clouds.environ, **logins, "HOME": str(tmp_path), "PATH": os.environ["PATH"]}
     ran = subprocess.run([sys.executable, "-c", code], env=environ, capture_output=True, text=True, check=True)
-    assert ran.stdout.split() == ["True", "set()"]
+    assert ran.stdout.split() == ["True", "set()"] * 3
 
 
-@pytest.mark.parametrize(
-    ("provider", "model"),
-    [("foundry", "d"), ("vertex", "claude-opus-5-5"), ("bedrock", MANTLE), ("aws", "claude-opus-5-5")],
-)
-def test_a_command_prints_the_token_of_any_cloud(open_api, clouds, become, tmp_path, provider, model):
+def test_a_command_prints_the_token_of_any_cloud(open_api, clouds, become, tmp_path):
     """Another one after a refusal; nothing of the SDK is needed for that."""
-    (tmp_path / "n").write_text("0")
-    words = f"n=$(($(cat {tmp_path}/n) + 1)); echo $n > {tmp_path}/n; echo handed-out-token-number-$n"
-    api = open_api(become(clouds.environ), provider, model, key_command=("sh", "-c", words))
     clouds.revokes_at = 1
-    assert isinstance(send(api, model), Answer)
-    assert [name_key(seen["headers"])[-1] for seen in clouds.seen] == ["1", "2"]
+    for provider, model in (
+        ("foundry", "d"),
+        ("vertex", "claude-opus-5-5"),
+        ("bedrock", MANTLE),
+        ("aws", "claude-opus-5-5"),
+    ):
+        clouds.seen.clear()
+        clouds.revoked.clear()
+        (tmp_path / "n").write_text("0")
+        words = f"n=$(($(cat {tmp_path}/n) + 1)); echo $n > {tmp_path}/n; echo handed-out-token-number-$n"
+        api = open_api(become(clouds.environ), provider, model, key_command=("sh", "-c", words))
+        assert isinstance(send(api, model), Answer), provider
+        assert [name_key(seen["headers"])[-1] for seen in clouds.seen] == ["1", "2"], provider
 
 
-@pytest.mark.parametrize(
-    "name", ["GOOGLE_APPLICATION_CREDENTIALS", "AWS_SHARED_CREDENTIALS_FILE", "ANTHROPIC_CONFIG_DIR"]
-)
-def test_no_session_reads_the_files_of_a_login(tmp_path, name):
+def test_no_session_reads_the_files_of_a_login(tmp_path):
     """Wherever a variable puts them; a device is no such file, and the repository is not hidden from itself."""
     kept, root = tmp_path / "kept/login.json", tmp_path / "project"
     kept.parent.mkdir()
     root.mkdir()
     kept.write_text("{}")
-    for place, hidden in ((kept, [kept]), (kept.parent, [kept.parent]), (Path("/dev/null"), []), (tmp_path, [])):
-        assert list(get_unreadable(root, Settings(), {name: str(place)})) == hidden
+    for name in ("GOOGLE_APPLICATION_CREDENTIALS", "AWS_SHARED_CREDENTIALS_FILE", "ANTHROPIC_CONFIG_DIR"):
+        for place, hidden in ((kept, [kept]), (kept.parent, [kept.parent]), (Path("/dev/null"), []), (tmp_path, [])):
+            assert list(get_unreadable(root, Settings(), {name: str(place)})) == hidden, (name, place)
 
 
 def test_a_repository_cannot_choose_who_is_paid(tmp_path):

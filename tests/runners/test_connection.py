@@ -1,95 +1,58 @@
 """A session uses one connection for all its requests, and an endpoint that never ends a response costs no answer."""
 
-import contextlib
 import json
 import os
-import socket
 import subprocess
 import sys
-import threading
-from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler
 from typing import Any
-
-import pytest
 
 from relay.base.interrupts import Interrupts
 from relay.runners.messages.answers import Answer
-from relay.runners.messages.api import MessagesApi, open_api
+from relay.runners.messages.api import open_api
 from tests.endpoint.script import parse_script
 from tests.endpoint.server import serve
+from tests.runners.test_api import REQUEST, WHOLE
+from tests.runners.test_wire import serving
 
 SCRIPT = json.dumps({"sessions": [{"repeat": True, "turns": [{"text": "Hello."}]}]})
 
 
-class Relay:
-    """A port that passes everything on to another, counts connections, and may swallow the end of a response."""
+class Answering(BaseHTTPRequestHandler):
+    """Answers each request; may never end a response."""
 
-    def __init__(self, target: int, *, swallow: bytes = b"") -> None:
-        self.count = 0
-        self._target, self._swallow = target, swallow
-        self._listener = socket.create_server(("127.0.0.1", 0))
-        self._sockets = [self._listener]
-        self._threads: list[threading.Thread] = []
-        self.url = f"http://127.0.0.1:{self._listener.getsockname()[1]}"
-        self._start(self._accept)
+    protocol_version = "HTTP/1.1"
+    opened: list[Any]
+    ends: bool
 
-    def _start(self, work: Callable[..., None], *args: Any) -> None:
-        self._threads.append(threading.Thread(target=work, args=args, daemon=True))
-        self._threads[-1].start()
+    def setup(self) -> None:
+        super().setup()
+        self.opened.append(self)
 
-    def _accept(self) -> None:
-        with contextlib.suppress(OSError):
-            while True:
-                client, _ = self._listener.accept()
-                self.count += 1
-                server = socket.create_connection(("127.0.0.1", self._target))
-                self._sockets += [client, server]
-                self._start(self._pass_on, client, server, b"")
-                self._start(self._pass_on, server, client, self._swallow)
+    def do_POST(self) -> None:  # the standard library's name
+        self.rfile.read(int(self.headers["content-length"]))
+        self.send_response(200)
+        self.send_header("content-type", "text/event-stream")
+        self.send_header("transfer-encoding", "chunked")
+        self.end_headers()
+        self.wfile.write(b"%x\r\n%b\r\n" % (len(WHOLE), WHOLE) + (b"0\r\n\r\n" if self.ends else b""))
 
-    def _pass_on(self, source: socket.socket, sink: socket.socket, swallow: bytes) -> None:
-        with contextlib.suppress(OSError):
-            while data := source.recv(65_536):
-                sink.sendall(data.removesuffix(swallow))
-            sink.shutdown(socket.SHUT_WR)
-
-    def close(self) -> None:
-        """End every connection and wait until nobody uses one."""
-        for one in self._sockets:
-            with contextlib.suppress(OSError):
-                one.shutdown(socket.SHUT_RDWR)
-        for thread in self._threads:
-            thread.join(5)
-        for one in self._sockets:
-            one.close()
+    def log_message(self, *_: Any) -> None:
+        """Say nothing."""
 
 
-@contextlib.contextmanager
-def open_through(swallow: bytes) -> Iterator[tuple[MessagesApi, Relay]]:
-    interrupts = Interrupts()
-    with serve(parse_script(SCRIPT)) as server:
-        relay = Relay(int(server.base_url.rpartition(":")[2]), swallow=swallow)
-        environ = {"ANTHROPIC_API_KEY": "k", "ANTHROPIC_BASE_URL": relay.url}
-        with open_api(environ=environ, interrupts=interrupts, idle_timeout_s=20) as api:
-            yield api, relay
-        relay.close()
-    interrupts.close()
-
-
-def ask(api: MessagesApi, n: int) -> object:
-    message = {"role": "user", "content": f"Say it {n} times."}
-    request = {"model": "claude-opus-5-5", "max_tokens": 100, "messages": [message]}
-    return api.send(request, on_block=lambda _: None)
-
-
-@pytest.mark.parametrize(("swallow", "connections"), [(b"", 1), (b"0\r\n\r\n", 2)])
-def test_connections_are_used_again_when_the_response_was_read_to_its_end(swallow: bytes, connections: int) -> None:
+def test_connections_are_used_again_when_the_response_was_read_to_its_end() -> None:
     """A new one means a new handshake; where the end never comes the answer counts and the connection goes."""
-    with open_through(swallow) as (api, relay):
-        answers = [ask(api, n) for n in range(2)]
-
-        assert [isinstance(answer, Answer) and answer.text for answer in answers] == ["Hello.", "Hello."]
-        assert relay.count == connections
+    for ends, connections in ((True, 1), (False, 2)):
+        opened: list[Any] = []
+        interrupts = Interrupts()
+        with serving(Answering, opened=opened, ends=ends) as url:
+            environ = {"ANTHROPIC_API_KEY": "k", "ANTHROPIC_BASE_URL": url}
+            with open_api(environ=environ, interrupts=interrupts, idle_timeout_s=20) as api:
+                answers = [api.send(REQUEST, on_block=lambda _: None) for _ in range(2)]
+        interrupts.close()
+        assert all(isinstance(answer, Answer) for answer in answers)
+        assert len(opened) == connections
 
 
 def test_the_sdk_loads_while_others_are_waited_for(tmp_path) -> None:

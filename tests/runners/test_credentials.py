@@ -82,19 +82,19 @@ def send(api, **given):
     return api.send(REQUEST, on_block=lambda _: None, **given)
 
 
-@pytest.mark.parametrize("status", [401, 403])
-def test_a_key_that_is_over_is_asked_for_once_more_and_the_request_is_sent_again(interrupts, status):
+def test_a_key_that_is_over_is_asked_for_once_more_and_the_request_is_sent_again(interrupts):
     """Whole, and to the same model; the run hears nothing of it."""
-    fetch, asked = make_fetch("old-key-of-the-morning", "new-key-of-the-evening")
-    seen: list[Any] = []
-    credential = Credential("it", fetch, advice="")
-    api = open_api(interrupts, credential, refuse("old-key-of-the-morning", status=status, seen=seen))
-    assert isinstance(send(api), Answer)
-    assert [token for token, _ in seen] == ["old-key-of-the-morning", "new-key-of-the-evening"]
-    assert seen[0][1] == seen[1][1]
-    assert json.loads(seen[1][1])["model"] == REQUEST["model"]
-    assert isinstance(send(api), Answer)
-    assert len(asked) == 2
+    for status in (401, 403):
+        fetch, asked = make_fetch("old-key-of-the-morning", "new-key-of-the-evening")
+        seen: list[Any] = []
+        handler = refuse("old-key-of-the-morning", status=status, seen=seen)
+        api = open_api(interrupts, Credential("it", fetch, advice=""), handler)
+        assert isinstance(send(api), Answer)
+        assert [token for token, _ in seen] == ["old-key-of-the-morning", "new-key-of-the-evening"]
+        assert seen[0][1] == seen[1][1]
+        assert json.loads(seen[1][1])["model"] == REQUEST["model"]
+        assert isinstance(send(api), Answer)
+        assert len(asked) == 2, status
 
 
 def test_a_second_refusal_is_the_users_and_says_what_was_tried(interrupts):
@@ -122,17 +122,17 @@ def test_the_same_key_again_is_not_sent_again(interrupts):
     assert (len(seen), len(asked)) == (1, 2)
 
 
-@pytest.mark.parametrize(("passes", "kind"), [(True, FaultKind.INFRA), (False, FaultKind.USER)])
-def test_a_key_that_cannot_be_had_is_a_fault_and_sends_nothing(interrupts, passes, kind):
-    def fetch(_):
-        raise CredentialError("the vault is locked", hint="unlock it", passes=passes)
+def test_a_key_that_cannot_be_had_is_a_fault_and_sends_nothing(interrupts):
+    for passes, kind in ((True, FaultKind.INFRA), (False, FaultKind.USER)):
 
-    seen: list[Any] = []
-    api = open_api(interrupts, Credential("it", fetch, advice=""), refuse(seen=seen))
-    fault = send(api)
-    assert isinstance(fault, Fault)
-    assert (fault.kind, fault.message, fault.may_be_billed) == (kind, "the vault is locked; unlock it", False)
-    assert seen == []
+        def fetch(_, passes=passes):
+            raise CredentialError("the vault is locked", hint="unlock it", passes=passes)
+
+        seen: list[Any] = []
+        fault = send(open_api(interrupts, Credential("it", fetch, advice=""), refuse(seen=seen)))
+        assert isinstance(fault, Fault)
+        assert (fault.kind, fault.message, fault.may_be_billed) == (kind, "the vault is locked; unlock it", False)
+        assert seen == []
 
 
 def test_threads_that_are_refused_together_ask_once():
@@ -152,27 +152,25 @@ def test_a_command_prints_the_key_and_nothing_else_of_it_is_kept():
     assert run("printf '  a-key\\n'; echo noise >&2").fetch(fresh=False).value == "a-key"
 
 
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [
-        ("echo locked out >&2; exit 3", "key_command (sh) ended with 3: locked out"),
-        ("exit 1", "key_command (sh) ended with 1: it says nothing"),
-        ("echo sk-ant-a-partial-key; echo got sk-ant-a-partial-key >&2; exit 1", "ended with 1: got [redacted]"),
-        ("true", "key_command (sh) printed nothing"),
-        ("echo two words", "key_command (sh) printed something that is no key: a key is one word"),
-        ("printf 'a\\nb'", "key_command (sh) printed something that is no key: a key is one word"),
-        ("printf '\\377'", "key_command (sh) printed something that is no key: a key is one word"),
-        ("kill -9 $$", "key_command (sh) ended with -9: it says nothing"),
-    ],
-)
-def test_what_is_no_key_is_refused_without_showing_it(text, words):
-    with pytest.raises(CredentialError) as raised:
-        run(text).fetch(fresh=False)
-    assert raised.value.message.endswith(words)
-    assert raised.value.hint == KeyCommand.advice
+NO_KEYS = {
+    "echo locked out >&2; exit 3": "key_command (sh) ended with 3: locked out",
+    "exit 1": "key_command (sh) ended with 1: it says nothing",
+    "echo sk-ant-a-partial-key; echo got sk-ant-a-partial-key >&2; exit 1": "ended with 1: got [redacted]",
+    "true": "key_command (sh) printed nothing",
+    "echo two words": "key_command (sh) printed something that is no key: a key is one word",
+    "printf 'a\\nb'": "key_command (sh) printed something that is no key: a key is one word",
+    "printf '\\377'": "key_command (sh) printed something that is no key: a key is one word",
+    "kill -9 $$": "key_command (sh) ended with -9: it says nothing",
+}
 
 
-def test_its_complaint_is_shown_in_one_short_line():
+def test_what_is_no_key_is_refused_without_showing_it():
+    """Its complaint is shown in one short line."""
+    for text, words in NO_KEYS.items():
+        with pytest.raises(CredentialError) as raised:
+            run(text).fetch(fresh=False)
+        assert raised.value.message.endswith(words), text
+        assert raised.value.hint == KeyCommand.advice
     with pytest.raises(CredentialError) as raised:
         run("yes complaint | head -c 3000000 >&2; exit 1").fetch(fresh=False)
     assert len(raised.value.message) < 400
@@ -219,21 +217,17 @@ def test_a_program_that_a_session_wrote_is_not_the_command(tmp_path):
     assert KeyCommand(("op",), environ).fetch(fresh=False).value == "stolen"
 
 
-@pytest.mark.parametrize(
-    ("value", "words"),
-    [
-        ("'op'' read", "a list of words: a program and its arguments"),
-        (3, "a list of words: a program and its arguments"),
-        (["op", 3], "a list of words: a program and its arguments"),
-        (["./op"], "the program by its absolute path, or by its name on PATH"),
-        (["bin/op"], "the program by its absolute path, or by its name on PATH"),
-        ([""], "the program by its absolute path, or by its name on PATH"),
-    ],
-)
-def test_a_command_that_cannot_be_one_is_refused(tmp_path, value, words):
-    with pytest.raises(ConfigError) as raised:
-        load(tmp_path, flags={"key_command": value})
-    assert words in raised.value.message
+def test_a_command_that_cannot_be_one_is_refused(tmp_path):
+    listed = "a list of words: a program and its arguments"
+    named = "the program by its absolute path, or by its name on PATH"
+    values: list[tuple[Any, str]] = [
+        *((value, listed) for value in ("'op'' read", 3, ["op", 3])),
+        *((value, named) for value in (["./op"], ["bin/op"], [""])),
+    ]
+    for value, words in values:
+        with pytest.raises(ConfigError) as raised:
+            load(tmp_path, flags={"key_command": value})
+        assert words in raised.value.message, value
 
 
 def load(root, **given) -> Settings:

@@ -256,18 +256,13 @@ class RetryPolicy:
         tries = f"{fault.message}; tried {count(self.attempts, 'time')}"
         end = SessionEnd.API_FAILED if until is None and fault.kind is not FaultKind.LIMIT else SessionEnd.LIMIT
         if until is not None and until - now > self.max_wait_s:
-            words = f"{tries}. {describe_reset(until, now=now, max_wait_s=self.max_wait_s)}"
+            words = (
+                f"{tries}. It resets at {render_moment(until, now=now)}, in {render_span(until - now)}; relay waits "
+                f"{render_span(self.max_wait_s)} at most (max_wait_s). Run it again then."
+            )
         else:
             words = f"{tries}, and that took as long as relay waits ({render_span(self.max_wait_s)}, max_wait_s)"
         return SessionOutcome(end=end, detail=words, retry_at=until)
-
-
-def describe_reset(until: float, *, now: float, max_wait_s: float) -> str:
-    """Write when a limit resets, and why relay does not wait for it."""
-    return (
-        f"It resets at {render_moment(until, now=now)}, in {render_span(until - now)}; relay waits "
-        f"{render_span(max_wait_s)} at most (max_wait_s). Run it again then."
-    )
 
 
 def find_retry_after(headers: Mapping[str, str], details: Any = None) -> float | None:

@@ -330,10 +330,9 @@ class ContextWindow(Account):
         self._own_tokens = prefix + history.estimate_tokens()
         self.gauge = self.open_gauge().append(self._own_tokens)
 
-    def append(self, *texts: str) -> None:
-        """Count text that was appended to the history."""
-        for text in texts:
-            self._append(estimate_tokens(text))
+    def append(self, text: str) -> None:
+        """Count a text that was appended to the history."""
+        self._append(estimate_tokens(text))
 
     def append_results(self, results: Sequence[tuple[str, ToolResult]]) -> None:
         """Append the results of all calls of the last answer to the history, and count them."""
