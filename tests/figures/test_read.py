@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from relay.insight import figures
 from relay.insight.database import Row
 from relay.insight.figures import (
-    MOST_POINTS,
     SESSION_POINTS,
     Figures,
     add_up,
@@ -155,12 +155,12 @@ def test_a_session_s_figures_are_those_that_can_be_checked_by_hand() -> None:
 
 def test_money_is_the_books_and_tokens_are_the_logs() -> None:
     """A phase that the book does not know keeps its own sum."""
-    figures = fold(start(), session(), *turn(1, 5_000, cost_usd=0.25), over(), end())
-    charged = figures.charge(Spent(cost_usd=0.65, estimated=True), {"1": Spent(cost_usd=0.5)})
+    found = fold(start(), session(), *turn(1, 5_000, cost_usd=0.25), over(), end())
+    charged = found.charge(Spent(cost_usd=0.65, estimated=True), {"1": Spent(cost_usd=0.5)})
     assert (charged.totals.cost_usd, charged.totals.estimated) == (0.65, True)
     assert [phase.cost_usd for phase in charged.phases if phase.phase_id == "1"] == [0.5]
-    assert charged.totals.prompt_tokens == figures.totals.prompt_tokens == 5_000
-    assert figures.charge(Spent(), {}).phases == figures.phases
+    assert charged.totals.prompt_tokens == found.totals.prompt_tokens == 5_000
+    assert found.charge(Spent(), {}).phases == found.phases
 
 
 def test_a_session_tells_where_its_tokens_went() -> None:
@@ -380,14 +380,16 @@ def test_several_runs_are_one_after_the_other() -> None:
     assert (torn.runs[0].run_id, torn.runs[0].command) == ("", "")
 
 
-def test_points_and_what_is_kept_have_bounds() -> None:
-    one = fold_session(*(event for n in range(SESSION_POINTS + 10) for event in turn(n + 1, n + 1)))
-    assert SESSION_POINTS / 2 <= len(one.series) <= SESSION_POINTS
-    assert one.series[-1].prompt_tokens == one.peak_tokens == SESSION_POINTS + 10
-    turns = MOST_POINTS // 20 + 7
+def test_points_and_what_is_kept_have_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(figures, "SESSION_POINTS", 50)
+    monkeypatch.setattr(figures, "MOST_POINTS", 200)
+    one = fold_session(*(event for n in range(60) for event in turn(n + 1, n + 1)))
+    assert 25 <= len(one.series) <= 50
+    assert one.series[-1].prompt_tokens == one.peak_tokens == 60
+    turns = 17
     several = [[session(f"s{n}"), *(event for at in range(turns) for event in turn(at + 1, at + 1))] for n in range(20)]
     kept = [len(found.series) for found in fold(start(), *chain.from_iterable(several)).sessions]
-    assert kept == [MOST_POINTS // 20] * 20
+    assert kept == [10] * 20
     calls = (event for n in range(20) for event in call("t", f"{n}", n))
     many = fold(start(), session(), *turn(1, 9), *calls, *turn(2, 199))
     assert [result.tokens for result in many.tools[0].costliest] == sorted(range(10, 20), reverse=True)
