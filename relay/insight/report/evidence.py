@@ -99,24 +99,16 @@ _CHECKS = (
 
 def show_evidence(figures: Figures, read: ReadLeftFile) -> Chapter:
     """Show the gate behind each tick, and the files that it left."""
-    ticks, checks, boxes, files, left = figures.ticks, list[Row](), list[Row](), list[Row](), list[Row]()
+    ticks, checks, boxes, left = figures.ticks, list[Row](), list[Row](), list[Row]()
     exhibits = _list_exhibits(ticks, read)
     for tick in ticks:
-        head = {
-            "at": tick.at,
-            "boxes": ", ".join(tick.items),
-            "changes": sum_changes(tick.files),
-            "commit": tick.commit,
-        }
+        changes, ticked = sum_changes(tick.files), ", ".join(tick.items)
+        head = {"at": tick.at, "boxes": ticked, "changes": changes, "commit": tick.commit}
         nothing = {"command": "", "status": "no gate", "exit_code": None, "took": NOTHING, "output_sha256": ""}
         ran = [{**nothing, **check, "took": render_duration(check["duration_s"])} for check in tick.checks]
         checks += [Row(**head, **check) for check in ran or [nothing]]
         texts = zip_longest(tick.items, tick.texts, fillvalue="")
         boxes += [Row(commit=tick.commit, subject=tick.subject, item=item, text=text) for item, text in texts]
-        for change in tick.files:
-            added = "binary" if change["added"] is None else f"+{render_number(change['added'])}"
-            deleted = "" if change["deleted"] is None else f"−{render_number(change['deleted'])}"
-            files.append(Row(commit=tick.commit, path=change["path"], added=added, deleted=deleted))
         left += [Row(**one, commit=tick.commit, kind=_name_kind(one, exhibits)) for one in tick.left]
     lead = (
         "relay ticks a box in the commit with its work, after the phase's commands passed. “Output” begins the SHA-256 "
@@ -127,9 +119,6 @@ def show_evidence(figures: Figures, read: ReadLeftFile) -> Chapter:
     folds = {
         f"Texts of the {count(len(boxes), 'box', 'boxes')}": list_rows(
             "Boxes", "`Commit {commit:id} | Subject {subject} | Box {item} | Text {text}", boxes
-        ),
-        f"Changes in {count(len({row.path for row in files}), 'file')}": list_rows(
-            "Files", "`Commit {commit:id} | `File {path} | #Added {added} | #Deleted {deleted}", files
         ),
         f"{count(len(left), 'file')} that gates left": list_rows(
             "Kept for a week below .relay/outputs/evidence/, by digest",
