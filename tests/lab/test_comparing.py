@@ -111,11 +111,11 @@ def cost(dice: Random, times: float) -> float:
     return times * dice.lognormvariate(0, 0.8)
 
 
-@pytest.mark.parametrize("repeats", take_each(1, [3, 5, 12, 20]))
+@pytest.mark.parametrize("repeats", take_each(4, [3, 5, 12, 20]))
 @pytest.mark.parametrize(
     ("draw", "one", "other"),
     take_each(3, [
-        (cost, 1, 2), (is_red, 0.1, 0.3), (count, 0.3, 1), (cost, 1, 1), (is_red, 0.05, 0.05), (is_red, 0.1, 0.9),
+        (cost, 1, 2), (cost, 1, 1), (count, 0.3, 1), (is_red, 0.1, 0.3), (is_red, 0.05, 0.05), (is_red, 0.1, 0.9),
         (count, 0.1, 0.1), (count, 1, 2), (count, 10, 20), (count, 18, 18),
     ]),
 )  # fmt: skip
@@ -136,7 +136,7 @@ def test_an_interval_of_few_pairs_holds_as_often_as_it_says(draw, one, other, re
 def test_an_experiment_without_an_effect_seldom_speaks() -> None:
     """Two families of 95 % each: in one of ten experiments at most."""
     dice, spoken = Random(7), 0
-    for _ in range(100):
+    for _ in range(40):
         results = [
             make(
                 arm,
@@ -151,4 +151,4 @@ def test_an_experiment_without_an_effect_seldom_speaks() -> None:
             for arm in ("reset", "none", "compact", "edit")
         ]
         spoken += any(one.is_shown for one in compare_arms(results, ("reset", "none", "compact", "edit")).differences)
-    assert spoken <= 10
+    assert spoken <= 4
