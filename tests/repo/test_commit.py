@@ -273,24 +273,29 @@ LOOKS = [
 ]
 
 
-@pytest.mark.parametrize(("attributes", "config", "data"), LOOKS)
-def test_what_was_checked_is_committed_as_git_stages_it(box, attributes, config, data):
+def test_what_was_checked_is_committed_as_git_stages_it(box):
     """Conversion is mistaken for no edit."""
     box.git("config", "--global", "filter.own.clean", "tr a-z A-Z")
-    if config:
-        box.git("config", *config)
-    box.write(".gitattributes", attributes)
-    box.commit("attributes")
-    box.write("src/deep/new.py", data).chmod(0o755)
-    box.write("src/app.py", data)
-    (box.root / "src/old.py").unlink()
-    (box.root / "src/link").symlink_to("app.py")
-    paths = ("src/app.py", "src/deep/new.py", "src/link", "src/old.py")
-    committed(box, *paths, tree=write_snapshot_tree(box.open()).tree, replace={"PLAN.md": TICKED})
-    made = box.text("rev-parse", "HEAD^{tree}")
-    box.git("read-tree", "HEAD~")
-    box.git("add", "-A")
-    assert box.text("write-tree") == made
+    for attributes, config, data in LOOKS:
+        if config:
+            box.git("config", *config)
+        box.write(".gitattributes", attributes)
+        box.write("src/old.py", "old\n")
+        for name in ("src/link", "src/deep/new.py"):
+            (box.root / name).unlink(missing_ok=True)
+        box.commit("attributes")
+        box.write("src/deep/new.py", data).chmod(0o755)
+        box.write("src/app.py", data)
+        (box.root / "src/old.py").unlink()
+        (box.root / "src/link").symlink_to("app.py")
+        paths = ("src/app.py", "src/deep/new.py", "src/link", "src/old.py")
+        committed(box, *paths, tree=write_snapshot_tree(box.open()).tree, replace={"PLAN.md": TICKED})
+        made = box.text("rev-parse", "HEAD^{tree}")
+        box.git("read-tree", "HEAD~")
+        box.git("add", "-A")
+        assert box.text("write-tree") == made, (attributes, config)
+        if config:
+            box.git("config", "--unset", config[0])
 
 
 def test_a_plan_edited_by_the_user_meanwhile_is_not_overwritten(box):

@@ -2,6 +2,7 @@
 
 import subprocess
 from dataclasses import replace
+from itertools import product
 
 import pytest
 
@@ -253,18 +254,21 @@ def test_a_trailer_added_by_a_hook_joins_relay_s(box, tmp_path):
     assert read_text(box.open(), outcome.commit).found == (("Change-Id", "I123"), *TRAILERS)
 
 
-@pytest.mark.parametrize("place", ["$", "1", "2"], ids=["at the end", "below the subject", "in a paragraph above"])
-@pytest.mark.parametrize("name", ["prepare-commit-msg", "commit-msg"])
-def test_a_hook_has_nothing_to_say_about_relay_s_trailers(box, tmp_path, name, place):
-    """What a session put into a hook of the repository would otherwise take back what it cost."""
+def test_a_hook_has_nothing_to_say_about_relay_s_trailers(box, tmp_path):
+    """What a session put into a hook of the repository would otherwise take back what it cost.
+
+    At the end, below the subject, in a paragraph above.
+    """
     hooks, _ = make_hooks(box, tmp_path)
     forged = "Relay-Cost: 0.00 USD\\nrelay-phase : 9\\n folded\\nRelay-Sandbox: off\\nSigned-off-by: A <a@b>"
-    install(box, name, f"""sed -i '{place}a\\\n{forged}' "$1"; sed -i 's/0.25 USD/0.00 USD/' "$1" """)
     wanted = (*TRAILERS, ("Relay-Cost", "0.25 USD"))
-    outcome = commit(box, hooks, message=Message(subject="phase 1", body="- [x] 1.1 a", trailers=wanted))
-    text = box.text("log", "-1", "--format=%B")
-    assert [pair for pair in read_text(box.open(), outcome.commit).found if pair[0].startswith("Relay")] == [*wanted]
-    assert (text.lower().count("relay-"), "Signed-off-by: A <a@b>" in text, "0.00" in text) == (3, True, False)
+    for name, place in product(("prepare-commit-msg", "commit-msg"), ("$", "1", "2")):
+        install(box, name, f"""sed -i '{place}a\\\n{forged}' "$1"; sed -i 's/0.25 USD/0.00 USD/' "$1" """)
+        outcome = commit(box, hooks, message=Message(subject="phase 1", body="- [x] 1.1 a", trailers=wanted))
+        text, found = box.text("log", "-1", "--format=%B"), read_text(box.open(), outcome.commit).found
+        assert [pair for pair in found if pair[0].startswith("Relay")] == [*wanted], (name, place)
+        assert (text.lower().count("relay-"), "Signed-off-by: A <a@b>" in text, "0.00" in text) == (3, True, False)
+        (box.root / ".git/hooks" / name).unlink()
 
 
 def test_a_message_that_a_hook_left_alone_is_as_it_was(box, tmp_path):

@@ -1,54 +1,42 @@
 """Unfinished operations are named, with the command that ends them."""
 
-import pytest
-
 from relay.git.status import check_state
 
 
-def conflict(box):
+def bring_conflict(box):
     box.git("switch", "-qc", "side")
     box.write("src/app.py", "side\n")
     box.commit("side")
     box.git("switch", "-q", "main")
-    box.write("src/app.py", "main\n")
-    box.commit("main")
-
-
-def bisect(box):
-    box.git("bisect", "start")
-
-
-def unmerged_only(box):
-    box.git("merge", "side", check=False)
-    (box.root / ".git/MERGE_HEAD").unlink()
+    for content in ("main\n", "main, again\n"):
+        box.write("src/app.py", content)
+        box.commit("main")
 
 
 CASES = [
-    (lambda box: box.git("merge", "side", check=False), "a merge is in progress", "git merge --abort"),
-    (lambda box: box.git("rebase", "side", check=False), "a rebase is in progress", "git rebase --continue"),
-    (lambda box: box.git("rebase", "--apply", "side", check=False), "a rebase is in progress", "--abort"),
-    (lambda box: box.git("cherry-pick", "side", check=False), "a cherry-pick is in progress", "git cherry-pick"),
-    (lambda box: box.git("revert", "--no-edit", "HEAD~1", check=False), "a revert is in progress", "git revert"),
-    (bisect, "a bisect is in progress", "git bisect reset"),
-    (unmerged_only, "unmerged files", "git status"),
+    (("merge", "side"), "a merge is in progress", "git merge --abort"),
+    (("rebase", "side"), "a rebase is in progress", "git rebase --continue"),
+    (("rebase", "--apply", "side"), "a rebase is in progress", "--abort"),
+    (("cherry-pick", "side"), "a cherry-pick is in progress", "git cherry-pick"),
+    (("revert", "--no-edit", "HEAD~1"), "a revert is in progress", "git revert"),
+    (("am", "../side.patch"), "git am is in progress", "git am --continue"),
+    (("bisect", "start"), "a bisect is in progress", "git bisect reset"),
 ]
 
 
-@pytest.mark.parametrize(("begin", "words", "command"), CASES, ids=[f"{n}-{case[1]}" for n, case in enumerate(CASES)])
-def test_an_unfinished_operation_is_named(box, begin, words, command):
-    conflict(box)
-    if "revert" in words:
-        box.write("src/app.py", "main, again\n")
-        box.commit()
-    assert check_state(box.open()) is None
-    begin(box)
-    found = str(check_state(box.open("src")))
-    assert words in found
-    assert command in found
-
-
-def test_am_is_told_from_rebase(box):
-    conflict(box)
-    patch = box.git("format-patch", "-1", "--stdout", "side")
-    box.git("am", check=False, stdin=patch)
-    assert "git am is in progress" in str(check_state(box.open()))
+def test_an_unfinished_operation_is_named(box):
+    """In the work tree where it is, and in no other one; unmerged files are one without its file."""
+    bring_conflict(box)
+    (box.root.parent / "side.patch").write_bytes(box.git("format-patch", "-1", "--stdout", "side"))
+    box.git("worktree", "add", "-q", "-b", "other", "../linked")
+    for command, words, way_out in CASES:
+        assert check_state(box.open()) is None, command
+        box.git(*command, check=False)
+        found = str(check_state(box.open("src")))
+        assert words in found, command
+        assert way_out in found, command
+        assert check_state(box.open("../linked")) is None, command
+        box.git(command[0], "reset" if command[0] == "bisect" else "--abort")
+    box.git("merge", "side", check=False)
+    (box.root / ".git/MERGE_HEAD").unlink()
+    assert "unmerged files; end it with: git status" in str(check_state(box.open()))
