@@ -37,7 +37,7 @@ from relay.base.walk import list_names
 from relay.git.names import render_ref_part
 from relay.git.notes import drop_note, read_note, write_note
 from relay.git.object_database import MARK
-from relay.git.repository import Repo
+from relay.git.repository import Repo, find_link, list_linked
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -335,9 +335,8 @@ def _find_places(repo: Repo, lock: Path) -> tuple[Path, ...]:
     here = (repo.root, repo.common_dir)
     if lock == repo.git_dir / "index.lock":
         return here
-    lines = repo.git.run("worktree", "list", "--porcelain", "-z").split(b"\0")
-    trees = (os.fsdecode(line.removeprefix(b"worktree ")) for line in lines if line.startswith(b"worktree "))
-    return (*here, *(Path(os.path.realpath(tree)) for tree in trees))
+    links = (find_link(own) for own in list_linked(repo.common_dir))
+    return (*here, repo.common_dir.parent, *(link.parent for link in links if link))
 
 
 def _is_git_at(places: tuple[Path, ...], process: Path) -> bool:

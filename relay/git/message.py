@@ -8,7 +8,6 @@ as ``%(trailers)`` shows in a repository without such settings.
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import field
 
 from relay.base.values import dataclass
 from relay.base.words import HIDING
@@ -56,8 +55,11 @@ class CommitText:
     time: int
     """Committer date in seconds since the epoch."""
     message: Message
-    found: tuple[tuple[str, str], ...] = field(default=())
-    """All trailers in order."""
+
+    @property
+    def found(self) -> tuple[tuple[str, str], ...]:
+        """All trailers in order."""
+        return self.message.trailers
 
     def get(self, key: str) -> str:
         """Return the first value of a trailer; empty when there is none.
@@ -195,15 +197,8 @@ def walk_texts(repo: Repo, commit: str, most: int) -> Iterator[CommitText]:
 
 def _parse_text(fields: list[str]) -> CommitText:
     commit, tree, parents, time, text = fields
-    message = parse_message(text)
-    return CommitText(
-        commit=commit,
-        tree=tree,
-        parents=tuple(parents.split()),
-        time=int(time or 0),
-        message=message,
-        found=message.trailers,
-    )
+    parts = tuple(parents.split())
+    return CommitText(commit=commit, tree=tree, parents=parts, time=int(time or 0), message=parse_message(text))
 
 
 def parse_message(text: str) -> Message:
