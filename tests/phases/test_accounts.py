@@ -9,6 +9,7 @@ from relay.run.phases.landing import Job
 from relay.session.usage import Spent, Usage
 from relay.store.attempts import AttemptStart, note_spent, open_attempt
 from relay.store.checkpoints import WipRecord, save_wip
+from relay.store.ref_notes import Carried
 from relay.store.spend import find_phase_cost
 
 
@@ -46,7 +47,7 @@ def test_what_was_noted_before_the_last_request_counts(repo):
 def test_what_it_committed_counts_but_not_what_it_landed(box, repo):
     """The commit that a landing brings has a cost of its own, which is paid already."""
     other = box.text("commit-tree", "-p", "HEAD", "-m", MESSAGE.format(usd=5), "HEAD^{tree}")
-    begin(repo, onto=repo.head(), merges=other)
+    begin(repo, onto=repo.head(), carried=Carried(merges=other))
     working = work(repo)
     merge = box.text("commit-tree", "-p", "HEAD", "-p", other, "-m", MESSAGE.format(usd=0.5), "HEAD^{tree}")
     box.git("update-ref", "HEAD", merge)
