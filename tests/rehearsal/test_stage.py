@@ -43,6 +43,19 @@ TICKS: dict[str, Any] = {"tools": [{"name": "tick"}]}
 HAIKU: dict[str, Any] = {"model": "claude-haiku-4-5"}
 ONE, GO_ON = {"type": "text", "text": "one"}, {"type": "text", "text": "Please continue"}
 
+
+def make_message(number: int, words: Any) -> dict[str, Any]:
+    """Return a message: ``@1_0`` calls, ``#1_0 words`` and ``!1_0 words`` are results, the latter an error."""
+    role = "assistant" if number % 2 else "user"
+    if words[0] == "@":
+        words = [{"type": "tool_use", "id": f"toolu_{words[1:]}_0", "name": "read", "input": {}}]
+    elif words[0] in ("#", "!"):
+        call, _, text = words[1:].partition(" ")
+        error = {"is_error": True} if words[0] == "!" else {}
+        words = [{"type": "tool_result", "tool_use_id": f"toolu_{call}_0", "content": text, **error}]
+    return {"role": role, "content": words}
+
+
 Step = tuple[Any, str] | tuple[Any, str, dict[str, Any]]
 SCENARIOS: dict[str, tuple[str, list[Step]]] = {
     "two conversations take the sessions in order and interleave": (
@@ -120,6 +133,18 @@ SCENARIOS: dict[str, tuple[str, list[Step]]] = {
         EMPTY,
         [("one", ""), (["one", "Please continue"], "Sorry.")],
     ),
+    "after an empty answer to a call a new message gets it as well": (
+        READS.partition(", {tools")[0] + ", {stop: end_turn}, {text: Sorry.}]}]",
+        [
+            ("one", "read {'path': 'a'}"),
+            ("one|@1_0|#1_0", ""),
+            (["one", make_message(1, "@1_0"), make_message(2, "#1_0"), "Please continue"], "Sorry."),
+        ],
+    ),
+    "a conversation without calls is known by its last answer though its past was rewritten": (
+        TWO,
+        [("one", "A1."), ("A summary of it.|A1.|on", "A2.")],
+    ),
     "after an empty answer a longer message gets it too": (EMPTY, [("one", ""), ([[ONE, GO_ON]], "Sorry.")]),
     "a client that resets plays one session after the other": (NEXT, [("a", "One."), ("b", "Two."), ("c", "Three.")]),
     "a client that never does goes on into the next": (
@@ -127,18 +152,6 @@ SCENARIOS: dict[str, tuple[str, list[Step]]] = {
         [("a", "One."), ("a|One.|next", "Two."), ("a|One.|next|Two.|next", "Three.")],
     ),
 }
-
-
-def make_message(number: int, words: Any) -> dict[str, Any]:
-    """Return a message: ``@1_0`` calls, ``#1_0 words`` and ``!1_0 words`` are results, the latter an error."""
-    role = "assistant" if number % 2 else "user"
-    if words[0] == "@":
-        words = [{"type": "tool_use", "id": f"toolu_{words[1:]}_0", "name": "read", "input": {}}]
-    elif words[0] in ("#", "!"):
-        call, _, text = words[1:].partition(" ")
-        error = {"is_error": True} if words[0] == "!" else {}
-        words = [{"type": "tool_result", "tool_use_id": f"toolu_{call}_0", "content": text, **error}]
-    return {"role": role, "content": words}
 
 
 def ask(stage: Stage, talk: Any, more: Any = ()) -> str:
