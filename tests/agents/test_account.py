@@ -26,15 +26,21 @@ REQUEST = ModelRequest(
 BROKEN = Fault(kind=FaultKind.INFRA, message="the answer broke off", may_be_billed=True)
 
 
-def open_account(check=lambda *_: None, *, sets_limits=True, most=None):
-    told: list[Any] = []
-    spec = SessionSpec(
+MODEL = ModelInfo(id="own", window_tokens=200_000, max_output_tokens=8_000, rehearsed=False, source="")
+
+
+def make_spec(check=lambda *_: None, *, most=None):
+    return SessionSpec(
         session_id="s", model="own", system="", tools=(), price=OWN, reset_at=parse_reset_at("100k"),
         callbacks=Callbacks(run_tool=lambda _: ToolResult(text=""), render_soft_notice=lambda *_: ""),
         check_budget=check, max_output_tokens=most, find_price={"cheap": CHEAP, "dear": DEAR}.get,
     )  # fmt: skip
-    model = ModelInfo(id="own", window_tokens=200_000, max_output_tokens=8_000, rehearsed=False, source="")
-    return AgentAccount(spec, model, told.append, max_wait_s=600, sets_limits=sets_limits), told
+
+
+def open_account(check=lambda *_: None, *, sets_limits=True, most=None):
+    told: list[Any] = []
+    spec = make_spec(check, most=most)
+    return AgentAccount(spec, MODEL, told.append, max_wait_s=600, sets_limits=sets_limits), told
 
 
 def make_tally(*, model="own", stop="end_turn", **usage):
@@ -49,10 +55,9 @@ def list_spent(told):
     return [(use.prompt_tokens, use.output_tokens, event.estimated) for event in found if (use := event.usage)]
 
 
-@pytest.mark.parametrize(("size", "tokens"), [(0, 0), (1, 1), (3, 1), (4, 2), (3_000, 1_000)])
-def test_a_text_has_a_token_for_each_three_bytes_at_most(size, tokens):
+def test_a_text_has_a_token_for_each_three_bytes_at_most():
     """An estimate that is too low would let a request pass that crosses the cap."""
-    assert count_most_tokens(size) == tokens
+    assert [count_most_tokens(size) for size in (0, 1, 3, 4, 3_000)] == [0, 1, 1, 2, 1_000]
 
 
 def test_an_answer_counts_as_what_the_endpoint_said():
@@ -180,20 +185,34 @@ def test_a_request_is_checked_with_all_that_wait_beside_it():
     assert asked == [(300, 1_000)]
 
 
-@pytest.mark.parametrize(("sets_limits", "asked_for", "fit"), [(True, 5_000, 5_000), (False, 8_000, None)])
-def test_a_request_without_a_limit_gets_one_or_is_checked_at_the_models(sets_limits, asked_for, fit):
+def test_a_request_without_a_limit_gets_one_or_is_checked_at_the_models():
     """Not every agent takes a limit that relay sets."""
-    asked: list[int] = []
-    account, _ = open_account(lambda _, output: asked.append(output), sets_limits=sets_limits, most=5_000)
-    assert account.check(replace(REQUEST, max_output_tokens=None)) == fit
-    assert asked[-1] == asked_for
+    for sets_limits, asked_for, fit in ((True, 5_000, 5_000), (False, 8_000, None)):
+        asked: list[int] = []
+        account, _ = open_account(lambda _, output: asked.append(output), sets_limits=sets_limits, most=5_000)  # noqa: B023
+        assert (account.check(replace(REQUEST, max_output_tokens=None)), asked[-1]) == (fit, asked_for)
 
 
 def test_a_request_is_not_sent_where_the_cap_has_no_room():
+    """Nor is the agent started."""
     account, _ = open_account(lambda *_: "the cap is reached")
-    found = account.check(REQUEST)
-    assert isinstance(found, SessionOutcome)
-    assert (found.end, found.detail) == (SessionEnd.BUDGET, "the cap is reached")
+    for found in (account.check(REQUEST), account.fit_first(1_000)):
+        assert isinstance(found, SessionOutcome)
+        assert (found.end, found.detail) == (SessionEnd.BUDGET, "the cap is reached")
+
+
+def test_under_a_small_cap_answers_are_shorter_and_one_that_is_cut_there_ends_the_session():
+    account, _ = open_account(lambda _, output: "too dear" if output > 4_500 else None)
+    greedy = replace(REQUEST, max_output_tokens=128_000)
+    assert account.fit_first(1_000) == account.check(greedy) == 4_000
+    account.start(greedy, 4_000)
+    tally = make_tally(stop="max_tokens", input_tokens=900, output_tokens=4_000)
+    account.finish(Passed(request=greedy, tally=tally, fault=None))
+    cut = account.check_cut()
+    assert cut is not None
+    assert (cut.end, cut.detail) == (
+        SessionEnd.BUDGET, "an answer was cut at 4,000 tokens, the most that the caps leave: too dear"
+    )  # fmt: skip
 
 
 def test_an_endpoint_that_refuses_each_form_of_a_request_ends_the_session():
@@ -218,12 +237,13 @@ def test_a_request_of_which_nothing_came_back_or_that_was_begun_counts():
     assert [(output, estimated) for _, output, estimated in list_spent(told)] == [(6_000, True), (6_000, True)]
 
 
-@pytest.mark.parametrize(("stop", "output", "estimated"), [("refusal", 0, False), ("end_turn", 6_000, True)])
-def test_an_answer_of_no_tokens_is_known_only_of_a_refusal(stop, output, estimated):
-    account, told = open_account()
-    account.start(REQUEST)
-    account.finish(Passed(request=REQUEST, tally=make_tally(stop=stop, input_tokens=900, output_tokens=0), fault=None))
-    assert list_spent(told) == [(900, output, estimated)]
+def test_an_answer_of_no_tokens_is_known_only_of_a_refusal():
+    for stop, output, estimated in (("refusal", 0, False), ("end_turn", 6_000, True)):
+        account, told = open_account()
+        tally = make_tally(stop=stop, input_tokens=900, output_tokens=0)
+        account.start(REQUEST)
+        account.finish(Passed(request=REQUEST, tally=tally, fault=None))
+        assert list_spent(told) == [(900, output, estimated)], stop
 
 
 def test_the_conversations_own_answers_alone_are_its_fill_its_turns_and_its_end():

@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -40,6 +41,7 @@ REQUESTS: Any = {
         "generationConfig": {"maxOutputTokens": 100}, "tools": [{"functionDeclarations": []}], "contents": "work mark-1"
     },
 }  # fmt: skip
+LIMITS = ("max_tokens", "max_output_tokens", "max_completion_tokens", "generationConfig")
 EVERY = pytest.mark.parametrize("dialect", PATHS, ids=lambda dialect: dialect.name)
 
 
@@ -49,41 +51,50 @@ def read(dialect, changes=(), drop=()):
     return found
 
 
+UNKNOWN = "relay does not know this field"
+
+
+def refuses(dialect, changes, words):
+    """Return whether a request with these fields is refused in such words."""
+    try:
+        read(dialect, changes)
+    except ValueError as error:
+        return re.search(words, str(error)) is not None
+    return False
+
+
 @EVERY
-def test_a_request_is_the_sessions_own_by_its_tools_and_its_mark(dialect):
+def test_a_request_is_the_sessions_own_by_its_tools_and_its_mark_and_has_its_limit(dialect):
+    """Without one it may be as long as the model lets it, where the API allows that."""
     main = read(dialect)
     assert (main.is_main, main.max_output_tokens) == (True, 100)
     assert main.model == ("gemini-9" if dialect is GEMINI else "m")
     assert not read(dialect, {"tools": []}).is_main
     conversation = ({"messages", "input", "contents"} & {*REQUESTS[dialect]}).pop()
     assert not read(dialect, {conversation: "a title for this"}).is_main
-
-
-@EVERY
-def test_a_request_without_a_limit_may_be_as_long_as_the_model_lets_it(dialect):
-    limits = ("max_tokens", "max_output_tokens", "max_completion_tokens", "generationConfig")
     if dialect is MESSAGES:
         with pytest.raises(ValueError, match="no max_tokens"):
-            read(dialect, drop=limits)
+            read(dialect, drop=LIMITS)
     else:
-        assert read(dialect, drop=limits).max_output_tokens is None
+        assert read(dialect, drop=LIMITS).max_output_tokens is None
+    for most in (True, -1, "9", 1.5, [1]):
+        changes = {**dict.fromkeys(LIMITS[:3], most), "generationConfig": {"maxOutputTokens": most}}
+        with pytest.raises(ValueError, match=r"tokens|Tokens"):
+            read(dialect, changes)
 
 
 @EVERY
-@pytest.mark.parametrize("named", [True, False])
-def test_an_answer_is_shortened_and_nothing_else_is_changed(dialect, named):
-    limits = ("max_tokens", "max_output_tokens", "max_completion_tokens", "generationConfig")
-    body = {name: value for name, value in REQUESTS[dialect].items() if named or name not in limits}
-    body |= {"labels" if dialect is GEMINI else "metadata": {"user": "\ud800 é"}}
-    short = json.loads(shorten_answer(json.dumps(body).encode(), dialect, 40))
+def test_an_answer_is_shortened_and_nothing_else_is_changed(dialect):
+    for named in (True, False):
+        body = {name: value for name, value in REQUESTS[dialect].items() if named or name not in LIMITS}
+        body |= {"labels" if dialect is GEMINI else "metadata": {"user": "\ud800 é"}}
+        short = json.loads(shorten_answer(json.dumps(body).encode(), dialect, 40))
 
-    assert read_request(PATHS[dialect], json.dumps(short).encode(), MARK) == replace(
-        read(dialect), max_output_tokens=40, prompt_bytes=len(json.dumps(short))
-    )
-    assert {name: short[name] for name in body if name not in limits} == {
-        name: body[name] for name in body if name not in limits
-    }
-    assert len(short) == len(body) + (not named)
+        expected = replace(read(dialect), max_output_tokens=40, prompt_bytes=len(json.dumps(short)))
+        assert read_request(PATHS[dialect], json.dumps(short).encode(), MARK) == expected
+        kept = {name: body[name] for name in body if name not in LIMITS}
+        assert {name: short[name] for name in kept} == kept
+        assert len(short) == len(body) + (not named)
 
 
 def test_a_shorter_answer_is_still_longer_than_its_thinking_and_odd_tables_break_nothing():
@@ -129,10 +140,10 @@ DOING: list[dict[str, Any]] = [
 
 
 @EVERY
-def test_an_endpoint_does_nothing_but_answer_once(dialect, subtests):
+def test_an_endpoint_does_nothing_but_answer_once(dialect):
     for changes in DOING:
-        with subtests.test(changes=changes), pytest.raises(ValueError, match=r"endpoint"):
-            read(dialect, changes)
+        assert refuses(dialect, changes, "endpoint"), changes
+    assert read(dialect, {"background": False, "previous_response_id": None, "mcp_servers": [], "plugins": {}})
 
 
 NEW = {"of_tomorrow": "very-high", "is_terse": True, "min_penalty": 0.5, "seriousness": 3}
@@ -159,46 +170,23 @@ REACHING = [
     *("enable_search", "webAccess", "grounding_mode", "use_tools", "auto_mcp", "enable_code_interpreter", "run_agent"),
     *("run_in_background", "is_async", "keep_conversation", "cachedContent", "use_memory", "session"),
     *("num_answers", "candidate_count", "answers_n", "best_of", "max_new_tokens", "fallback_model", "inference_geo"),
-    *(
-        "internet",
-        "online",
-        "engine",
-        "deployment",
-        "adapter",
-        "forward_to",
-        "share",
-        "train",
-        "generations",
-        "max_output",
-    ),
+    *("internet", "online", "engine", "deployment", "adapter", "forward_to", "share", "train", "generations"),
+    "max_output",
     *("URLFetch", "fileurl", "enablesearch", "userID", "API_KEY", "speed_tier"),
     *("a.b", "a b", "", "a" * 65, "x-field", "f1", "\u0430"),
 ]
 
 
 @EVERY
-def test_a_new_field_with_an_address_an_id_or_a_text_is_refused(dialect, subtests):
-    for value in HOSTILE:
-        with (
-            subtests.test(value=value),
-            pytest.raises(ValueError, match="of_tomorrow: relay does not know this field"),
-        ):
-            read(dialect, {"of_tomorrow": value})
+def test_a_new_field_with_an_address_an_id_or_a_text_is_refused(dialect):
+    passed = [value for value in HOSTILE if not refuses(dialect, {"of_tomorrow": value}, f"of_tomorrow: {UNKNOWN}")]
+    assert passed == []
 
 
 @EVERY
-def test_a_new_field_whose_name_says_that_it_reaches_keeps_or_multiplies_is_refused(dialect, subtests):
-    for name, value in itertools.product(REACHING, ("on", True, 8)):
-        with (
-            subtests.test(name=name, value=value),
-            pytest.raises(ValueError, match=r"relay does not know this field|may only be"),
-        ):
-            read(dialect, {name: value})
-
-
-@EVERY
-def test_what_asks_for_nothing_passes(dialect):
-    assert read(dialect, {"background": False, "previous_response_id": None, "mcp_servers": [], "plugins": {}})
+def test_a_new_field_whose_name_says_that_it_reaches_keeps_or_multiplies_is_refused(dialect):
+    fields = itertools.product(REACHING, ("on", True, 8))
+    assert [field for field in fields if not refuses(dialect, dict([field]), f"{UNKNOWN}|may only be")] == []
 
 
 URL = "https://elsewhere.example/?SECRET"
@@ -276,79 +264,55 @@ def say(dialect, part):
     return [{name: found} for name in names for found in ([part], [{"role": "user", inner: [part]}])]
 
 
-def test_an_endpoint_fetches_nothing_for_a_session(subtests):
-    for dialect, words, part in [(dialect, *case) for dialect, cases in ELSEWHERE.items() for case in cases]:
-        with subtests.test(dialect=dialect, words=words, part=part):
-            for changes in say(dialect, part):
-                with pytest.raises(ValueError, match=rf"{words}\b.*endpoint|endpoint.*{words}\b"):
-                    read(dialect, changes)
+def test_an_endpoint_fetches_nothing_for_a_session():
+    """Nor where tokens are only counted, nor by a model's name."""
+    for dialect, (words, part) in [(dialect, case) for dialect, cases in ELSEWHERE.items() for case in cases]:
+        for changes in say(dialect, part):
+            assert refuses(dialect, changes, rf"{words}\b.*endpoint|endpoint.*{words}\b"), (dialect.name, words, part)
+    assert refuses(CHAT, {"model": "m:online"}, "model: with :online the endpoint would search")
+    counted: list[tuple[str, Any, str]] = [
+        ("/v1/messages/count_tokens", {"messages": [{"role": "user", "content": [REPORT]}]}, r"image\.source\.url"),
+        (
+            "/v1beta/models/gemini-9:countTokens",
+            {"contents": [{"parts": [{"fileData": {"fileUri": URL}}]}]},
+            "fileData",
+        ),
+    ]
+    for path, body, words in counted:
+        assert read_request(path, b"{}", MARK) is None  # costs nothing, and is not held
+        with pytest.raises(ValueError, match=words):
+            read_request(path, json.dumps(body).encode(), MARK)
 
 
-def test_what_a_request_itself_holds_passes(subtests):
+def test_what_a_request_itself_holds_passes():
     for dialect, part in [(dialect, part) for dialect, parts in HELD.items() for part in parts]:
-        with subtests.test(dialect=dialect, part=part):
-            for changes in say(dialect, part):
-                assert read(dialect, changes)
-
-
-def test_what_is_only_counted_fetches_nothing_either():
-    body = {"model": "m", "messages": [{"role": "user", "content": [REPORT]}]}
-    with pytest.raises(ValueError, match=r"image\.source\.url"):
-        read_request("/v1/messages/count_tokens", json.dumps(body).encode(), MARK)
-    parts = {"contents": [{"parts": [{"fileData": {"fileUri": URL}}]}]}
-    with pytest.raises(ValueError, match="fileData"):
-        read_request("/v1beta/models/gemini-9:countTokens", json.dumps(parts).encode(), MARK)
-
-
-def test_no_model_searches_by_its_name():
-    with pytest.raises(ValueError, match="model: with :online the endpoint would search"):
-        read(CHAT, {"model": "m:online"})
-
-
-def test_a_field_stands_once():
-    """Which of two an endpoint reads is its own affair."""
-    with pytest.raises(ValueError, match="a field twice"):
-        read_request(PATHS[CHAT], b'{"model": "m", "n": 1, "messages": [], "n": 8}', MARK)
+        for changes in say(dialect, part):
+            assert read(dialect, changes), (dialect.name, part)
 
 
 RECORDED = sorted(Path(__file__).with_name("requests").glob("*.json"))
 
 
-@pytest.mark.parametrize("path", RECORDED, ids=lambda path: path.stem)
-def test_what_the_agents_send_passes(path):
+def test_what_the_agents_send_passes():
     """Of each that `rigs.agents.real` tries a title's request and a later one of its work, with its texts cut."""
-    for said in json.loads(path.read_text()):
-        assert read_request(said["path"], json.dumps(said["body"]).encode(), MARK)
-
-
-def test_each_of_the_agents_is_recorded():
     assert {path.stem for path in RECORDED} == {f"{agent.name}-{agent.api.lower()}" for agent in AGENTS}
+    for path in RECORDED:
+        for said in json.loads(path.read_text()):
+            assert read_request(said["path"], json.dumps(said["body"]).encode(), MARK), path.stem
+
+
+NO_REQUESTS = [
+    *(b"[" * 100_000, b'{"a":' * 200 + b"1" + b"}" * 200, b"[" + b"[]," * 1_000_001 + b"1]"),
+    *(b"nothing", b"[]", b"7", b"\x1f\x8b", b""),
+    b'{"model": "m", "max_tokens": 8, "n": 1, "messages": [], "n": 8}',  # which of two is read is another's affair
+]
 
 
 @EVERY
-@pytest.mark.parametrize(
-    "body",
-    [
-        *(b"[" * 100_000, b'{"a":' * 200 + b"1" + b"}" * 200, b"[" + b"[]," * 1_000_001 + b"1]"),
-        *(b"nothing", b"[]", b"7", b"\x1f\x8b", b""),
-    ],
-)
-def test_what_is_no_request_is_refused(dialect, body):
-    with pytest.raises(ValueError, match=r"."):
-        read_request(PATHS[dialect], body, MARK)
-
-
-@pytest.mark.parametrize("most", [True, -1, "9", 1.5, [1]])
-@EVERY
-def test_a_limit_that_is_none_is_refused(dialect, most):
-    names = ("max_tokens", "max_output_tokens", "max_completion_tokens")
-    with pytest.raises(ValueError, match=r"tokens|Tokens"):
-        read(dialect, {**dict.fromkeys(names, most), "generationConfig": {"maxOutputTokens": most}})
-
-
-def test_what_costs_nothing_is_not_held():
-    assert read_request("/v1/messages/count_tokens", b"{}", MARK) is None
-    assert read_request("/v1beta/models/gemini-9:countTokens", b"{}", MARK) is None
+def test_what_is_no_request_is_refused(dialect):
+    for body in NO_REQUESTS:
+        with pytest.raises(ValueError, match=r"."):
+            read_request(PATHS[dialect], body, MARK)
 
 
 STREAMS = {
@@ -408,22 +372,18 @@ def test_an_answer_is_the_same_however_it_is_cut(data, dialect):
 
 
 @EVERY
-@pytest.mark.parametrize("end", [b"", b"\n", b"\r\n"])
-def test_the_last_line_is_read_though_nothing_ends_it(dialect, end):
-    tally = Tally(dialect=dialect, streamed=True)
-    tally.feed(stream(dialect).rstrip() + end)
-    tally.close()
-    assert judge(tally) == (True, "max_tokens", "m", None, USED_GEMINI if dialect is GEMINI else USED)
-
-
-@EVERY
-def test_nothing_is_read_of_a_line_that_is_too_long_and_all_that_follows_it(dialect):
-    tally = Tally(dialect=dialect, streamed=True)
-    tally.feed(b"data: " + bytes(_MAX_LINE_BYTES))
-    assert tally.held_bytes == 0
-    tally.feed(b"\n" + stream(dialect))
-    tally.close()
-    assert judge(tally) == (True, "max_tokens", "m", None, USED_GEMINI if dialect is GEMINI else USED)
+def test_the_last_line_is_read_though_nothing_ends_it(dialect):
+    """Also behind a line that is too long, of which nothing is read and nothing kept."""
+    expected = (True, "max_tokens", "m", None, USED_GEMINI if dialect is GEMINI else USED)
+    for end in (b"", b"\n", b"\r\n"):
+        tally = Tally(dialect=dialect, streamed=True)
+        if not end:
+            tally.feed(b"data: " + bytes(_MAX_LINE_BYTES))
+            assert tally.held_bytes == 0
+            tally.feed(b"\n")
+        tally.feed(stream(dialect).rstrip() + end)
+        tally.close()
+        assert judge(tally) == expected, end
 
 
 @EVERY
@@ -480,13 +440,12 @@ ERRORS: Any = [
 ]
 
 
-def test_an_error_in_mid_stream_is_none_of_the_models_words(subtests):
+def test_an_error_in_mid_stream_is_none_of_the_models_words():
     for dialect, part, name, value in ERRORS:
-        with subtests.test(dialect=dialect, part=part, name=name, value=value):
-            tally = Tally(dialect=dialect, streamed=True)
-            tally.feed(b"event: error\ndata: %b\n\n" % json.dumps(part).encode())
-            error: Any = tally.error
-            assert (error[name], tally.is_complete) == (value, False)
+        tally = Tally(dialect=dialect, streamed=True)
+        tally.feed(b"event: error\ndata: %b\n\n" % json.dumps(part).encode())
+        error: Any = tally.error
+        assert (error[name], tally.is_complete) == (value, False), part
 
 
 def test_classes_never_overlap_whatever_an_endpoint_says():
@@ -512,7 +471,6 @@ def test_no_answer_breaks_the_reader(dialect, data, streamed):
     for start in (b"", b'data: {"response": ', b'data: {"usage": ', b'data: {"usageMetadata": '):
         tally.feed(start + data + b"\n")
     tally.close()
-    assert tally.passed_bytes > 0
     assert tally.usage is None or tally.usage.prompt_tokens
 
 
@@ -547,9 +505,8 @@ def test_nothing_passes_but_what_is_named(method, path):
     assert may_pass(method, path) <= (path.startswith("/v1") and method in {"GET", "POST"})
 
 
-@pytest.mark.parametrize(
-    ("method", "path"),
-    [
+def test_only_models_are_in_reach():
+    for method, path in (
         ("POST", "/v1/responses/resp_1/cancel"),
         ("GET", "/v1/responses/resp_1"),
         ("POST", "/v1/embeddings"),
@@ -557,7 +514,5 @@ def test_nothing_passes_but_what_is_named(method, path):
         ("POST", "/v1beta/models/../files:generateContent"),
         ("GET", "/v1/models/%2e%2e/files"),
         ("POST", "/v1beta/cachedContents"),
-    ],
-)
-def test_only_models_are_in_reach(method, path):
-    assert not may_pass(method, path)
+    ):
+        assert not may_pass(method, path), path

@@ -10,10 +10,11 @@ import threading
 import zlib
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager, suppress
+from pathlib import Path
+from tempfile import mkdtemp
 from typing import Any
 
 import httpx2
-import pytest
 
 from relay.runners.agents.gateway import (
     MAX_BODY_BYTES,
@@ -31,7 +32,6 @@ from relay.runners.messages.endpoint import BEDROCK, FRAMES, GEMINI, OPENAI, Way
 from relay.runners.messages.reading import most_answer_bytes
 from relay.session.usage import Usage
 from tests.clouds import render_frames
-from tests.effort import take_each
 from tests.endpoint.script import parse_script
 from tests.endpoint.server import serve
 
@@ -57,6 +57,11 @@ class Unix(http.client.HTTPConnection):
         self.sock = socket.socket(socket.AF_UNIX)
         self.sock.settimeout(20)
         self.sock.connect(self.path)
+
+
+def make_place(parent):
+    """Return a new directory for one row of a table; a socket's path is short."""
+    return Path(mkdtemp(prefix="", dir=parent))
 
 
 @contextmanager
@@ -104,8 +109,10 @@ def played(answer, place, **given):
 
 def test_an_answer_without_end_is_cut_where_it_is_longer_than_was_asked_for(tmp_path):
     """It is broken off as endpoints do it, and may be billed."""
-    ping = b"event: ping\ndata: {}\n\n" * 10_000
-    answer = httpx2.Response(200, headers={"content-type": "text/event-stream"}, content=itertools.repeat(ping))
+    ping = b"event: ping\ndata: %b\n\n" % (b"x" * 200_000)
+    sent = itertools.count()
+    pieces = (ping for _ in sent)
+    answer = httpx2.Response(200, headers={"content-type": "text/event-stream"}, content=pieces)
     with played(lambda _: answer, tmp_path) as (told, path):
         asked = begin(ask_broken, path, "/v1/messages", BODY)
         told.get(timeout=20).release.set_result(None)
@@ -114,7 +121,7 @@ def test_an_answer_without_end_is_cut_where_it_is_longer_than_was_asked_for(tmp_
 
     assert "the answer is longer than the 1,000 tokens that it may have" in passed.fault.message
     assert (passed.fault.kind, passed.fault.may_be_billed) == (FaultKind.INFRA, True)
-    assert passed.tally.passed_bytes < 8 * most_answer_bytes(1_000)
+    assert next(sent) * len(ping) < 8 * most_answer_bytes(1_000)
 
 
 ANSWER = {
@@ -131,15 +138,16 @@ def answer_with(data, **headers):
     )
 
 
-@pytest.mark.parametrize(("coding", "pack"), [("gzip", gzip.compress), ("deflate", zlib.compress), ("identity", bytes)])
-def test_an_answer_that_is_compressed_unasked_is_counted_and_passed_in_clear(tmp_path, coding, pack):
+def test_an_answer_that_is_compressed_unasked_is_counted_and_passed_in_clear(tmp_path):
     text = json.dumps(ANSWER).encode()
-    with played(answer_with(pack(text), content_encoding=coding), tmp_path) as (told, path):
-        (status, headers, said), _, passed = ask_released(path, told, BODY)
+    for coding, pack in (("gzip", gzip.compress), ("deflate", zlib.compress), ("identity", bytes)):
+        place = make_place(tmp_path)
+        with played(answer_with(pack(text), content_encoding=coding), place) as (told, path):
+            (status, headers, said), _, passed = ask_released(path, told, BODY)
 
-    assert (status, said) == (200, text)
-    assert "content-encoding" not in {name.lower() for name in headers}
-    assert (passed.fault, passed.tally.usage) == (None, Usage(input_tokens=5, output_tokens=9))
+        assert (status, said) == (200, text), coding
+        assert "content-encoding" not in {name.lower() for name in headers}
+        assert (passed.fault, passed.tally.usage) == (None, Usage(input_tokens=5, output_tokens=9))
 
 
 def test_one_that_cannot_be_read_is_refused_and_may_be_billed(tmp_path):
@@ -150,24 +158,22 @@ def test_one_that_cannot_be_read_is_refused_and_may_be_billed(tmp_path):
     assert (passed.tally, passed.fault.kind, passed.fault.may_be_billed) == (None, FaultKind.INFRA, True)
 
 
-@pytest.mark.parametrize(
-    ("error", "may_be_billed"),
-    [
+def test_what_never_reached_the_endpoint_is_not_billed(tmp_path):
+    for error, may_be_billed in (
         (httpx2.ConnectError("refused"), False),
         (httpx2.ConnectTimeout("no answer"), False),
         (httpx2.ReadTimeout("silent"), True),
         (httpx2.RemoteProtocolError("gone"), True),
-    ],
-)
-def test_what_never_reached_the_endpoint_is_not_billed(tmp_path, error, may_be_billed):
-    def fail(_):
-        raise error
+    ):
 
-    with played(fail, tmp_path) as (told, path):
-        (status, _, _), _, passed = ask_released(path, told, BODY)
+        def fail(_, error=error):
+            raise error
 
-    assert (status, passed.tally, passed.fault.kind) == (502, None, FaultKind.INFRA)
-    assert passed.fault.may_be_billed == may_be_billed
+        with played(fail, make_place(tmp_path)) as (told, path):
+            (status, _, _), _, passed = ask_released(path, told, BODY)
+
+        assert (status, passed.tally, passed.fault.kind) == (502, None, FaultKind.INFRA), error
+        assert passed.fault.may_be_billed == may_be_billed, error
 
 
 def test_of_headers_only_those_pass_that_are_known_for_what_they_say(tmp_path):
@@ -200,27 +206,25 @@ def test_of_headers_only_those_pass_that_are_known_for_what_they_say(tmp_path):
     assert str(seen[0].url).partition("/v1")[2] == "/messages?beta=true"
 
 
-@pytest.mark.parametrize(
-    ("key", "said", "sent"),
-    [
-        (KEY, {"x-api-key": "held-by-relay"}, {"x-api-key": KEY}),
-        (KEY, {"authorization": "Bearer held-by-relay"}, {"authorization": f"Bearer {KEY}"}),
-        ("", {"x-api-key": "held-by-relay"}, {"authorization": f"Bearer {KEY}"}),
-    ],
-)
-def test_the_key_goes_in_the_header_that_the_agent_has_it_in(tmp_path, key, said, sent):
+def test_the_key_goes_in_the_header_that_the_agent_has_it_in(tmp_path):
     """A company's gateway may know one of them only. What is a token, and no API key, goes as a bearer's always."""
-    seen: list[Any] = []
+    bearer = {"authorization": f"Bearer {KEY}"}
+    for key, said, sent in (
+        (KEY, {"x-api-key": "held-by-relay"}, {"x-api-key": KEY}),
+        (KEY, {"authorization": "Bearer held-by-relay"}, bearer),
+        ("", {"x-api-key": "held-by-relay"}, bearer),
+    ):
+        seen: list[Any] = []
 
-    def answer(request):
-        seen.append(request)
-        return answer_with(json.dumps(ANSWER).encode())(request)
+        def answer(request, seen=seen):
+            seen.append(request)
+            return answer_with(json.dumps(ANSWER).encode())(request)
 
-    with played(answer, tmp_path, api_key=key) as (told, path):
-        ask_released(path, told, BODY, headers=said)
+        with played(answer, make_place(tmp_path), api_key=key) as (told, path):
+            ask_released(path, told, BODY, headers=said)
 
-    names = ("x-api-key", "authorization")
-    assert {name: seen[0].headers[name] for name in names if name in seen[0].headers} == sent
+        names = ("x-api-key", "authorization")
+        assert {name: seen[0].headers[name] for name in names if name in seen[0].headers} == sent
 
 
 def test_the_next_request_of_a_session_is_told_behind_what_the_one_before_it_cost(tmp_path):
@@ -310,63 +314,51 @@ def test_a_request_that_is_refused_is_never_sent(tmp_path):
         assert server.requests == []
 
 
-@pytest.mark.parametrize(
-    ("method", "target", "body", "status"),
-    [
-        ("POST", "/v1/files", b"{}", 404),
-        ("POST", "/v1/messages/batches", b"{}", 404),
-        ("GET", "/v1/models/../files", b"", 404),
-        ("GET", "http://elsewhere.example/v1/models", b"", 404),
-        ("HEAD", "/", b"", 404),
-        ("POST", "/v1/messages", b"[" * 100_000, 400),
-        ("POST", "/v1/messages", b"nothing", 400),
-        ("POST", "/v1/messages", b"[]", 400),
-        ("POST", "/v1/messages", b'{"model": "m"}', 400),
-        ("POST", "/v1/messages", b'{"max_tokens": true}', 400),
-        ("GET", "/v1/models/claude-opus-5-5", b"", 200),
-        ("POST", "/v1/messages/count_tokens", json.dumps({k: BODY[k] for k in ("model", "messages")}).encode(), 200),
-    ],
-)
-def test_only_models_are_in_reach(tmp_path, method, target, body, status):
+COUNTED = json.dumps({name: BODY[name] for name in ("model", "messages")}).encode()
+REACHED: list[tuple[str, str, bytes, int]] = [
+    ("POST", "/v1/files", b"{}", 404),
+    ("POST", "/v1/messages/batches", b"{}", 404),
+    ("GET", "/v1/models/../files", b"", 404),
+    ("GET", "http://elsewhere.example/v1/models", b"", 404),
+    ("HEAD", "/", b"", 404),
+    *(("POST", "/v1/messages", body, 400) for body in (b"[" * 100_000, b"nothing", b"[]", b'{"max_tokens": true}')),
+    ("GET", "/v1/models/claude-opus-5-5", b"", 200),
+    ("POST", "/v1/messages/count_tokens", COUNTED, 200),
+]
+
+
+def test_only_models_are_in_reach(tmp_path):
     with gateway(SAY, tmp_path) as (server, told, path):
-        assert ask(path, body, method=method, target=target)[0] == status
-        assert [type(told.get()) for _ in range(told.qsize())] == [RejectedRequest] * (status == 400)
-        assert len(server.requests) == (status == 200)
+        for method, target, body, status in REACHED:
+            before = len(server.requests)
+            assert ask(path, body, method=method, target=target)[0] == status, (method, target, body[:20])
+            assert [type(told.get()) for _ in range(told.qsize())] == [RejectedRequest] * (status == 400), body[:20]
+            assert len(server.requests) - before == (status == 200), target
 
 
-@pytest.mark.parametrize(
-    ("fault", "kind", "has_usage", "may_be_billed"),
-    [
-        ("{kind: overloaded}", FaultKind.INFRA, False, False),
-        ("{kind: rate_limit, retry_after: 7}", FaultKind.LIMIT, False, False),
-        ("{kind: overflow}", FaultKind.OVERFLOW, False, False),
-        ("{kind: drop, how: rst}", FaultKind.INFRA, False, True),
-        ("{kind: cut, how: rst}", FaultKind.INFRA, True, True),
-        ("{kind: cut, how: end}", FaultKind.INFRA, True, True),
-        ("{kind: error_event}", FaultKind.INFRA, True, True),
-        ("{kind: error_event, after_events: 0}", FaultKind.INFRA, False, False),
-        ("{kind: spend_limit}", FaultKind.USER, False, False),
-    ],
-)
-def test_what_went_wrong_is_known_whatever_the_agent_makes_of_it(tmp_path, fault, kind, has_usage, may_be_billed):
-    script = f"sessions: [{{turns: [{{text: 'a text of some length', fault: {fault}}}]}}]"
-    with gateway(script, tmp_path) as (_, told, path):
-        told_to = []
+FAULTS: list[tuple[str, FaultKind, bool, bool]] = [
+    ("{kind: overloaded}", FaultKind.INFRA, False, False),
+    ("{kind: rate_limit, retry_after: 7}", FaultKind.LIMIT, False, False),
+    ("{kind: overflow}", FaultKind.OVERFLOW, False, False),
+    ("{kind: drop, how: rst}", FaultKind.INFRA, False, True),
+    ("{kind: cut, how: rst}", FaultKind.INFRA, True, True),
+    ("{kind: cut, how: end}", FaultKind.INFRA, True, True),
+    ("{kind: error_event}", FaultKind.INFRA, True, True),
+    ("{kind: error_event, after_events: 0}", FaultKind.INFRA, False, False),
+    ("{kind: spend_limit}", FaultKind.USER, False, False),
+]
 
-        def asking():
-            with closing(Unix(path)) as connection, suppress(OSError, http.client.HTTPException):
-                connection.request("POST", "/v1/messages", json.dumps(BODY).encode())
-                response = connection.getresponse()
-                told_to.append(response.status)
-                response.read()
 
-        asked = begin(asking)
-        told.get(timeout=20).release.set_result(None)
-        passed = told.get(timeout=20)
-        asked.result()
-    assert told_to != [200] or passed.tally is not None
-    assert (passed.fault.kind, passed.fault.may_be_billed) == (kind, may_be_billed)
-    assert (passed.tally is not None and passed.tally.usage is not None) == has_usage
+def test_what_went_wrong_is_known_whatever_the_agent_makes_of_it(tmp_path):
+    for fault, kind, has_usage, may_be_billed in FAULTS:
+        script = f"sessions: [{{turns: [{{text: 'a text of some length', fault: {fault}}}]}}]"
+        with gateway(script, make_place(tmp_path)) as (_, told, path):
+            asked = begin(ask_broken, path, "/v1/messages", BODY)
+            told.get(timeout=20).release.set_result(None)
+            passed = told.get(timeout=20)
+            asked.result()
+        assert (passed.fault.kind, passed.fault.may_be_billed) == (kind, may_be_billed), fault
+        assert (passed.tally is not None and passed.tally.usage is not None) == has_usage, fault
 
 
 def test_a_body_in_chunks_is_read(tmp_path):
@@ -394,35 +386,36 @@ CHUNKED = b"POST /v1/messages HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\
 WHOLE = b"%x\r\n%b\r\n" % (len(json.dumps(BODY)), json.dumps(BODY).encode())
 
 
-@pytest.mark.parametrize(
-    "said",
-    [
-        *(CHUNKED + size + b"\r\n" + b"x" * 100 for size in (b"-1", b"+5", b"0x5", b"1_0", b"", b"z", b"f" * 30)),
-        CHUNKED + b"5;" + b"x" * 100_000,
-        CHUNKED + b"5\r\n{    }\r\n0\r\n\r\n",
-        CHUNKED + WHOLE,
-        CHUNKED + WHOLE + b"0\r\n" + b"a: b\r\n" * 20_000,
-        CHUNKED + b"%x\r\n" % (MAX_BODY_BYTES + 1) + b"x" * (MAX_BODY_BYTES + 1),
-        CHUNKED.replace(b"chunked", b"gzip, chunked") + WHOLE + b"0\r\n\r\n",
-        CHUNKED.replace(b"transfer-encoding: chunked", b"content-length: -1"),
-        CHUNKED.replace(b"transfer-encoding: chunked", b"content-length: 9") + b"{}",
-        CHUNKED.replace(b"transfer-encoding: chunked", b"content-length: 99999999999"),
-        CHUNKED.replace(b"host: x", b"x: " + b"y" * 100_000),
-        b"POST /v1/messages\r\n\r\n",
-    ],
-)
-def test_what_is_no_http_is_turned_away_before_it_is_held(tmp_path, said):
-    with gateway(SAY, tmp_path) as (server, told, path), socket.socket(socket.AF_UNIX) as peer:
-        peer.settimeout(20)
-        peer.connect(str(path))
-        with suppress(OSError):  # it does not read on
-            peer.sendall(said)
-            peer.shutdown(socket.SHUT_WR)
-        answer = b""
-        with suppress(ConnectionResetError):
-            answer = peer.recv(65536)
-        assert answer[9:12] in {b"", b"400", b"413", b"501"}
-        assert told.empty()
+NO_HTTP = [
+    *(CHUNKED + size + b"\r\n" + b"x" * 100 for size in (b"-1", b"+5", b"0x5", b"1_0", b"", b"z", b"f" * 30)),
+    CHUNKED + b"5;" + b"x" * 100_000,
+    CHUNKED + b"5\r\n{    }\r\n0\r\n\r\n",
+    CHUNKED + WHOLE,
+    CHUNKED + WHOLE + b"0\r\n" + b"a: b\r\n" * 20_000,
+    CHUNKED + b"%x\r\n" % (MAX_BODY_BYTES + 1) + b"x" * (MAX_BODY_BYTES + 1),
+    CHUNKED.replace(b"chunked", b"gzip, chunked") + WHOLE + b"0\r\n\r\n",
+    CHUNKED.replace(b"transfer-encoding: chunked", b"content-length: -1"),
+    CHUNKED.replace(b"transfer-encoding: chunked", b"content-length: 9") + b"{}",
+    CHUNKED.replace(b"transfer-encoding: chunked", b"content-length: 99999999999"),
+    CHUNKED.replace(b"host: x", b"x: " + b"y" * 100_000),
+    b"POST /v1/messages\r\n\r\n",
+]
+
+
+def test_what_is_no_http_is_turned_away_before_it_is_held(tmp_path):
+    with gateway(SAY, tmp_path) as (server, told, path):
+        for said in NO_HTTP:
+            with socket.socket(socket.AF_UNIX) as peer:
+                peer.settimeout(20)
+                peer.connect(str(path))
+                with suppress(OSError):  # it does not read on
+                    peer.sendall(said)
+                    peer.shutdown(socket.SHUT_WR)
+                answer = b""
+                with suppress(ConnectionResetError):
+                    answer = peer.recv(65536)
+            assert answer[9:12] in {b"", b"400", b"413", b"501"}, said[:120]
+            assert told.empty(), said[:120]
         assert server.requests == []
 
 
@@ -493,34 +486,39 @@ FOREIGN = {
 OWN_CARD = "model: {id: gpt-x, window: 50000, min_cache_tokens: 1}\n"
 
 
-@pytest.mark.parametrize("fault", ["", "{kind: overloaded}", "{kind: overflow}", "{kind: cut, how: rst}"])
-@pytest.mark.parametrize("name", FOREIGN)
-def test_other_apis_pass_to_their_endpoint_with_its_key_and_every_token_is_counted(tmp_path, name, fault):
-    family, target, body = FOREIGN[name]
-    given = f", fault: {fault}" if fault else ""
-    script = f"{OWN_CARD}sessions: [{{turns: [{{text: 'hello there', repeat: 2{given}}}]}}]"
-    told: queue.SimpleQueue[Any] = queue.SimpleQueue()
-    with serve(parse_script(script)) as server:
-        environ = {family.keys[0]: "sk-real-key-of-the-user", family.base: server.base_url + family.root}
-        with closing(open_wire(environ, 5.0, Way(family=family))) as wire:
-            secrets = find_own_secrets(environ)
-            route = Route(wire=wire, mark=MARK, secrets=secrets, tell=told.put, way=Way(family=family))
-            with open_gateway(route, tmp_path / "socket"):
-                asked = begin(ask_broken, tmp_path / "socket", target, body)
-                held = told.get(timeout=20)
-                assert (held.request.is_main, held.request.model) == (True, "gpt-x")
-                held.release.set_result(None)
-                passed = told.get(timeout=20)
-                asked.result()
-        kinds = {"": None, "overloaded": FaultKind.INFRA, "overflow": FaultKind.OVERFLOW, "cut": FaultKind.INFRA}
-        assert (passed.fault and passed.fault.kind) == kinds[fault[7:].partition("}")[0].partition(",")[0]]
+ENDS = {
+    "": None,
+    "{kind: overloaded}": FaultKind.INFRA,
+    "{kind: overflow}": FaultKind.OVERFLOW,
+    "{kind: cut, how: rst}": FaultKind.INFRA,
+}
+
+
+def test_other_apis_pass_to_their_endpoint_with_its_key_and_every_token_is_counted(tmp_path):
+    for (name, (family, target, body)), (fault, kind) in itertools.product(FOREIGN.items(), ENDS.items()):
+        given = f", fault: {fault}" if fault else ""
+        script = f"{OWN_CARD}sessions: [{{turns: [{{text: 'hello there', repeat: 2{given}}}]}}]"
+        told: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        place, way = make_place(tmp_path) / "socket", Way(family=family)
+        with serve(parse_script(script)) as server:
+            environ = {family.keys[0]: "sk-real-key-of-the-user", family.base: server.base_url + family.root}
+            with closing(open_wire(environ, 5.0, way)) as wire:
+                route = Route(wire=wire, mark=MARK, secrets=find_own_secrets(environ), tell=told.put, way=way)
+                with open_gateway(route, place):
+                    asked = begin(ask_broken, place, target, body)
+                    held = told.get(timeout=20)
+                    assert (held.request.is_main, held.request.model) == (True, "gpt-x")
+                    held.release.set_result(None)
+                    passed = told.get(timeout=20)
+                    asked.result()
+        assert (passed.fault and passed.fault.kind) == kind, (name, fault)
         [request] = server.requests
         assert request.headers[family.key_header[0]] == "***" or family is GEMINI
         if not fault:
             used, bill = passed.tally.usage, request.usage or {}
             counted = used.input_tokens, used.cache_read_tokens, used.cache_write_tokens, used.output_tokens
             names = ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens", "output_tokens")
-            assert counted == tuple(bill[part] for part in names)
+            assert counted == tuple(bill[part] for part in names), name
             assert (passed.tally.stop_reason, passed.tally.model) == ("end_turn", "gpt-x")
 
 
@@ -541,28 +539,24 @@ CLOUD = Way(
 )
 
 
-@pytest.mark.parametrize(
-    ("target", "change", "status", "words"),
-    take_each(
-        3,
-        [
-            ("/v1/messages/count_tokens", {}, 404, "provider = bedrock answers nothing but messages"),
-            ("/v1/models/claude-opus-5-5", {}, 404, "provider = bedrock answers nothing but messages"),
-            ("/v1/messages", {"stream": False}, 400, "provider = bedrock is asked for nothing but streams of a model"),
-            ("/v1/messages", {"model": "../../v1/files"}, 400, "is asked for nothing but streams of a model"),
-            ("/v1/messages", {"model": "m?x=1"}, 400, "is asked for nothing but streams of a model"),
-        ],
-    ),
-)
-def test_a_cloud_is_asked_for_what_it_has_an_address_for(tmp_path, target, change, status, words):
+def test_a_cloud_is_asked_for_what_it_has_an_address_for(tmp_path):
     """Model and stream become part of the address: a command of the session can name any model."""
+    streams = "is asked for nothing but streams of a model"
+    rows: list[tuple[str, dict[str, Any], int, str]] = [
+        ("/v1/messages/count_tokens", {}, 404, "provider = bedrock answers nothing but messages"),
+        ("/v1/models/claude-opus-5-5", {}, 404, "provider = bedrock answers nothing but messages"),
+        *(("/v1/messages", {"model": model}, 400, streams) for model in ("../../v1/files", "m?x=1")),
+        ("/v1/messages", {"stream": False}, 400, streams),
+    ]
     seen: list[Any] = []
     with played(seen.append, tmp_path, way=CLOUD) as (told, path):
-        method = "GET" if "models" in target else "POST"
-        found, _, said = ask(path, b"" if method == "GET" else {**BODY, **change}, target=target, method=method)
-        assert (found, seen) == (status, [])
-        assert words in said.decode()
-        assert [type(told.get()) for _ in range(told.qsize())] == [RejectedRequest] * (status == 400)
+        for target, change, status, words in rows:
+            method = "GET" if "models" in target else "POST"
+            body = b"" if method == "GET" else {**BODY, **change}
+            found, _, said = ask(path, body, target=target, method=method)
+            assert (found, seen) == (status, []), (target, change)
+            assert words in said.decode()
+            assert [type(told.get()) for _ in range(told.qsize())] == [RejectedRequest] * (status == 400)
 
 
 def test_a_text_that_a_cloud_s_client_cannot_write_is_answered_and_costs_nothing(tmp_path):
@@ -592,18 +586,19 @@ def test_a_cloud_gets_the_request_in_its_form_and_the_agents_betas(tmp_path):
     assert (passed.fault.kind, passed.fault.may_be_billed) == (FaultKind.USER, False)
 
 
-@pytest.mark.parametrize(("passes", "kind", "status"), [(True, FaultKind.INFRA, 502), (False, FaultKind.USER, 401)])
-def test_a_key_that_cannot_be_had_is_a_fault_and_sends_nothing(tmp_path, passes, kind, status):
-    def fetch(_fresh):
-        raise CredentialError("the vault is locked", hint="unlock it", passes=passes)
+def test_a_key_that_cannot_be_had_is_a_fault_and_sends_nothing(tmp_path):
+    for passes, kind, status in ((True, FaultKind.INFRA, 502), (False, FaultKind.USER, 401)):
 
-    seen: list[Any] = []
-    way = Way(credential=Credential("it", fetch, advice=""))
-    with played(seen.append, tmp_path, way=way) as (told, path):
-        (found, _, said), _, passed = ask_released(path, told, BODY)
-    assert (found, seen) == (status, [])
-    assert "the vault is locked; unlock it" in said.decode()
-    assert (passed.fault.kind, passed.fault.may_be_billed) == (kind, False)
+        def fetch(_fresh, passes=passes):
+            raise CredentialError("the vault is locked", hint="unlock it", passes=passes)
+
+        seen: list[Any] = []
+        way = Way(credential=Credential("it", fetch, advice=""))
+        with played(seen.append, make_place(tmp_path), way=way) as (told, path):
+            (found, _, said), _, passed = ask_released(path, told, BODY)
+        assert (found, seen) == (status, [])
+        assert "the vault is locked; unlock it" in said.decode()
+        assert (passed.fault.kind, passed.fault.may_be_billed) == (kind, False)
 
 
 def test_frames_that_break_off_are_no_whole_answer(tmp_path):

@@ -8,10 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
 
 from relay.base.errors import RunnerError
-from relay.cli.doctor import command
 from relay.config import Settings
 from relay.config.agents import AgentSettings
 from relay.runners.agents.profiles import (
@@ -99,22 +97,21 @@ def test_no_agent_is_taken_from_the_repository(tmp_path):
         get_installed(PROFILES["opencode"], {"PATH": str(outside)}, root)
 
 
-WAYS = [(profile, way) for profile in PROFILES.values() for way in profile.setups]
-
-
-@pytest.mark.parametrize(("profile", "way"), WAYS, ids=[f"{profile.name}-{way.family}" for profile, way in WAYS])
-def test_files_of_a_profile_are_whole(tmp_path, profile, way):
+def test_files_of_a_profile_are_whole(tmp_path):
     words = {"base": "http://127.0.0.1:1", "model": "m", "home": "/h", "tools": "/t", "window": "9", "output": "8"}
     words |= {"server": '{"command": "python"}'}
-    make_home(profile, way, tmp_path / "home", words)
     readers: Any = {".toml": tomllib.loads, ".json": json.loads, ".js": str}
-    for name in {**profile.files, **way.files}:
-        text = (tmp_path / "home" / name).read_text()
-        assert not any(f"{{{word}}}" in text for word in words)
-        assert readers[Path(name).suffix](text)
-    for argument in (*profile.arguments, *way.arguments):
-        assert json.loads(fill(argument, words)) if argument.startswith("{") else "{" not in argument
-    assert oct((tmp_path / "home").stat().st_mode)[-3:] == "700"
+    for profile, way in [(one, way) for one in PROFILES.values() for way in one.setups]:
+        home = tmp_path / f"{profile.name}-{way.family}"
+        make_home(profile, way, home, words)
+        for name in {**profile.files, **way.files}:
+            text = (home / name).read_text()
+            assert not any(f"{{{word}}}" in text for word in words), (home.name, name)
+            assert readers[Path(name).suffix](text), (home.name, name)
+        for argument in (*profile.arguments, *way.arguments):
+            fits = json.loads(fill(argument, words)) if argument.startswith("{") else "{" not in argument
+            assert fits, (home.name, argument)
+        assert oct(home.stat().st_mode)[-3:] == "700"
 
 
 def test_the_endpoint_is_that_whose_key_is_there_and_the_models_own_where_several_are():
@@ -142,19 +139,6 @@ def test_the_endpoint_is_that_whose_key_is_there_and_the_models_own_where_severa
     assert find(openai | {"PATH": "/bin"}, "qwen3-coder", **command) == "openai"
     with pytest.raises(RunnerError, match="neither ANTHROPIC_API_KEY nor ANTHROPIC_AUTH_TOKEN nor OPENAI_API_KEY"):
         find({}, "gpt-9")
-
-
-def test_the_doctor_shows_what_is_there_and_what_is_missing(tmp_path, monkeypatch):
-    monkeypatch.setitem(os.environ, "PATH", str(install(tmp_path, "opencode")))
-    shown = CliRunner().invoke(command, ["--agent"], standalone_mode=False)
-    assert shown.return_value == 0
-    assert "Claude Code is not installed: there is no claude-agent-acp on PATH: npm install -g @agentc" in shown.output
-    assert "opencode  OpenCode       yes        1.18.33" in shown.output
-
-    monkeypatch.setitem(os.environ, "PATH", str(tmp_path / "nothing"))
-    shown = CliRunner().invoke(command, ["--agent", "--json"], standalone_mode=False)
-    assert shown.return_value == 1
-    assert [row["name"] for row in json.loads(shown.output)["agents"]] == list(PROFILES)
 
 
 def test_folders_of_the_user_s_are_copied_and_hashed_and_nothing_beside_them(tmp_path):
@@ -196,66 +180,46 @@ def test_a_folder_that_is_a_link_itself_is_copied_as_what_it_is(tmp_path):
     assert copy_brought(chosen, {"HOME": str(tmp_path)}, tmp_path / "private")[0] == 1
 
 
-def _link_out(folder):
-    (folder / "login").symlink_to(folder.parent / ".credentials.json")
-    return "'login' cannot be copied: it is a link"
-
-
-def _link_a_folder_out(folder):
-    (folder / "all\nof it").symlink_to(folder.parent)
-    return r"'all\nof it' cannot be copied: it is a link"
-
-
-def _add_a_pipe(folder):
-    os.mkfifo(folder / "SKILL.md")
-    return "'SKILL.md' cannot be copied: not a regular file"
-
-
-def _nest(folder):
-    (folder / "/".join("a" * 40)).mkdir(parents=True)
-    return "'a' cannot be copied: 1,000 folders, 30 deep, are the most"
-
-
-def _fill(folder):
+def spoil_by_files(folder):
     for number in range(MOST_BROUGHT_FILES + 1):
         (folder / str(number)).touch()
-    return "~/.claude/skills is too large"
 
 
-def _branch(folder):
+def spoil_by_folders(folder):
     for number in range(MOST_BROUGHT_FILES + 1):
         (folder / str(number)).mkdir()
-    return "cannot be copied: 1,000 folders, 30 deep, are the most"
 
 
-@pytest.mark.parametrize("spoil", [_link_out, _link_a_folder_out, _add_a_pipe, _nest, _fill, _branch])
-def test_what_is_no_plain_file_is_named_and_nothing_of_it_is_shown(tmp_path, spoil):
-    (tmp_path / ".claude/skills").mkdir(parents=True)
-    (tmp_path / ".claude/.credentials.json").write_text("login")
+SPOILED: list[tuple[Any, str]] = [
+    (lambda folder: (folder / "login").symlink_to("../.credentials.json"), "'login' cannot be copied: it is a link"),
+    (lambda folder: (folder / "all\nof it").symlink_to(folder.parent), r"'all\nof it' cannot be copied: it is a link"),
+    (lambda folder: os.mkfifo(folder / "SKILL.md"), "'SKILL.md' cannot be copied: not a regular file"),
+    (lambda folder: (folder / "/".join("a" * 40)).mkdir(parents=True), "'a' cannot be copied: 1,000 folders, 30 deep"),
+    (spoil_by_files, "~/.claude/skills is too large"),
+    (spoil_by_folders, "cannot be copied: 1,000 folders, 30 deep, are the most"),
+]  # fmt: skip
+
+
+def test_what_is_no_plain_file_is_named_and_nothing_of_it_is_shown(tmp_path):
     chosen = adapt_profile("claude", AgentSettings(bring=("skills",)), PROFILES)
-    words = spoil(tmp_path / ".claude/skills")
-    with pytest.raises(RunnerError) as raised:
-        copy_brought(chosen, {"HOME": str(tmp_path)}, tmp_path / "private")
-    assert words in raised.value.message
-    assert not list((tmp_path / "private").rglob(".credentials.json"))
-    assert "bring" in str(raised.value.hint)
+    for number, (spoil, words) in enumerate(SPOILED):
+        home, private = tmp_path / f"home{number}", tmp_path / f"private{number}"
+        (home / ".claude/skills").mkdir(parents=True)
+        (home / ".claude/.credentials.json").write_text("login")
+        spoil(home / ".claude/skills")
+        with pytest.raises(RunnerError) as raised:
+            copy_brought(chosen, {"HOME": str(home)}, private)
+        assert words in raised.value.message
+        assert not list(private.rglob(".credentials.json"))
+        assert "bring" in str(raised.value.hint)
 
 
-def test_the_tools_that_brought_folders_need_are_added_once():
+def test_brought_folders_add_the_tools_that_they_need_and_keep_a_session_waiting_for_its_subagents():
+    """Claude Code would let one run on in the background, where a phase ends before it."""
     chosen = adapt_profile("claude", AgentSettings(bring=("skills", "commands", "agents")), PROFILES)
     tools = PROFILES["claude"].options["_meta"]["claudeCode"]["options"]["tools"]
     assert chosen.options["_meta"]["claudeCode"]["options"]["tools"] == [*tools, "Skill", "Agent"]
-
-
-def test_a_subagent_keeps_its_session_waiting():
-    """Claude Code would let it run on in the background, where a phase ends before it."""
-    chosen = adapt_profile("claude", AgentSettings(bring=("agents",)), PROFILES)
     assert chosen.env == {**PROFILES["claude"].env, "CLAUDE_CODE_DISABLE_BACKGROUND_TASKS": "1"}
-
-
-@pytest.mark.parametrize(
-    ("name", "allowed"), [("claude", "skills, agents, commands"), ("pi", "nothing, for this agent")]
-)
-def test_a_folder_that_an_agent_does_not_have_is_refused(name, allowed):
-    with pytest.raises(ValueError, match=f"bring: found 'hooks'; allowed: {allowed}"):
-        adapt_profile(name, AgentSettings(bring=("hooks",)), PROFILES)
+    for name, allowed in (("claude", "skills, agents, commands"), ("pi", "nothing, for this agent")):
+        with pytest.raises(ValueError, match=f"bring: found 'hooks'; allowed: {allowed}"):
+            adapt_profile(name, AgentSettings(bring=("hooks",)), PROFILES)

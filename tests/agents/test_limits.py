@@ -1,12 +1,13 @@
 """What an agent may not do: fill relay's memory, hold up a stop, be silent for ever."""
 
+import contextlib
 import io
 import itertools
 import json
 import queue
 import socket
 import subprocess
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import CancelledError, ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -24,10 +25,11 @@ from relay.runners.agents.session import AgentContext, AgentProcess, AgentSessio
 from relay.runners.base import Callbacks, ModelInfo, SessionSpec
 from relay.sandbox.child import Child
 from relay.sandbox.process import Launch, Started
-from relay.session.events import Noticed, TextShown
+from relay.session.events import GaugeCrossed, Noticed, TextShown
 from relay.session.gauge import parse_reset_at
 from relay.session.values import ToolResult
 from tests.agents.conftest import make_profile
+from tests.agents.test_account import make_tally
 from tests.waiting import wait_until
 
 begin = ThreadPoolExecutor().submit
@@ -42,6 +44,11 @@ def say(**message):
 
 def tell(update):
     return say(method="session/update", params={"update": update})
+
+
+MADE = ModelRequest(
+    dialect=MESSAGES, model="m", is_main=False, prompt_bytes=30, max_output_tokens=6_000, is_streamed=True
+)
 
 
 class Endless(io.RawIOBase):
@@ -59,16 +66,23 @@ class Endless(io.RawIOBase):
 
 
 class FakeChild:
-    """An agent without a process: it answers what opens a session, then says `lines` again and again."""
+    """An agent without a process: it answers what opens a session, then says `lines` again and again.
+
+    A turn ends where it is cancelled.
+    """
 
     def __init__(self, *lines):
+        self.prompts: list[tuple[Any, str]] = []
         self.said: queue.SimpleQueue[bytes] = queue.SimpleQueue()
         self.output: Any = self
         self.is_deaf, self.ended, self._lines, self._flows = False, False, lines, False
 
     def send(self, data):
         asked = json.loads(data)
-        if asked.get("method") == "session/prompt":
+        if asked.get("method") == "session/cancel":
+            self.said.put(say(id=self.prompts[-1][0], result={"stopReason": "cancelled"}))
+        elif asked.get("method") == "session/prompt":
+            self.prompts.append((asked["id"], asked["params"]["prompt"][0]["text"]))
             self.said.put(b"\n")
             self._flows = bool(self._lines)
         elif "id" in asked and "method" in asked:
@@ -118,7 +132,10 @@ def enter(tmp_path):
         inbox, interrupts = Inbox(), Interrupts()
         spec = SessionSpec(
             session_id="s", model="m", system="", tools=(), price=None, reset_at=parse_reset_at("100k"),
-            callbacks=Callbacks(run_tool=lambda _: ToolResult(text=""), render_soft_notice=lambda *_: ""),
+            callbacks=Callbacks(
+                run_tool=lambda _: ToolResult(text=""), render_soft_notice=lambda *_: "hand over",
+                render_band_notice=lambda *_: "be brief",
+            ),
             check_budget=check,
         )  # fmt: skip
         model = ModelInfo(id="m", window_tokens=200_000, max_output_tokens=8_000, rehearsed=False, source="")
@@ -155,11 +172,8 @@ def test_a_field_that_relay_does_not_know_is_said_once(enter):
     """However often it comes; a command of the session may invent any number of names."""
     session, context, told, _ = enter(by_s=0.0)
     ended = begin(session.advance, "work")
-    made = ModelRequest(
-        dialect=MESSAGES, model="m", is_main=False, prompt_bytes=30, max_output_tokens=60, is_streamed=True
-    )
     for n in (1, 1, *range(2, 30)):
-        asked = HeldRequest(request=replace(made, unknown=("of_tomorrow", f"new_{n}")))
+        asked = HeldRequest(request=replace(MADE, unknown=("of_tomorrow", f"new_{n}")))
         context.inbox.put(asked)
         assert asked.release.result(20) is None
     context.interrupts.request(Urgency.NOW)
@@ -181,10 +195,7 @@ def test_a_request_for_which_the_caps_have_no_room_waits_for_those_before_it(ent
 
     session, context, _, _ = enter(by_s=0.0, check=check)
     ended = begin(session.advance, "work")
-    made = ModelRequest(
-        dialect=MESSAGES, model="m", is_main=False, prompt_bytes=30, max_output_tokens=6_000, is_streamed=True
-    )
-    title, work, more = (HeldRequest(request=replace(made, is_main=n == 1)) for n in range(3))
+    title, work, more = (HeldRequest(request=replace(MADE, is_main=n == 1)) for n in range(3))
     context.inbox.put(title)
     assert title.release.result(20) is None
     context.inbox.put(work)
@@ -201,6 +212,33 @@ def test_a_request_for_which_the_caps_have_no_room_waits_for_those_before_it(ent
     assert asked[1] == (0, 0)  # behind the look before there was a request: nothing of it is noted as if it were sent
 
 
+def has_prompts(child, number):
+    return len(child.prompts) == number
+
+
+def test_each_line_is_told_once_and_behind_the_hard_one_nothing_is_sent(enter):
+    """A text is a further turn: the one under way is cancelled where its next request is held."""
+    session, context, told, child = enter(by_s=0.0)
+    ended = begin(session.advance, "work")
+    released: list[Any] = []
+    for used, prompts in ((85_000, 1), (0, 2), (101_000, 2), (0, 3), (130_000, 3), (0, 3)):
+        held = HeldRequest(request=replace(MADE, is_main=True))
+        context.inbox.put(held)
+        with contextlib.suppress(CancelledError):
+            released.append(held.release.result(20))
+        if used:
+            context.inbox.put(
+                Passed(request=held.request, tally=make_tally(input_tokens=used, output_tokens=9), fault=None)
+            )
+        wait_until(partial(has_prompts, child, prompts))
+
+    assert ended.result(20).end == "hard_line"
+    over = "the turn was cancelled"
+    assert released == [None, over, None, over, None, "the session has ended"]
+    assert [text for _, text in child.prompts] == ["work\n\nmark", "be brief", "hand over"]
+    assert [event.line for event in told if isinstance(event, GaugeCrossed)] == ["consolidate", "soft", "hard"]
+
+
 def test_what_is_not_taken_is_not_read():
     """So many messages wait, one more was read, and what the pipe gave besides is a part of a line."""
     line = tell({**CHUNK, "content": {"type": "text", "text": "x" * 1_000_000}})
@@ -215,16 +253,13 @@ def test_what_is_not_taken_is_not_read():
     assert len(inbox.close()) <= MOST_WAITING
 
 
-@pytest.mark.parametrize("part", [b"[],", b"{},", b'{"a":1},', b"1,", b'"\\"",'])
-def test_a_message_of_many_parts_is_no_message(part):
+def test_a_message_of_many_parts_is_no_message_and_a_text_is_one_part():
     """Read, four megabytes of them would be hundreds."""
-    few, many = (b'{"method": "m", "params": {"a": [' + part * n + b"0]}}" for n in (10, MAX_PARTS))
-    assert parse_incoming(few) is not None
-    assert len(many) < MAX_LINE_BYTES
-    assert parse_incoming(many) is None
-
-
-def test_a_text_is_no_number_of_parts():
+    for part in (b"[],", b"{},", b'{"a":1},', b"1,", b'"\\"",'):
+        few, many = (b'{"method": "m", "params": {"a": [' + part * n + b"0]}}" for n in (10, MAX_PARTS))
+        assert parse_incoming(few) is not None, part
+        assert len(many) < MAX_LINE_BYTES
+        assert parse_incoming(many) is None, part
     file = json.dumps({"method": "m", "params": {"text": '[{"a", "b"}, \\' * 100_000}}).encode()
     assert parse_incoming(file) is not None
 
@@ -247,23 +282,25 @@ def test_of_words_and_tools_so_much_is_kept_between_two_boundaries_and_the_rest_
         assert notices == [f"… {MOST_TOOLS:,} more updates of its tools, which are not shown"]
 
 
-@pytest.mark.parametrize("lines", [(), (tell(CHUNK), tell(CALL)), (tell(PLAN),)], ids=["silence", "flood", "plans"])
-def test_a_stop_waits_for_a_boundary_as_long_as_for_a_command(held, lines):
-    outcome, told = held(*lines, stops=True)
-    assert (outcome.end, outcome.detail) == ("interrupted", "asked to stop; Fake was ended in mid-step after 2 min")
-    [said] = [event.text for event in told if isinstance(event, Noticed) and "step" in event.text]
-    assert said == "Fake has 2 min to finish its step (command_timeout_s); then relay ends it"
+def test_a_stop_waits_for_a_boundary_as_long_as_for_a_command(held):
+    """In silence, in a flood, and while the agent repeats itself."""
+    for lines in ((), (tell(CHUNK), tell(CALL)), (tell(PLAN),)):
+        outcome, told = held(*lines, stops=True)
+        words = "asked to stop; Fake was ended in mid-step after 2 min"
+        assert (outcome.end, outcome.detail) == ("interrupted", words), lines
+        [said] = [event.text for event in told if isinstance(event, Noticed) and "step" in event.text]
+        assert said == "Fake has 2 min to finish its step (command_timeout_s); then relay ends it"
 
 
-@pytest.mark.parametrize("lines", [(), (tell(CHUNK),), (tell(PLAN),)], ids=["silence", "flood", "plans"])
-def test_one_that_does_nothing_new_is_silent_and_given_up(held, lines):
-    outcome, told = held(*lines, by_s=30.0)
-    assert outcome.end == "agent_failed"
-    assert outcome.detail.startswith("Fake failed: silent for more than 10 min")
-    notices = [event.text for event in told if isinstance(event, Noticed) and "silent" in event.text]
-    spans = [text.split(" (")[0].removeprefix("Fake is silent for ") for text in notices]
-    assert spans == ["1 min", "2 min", "4 min", "8 min"]
-    assert all(text.endswith("(no request, no tool, no word); given up at 10 min") for text in notices)
+def test_one_that_does_nothing_new_is_silent_and_given_up(held):
+    for lines in ((), (tell(CHUNK),), (tell(PLAN),)):
+        outcome, told = held(*lines, by_s=30.0)
+        assert outcome.end == "agent_failed", lines
+        assert outcome.detail.startswith("Fake failed: silent for more than 10 min")
+        notices = [event.text for event in told if isinstance(event, Noticed) and "silent" in event.text]
+        spans = [text.split(" (")[0].removeprefix("Fake is silent for ") for text in notices]
+        assert spans == ["1 min", "2 min", "4 min", "8 min"], lines
+        assert all(text.endswith("(no request, no tool, no word); given up at 10 min") for text in notices)
 
 
 def test_while_a_tool_runs_it_may_be_silent_for_longer(held):

@@ -7,10 +7,10 @@ import pytest
 from relay.base.errors import ConfigError, ExitCode, PlanError
 from relay.base.hints import AT_ROOT
 from relay.cli.sessions import make_end_event
+from relay.config import Settings
 from relay.run.loop import run
 from relay.run.selection import Selection
-from relay.session.events import ReviewFinished, SessionEnded, SessionStarted
-from relay.session.usage import Usage
+from relay.session.events import ReviewFinished, SessionStarted
 from tests.agents.test_session import count_usage, sum_usage
 from tests.sessions.test_skeleton import Review
 
@@ -65,35 +65,9 @@ def put_plan(stage, text=PLAN):
     stage.commit("plan")
 
 
-@pytest.mark.nightly
-def test_each_phase_is_run_by_who_it_names(stage, agent, kinds):
-    """Every token is in the trailers, and they name who worked."""
-    put_plan(stage)
-    with agent("run", SCRIPT, runner="api", more=kinds("fake", "other")) as ctx:
-        ended = play(ctx)
-
-    assert ended.exit_code == ExitCode.DONE, ended
-    assert [session.runner for session in stage.seen(SessionStarted)] == ["api", "fake", "other"]
-    messages = [stage.git("log", "-1", "--format=%B", f"HEAD~{back}") for back in (2, 1, 0)]
-    assert ["Relay-Agent:" in message for message in messages] == [False, True, True]
-    assert "Relay-Agent: other 9.9\n" in messages[2]
-    assert [commit.spent.usage for commit in stage.commits()[::-1]] == [
-        session.usage for session in stage.seen(SessionEnded)
-    ]
-    total = sum((commit.spent.usage for commit in stage.commits()), start=Usage())
-    assert sum_usage(total) == count_usage(stage)
-    assert stage.server.errors == []
-    assert list(stage.server.unplayed) == []
-
-
-@pytest.mark.nightly
-def test_what_is_typed_for_a_run_counts_more_than_a_phase(stage, agent, kinds):
-    put_plan(stage, f"# Greetings\n\n## Phase 3{PLAN.partition('## Phase 3')[2]}")
-    with agent("run", SCRIPT, more=kinds("other")) as ctx:
-        ended = play(ctx)
-
-    assert ended.exit_code == ExitCode.DONE, ended
-    assert [session.runner for session in stage.seen(SessionStarted)] == ["fake"]
+def test_what_is_typed_for_a_run_counts_more_than_a_phase():
+    runners = [Settings(runner="fake", origins={"runner": origin}) for origin in ("relay.toml:1", "--runner")]
+    assert [(one.runner_for("other"), one.runner_for("")) for one in runners] == [("other", "fake"), ("fake", "fake")]
 
 
 def test_a_name_that_nobody_has_stops_the_run_before_anything_is_asked(stage, agent, kinds):

@@ -41,8 +41,6 @@ class Dialect:
     """Dotted paths in a part of an answer, the first that is there: its ``model``, ``reason``, ``usage``, ``error``."""
     ends: tuple[tuple[str, ...], tuple[str, ...]]
     """Paths in the part with which an answer is complete, apart from its usage, and the values there; none: any."""
-    words: tuple[bytes, ...]
-    """Each relevant line of a stream has one of these words."""
     fields: re.Pattern[str]
     """Top-level fields of a request."""
     conversation: tuple[str, ...]
@@ -75,7 +73,6 @@ MESSAGES = Dialect(
         "error": ("error",),
     },
     ends=(("type",), ("message_stop", "message")),
-    words=(b"message_start", b"message_delta", b"message_stop", b'"error"'),
     fields=re.compile(
         rf"{_SAMPLING}|messages|system|max_tokens|stop_sequences|thinking|output_(?:config|format)|cache_control"
         r"|context_management|diagnostics|speed"
@@ -109,7 +106,6 @@ RESPONSES = Dialect(
         "error": ("response.error", "error"),
     },
     ends=(("response.status", "status"), ("completed", "incomplete")),
-    words=(b'"response"', b'"error"'),
     fields=re.compile(
         rf"{_OPENAI}|input|instructions|max_output_tokens|max_tool_calls|include|reasoning|text|truncation"
         r"|client_metadata"
@@ -139,7 +135,6 @@ CHAT = Dialect(
         "error": ("error",),
     },
     ends=(("choices.0.finish_reason",), ()),
-    words=(b'"finish_reason"', b'"usage"', b'"error"'),
     fields=re.compile(rf"{_OPENAI}|{_CHAT}"),
     conversation=("messages",),
     parts=re.compile(r"message|text|refusal|reasoning|thinking|image_url|input_audio|file"),
@@ -162,7 +157,6 @@ GEMINI = Dialect(
         "error": ("error",),
     },
     ends=(("candidates.0.finishReason", "promptFeedback.blockReason"), ()),
-    words=(b'"usageMetadata"', b'"finishReason"', b'"promptFeedback"', b'"error"'),
     fields=re.compile(r"contents|systemInstruction|tools|toolConfig|generationConfig|safetySettings|labels"),
     conversation=("contents", "systemInstruction"),
     parts=re.compile(r"role|parts|text|thought|thoughtSignature|functionCall|functionResponse|inlineData|partMetadata"),
@@ -477,7 +471,6 @@ class Tally:
     is_complete: bool = False
     error: Mapping[str, Any] | None = None
     """The error that ended a stream."""
-    passed_bytes: int = 0
     parts: int = 0
     """Number of events."""
     _usage: dict[str, Any] = field(default_factory=dict)
@@ -500,7 +493,6 @@ class Tally:
 
     def feed(self, chunk: bytes) -> None:
         """Read a chunk that has passed."""
-        self.passed_bytes += len(chunk)
         self._held += chunk
         if len(self._held) > _MAX_LINE_BYTES:
             self.forget()
@@ -519,8 +511,8 @@ class Tally:
             self._take(part)
 
     def _read_line(self, line: bytes) -> None:
-        self.parts += line.startswith(b"data:")
-        if line.startswith(b"data:") and any(word in line for word in self.dialect.words):
+        if line.startswith(b"data:"):
+            self.parts += 1
             for part in _parse(line[5:]):
                 self._take(part)
 
