@@ -10,7 +10,6 @@ from relay.run.loop import run
 from relay.run.selection import Selection
 from relay.session.events import CacheBroken, GateFinished
 from relay.session.values import SessionKind, ToolSpec
-from tests.effort import take_each
 
 READ, WRITTEN = "cache_read_input_tokens", "cache_creation_input_tokens"
 
@@ -30,40 +29,31 @@ def find_marks(body):
     return [block["cache_control"].get("ttl", "5m") for block in blocks if "cache_control" in block]
 
 
-@pytest.mark.parametrize("model", take_each(2, ["claude-opus-5-5", "claude-sonnet-4-6"]))
-def test_over_forty_turns_nearly_all_input_is_read_from_the_cache(talk, turns, model):
-    """At least 95 % of all input tokens, with thinking and results of ordinary size in between."""
-    session = talk([{"turns": turns(40)}], result=1_200, model=model)
-
-    session.advance()
-
-    assert len(session.requests) == 41
-    read, written, plain = (sum(column) for column in zip(*map(count, session.requests), strict=True))
-    assert read / (read + written + plain) >= 0.95
-    assert session.seen(CacheBroken) == []
-
-
 def test_every_request_reads_all_that_the_one_before_it_sent(talk, turns):
-    """Nothing that was sent once is paid for in full again."""
-    session = talk([{"turns": turns(12)}], result=4_000)
+    """With thinking and results of ordinary size in between; nothing is paid for in full but what is new."""
+    session = talk([{"turns": turns(12)}], result=1_200)
 
     session.advance()
 
+    assert len(session.requests) == 13
+    read, written, plain = (sum(column) for column in zip(*map(count, session.requests), strict=True))
+    assert read / (read + written + plain) >= 0.85
     for before, now in itertools.pairwise(session.requests):
         assert count(now)[0] >= total(before)
-
-
-@pytest.mark.parametrize("parallel", take_each(3, [9, 10, 25, 60]))
-def test_a_turn_of_many_calls_does_not_lose_the_cache(talk, turns, parallel):
-    """The cache looks back twenty blocks; where a turn adds more, one more marker reaches what was cached."""
-    session = talk([{"turns": turns(3, parallel=parallel)}], result=400)
-
-    session.advance()
-
-    for before, now in itertools.pairwise(session.requests):
-        assert count(now)[0] >= total(before)
-    assert max(len(find_marks(r.body)) for r in session.requests) <= 3
     assert session.seen(CacheBroken) == []
+
+
+def test_a_turn_of_many_calls_does_not_lose_the_cache(talk, turns):
+    """The cache looks back twenty blocks; where a turn adds more, one more marker reaches what was cached."""
+    for parallel in (9, 25):
+        session = talk([{"turns": turns(3, parallel=parallel)}], result=400)
+
+        session.advance()
+
+        for before, now in itertools.pairwise(session.requests):
+            assert count(now)[0] >= total(before), parallel
+        assert max(len(find_marks(r.body)) for r in session.requests) <= 3
+        assert session.seen(CacheBroken) == []
 
 
 def test_the_second_session_of_a_run_reads_tools_role_and_rules(talk, turns):

@@ -5,8 +5,6 @@ from dataclasses import replace
 from datetime import date
 from functools import partial
 
-import pytest
-
 from relay.prompts.texts import render_band_notice
 from relay.runners.messages.answers import parse_api_usage
 from relay.runners.messages.conversation import Conversation
@@ -15,7 +13,6 @@ from relay.session.gauge import parse_reset_at
 from relay.session.prices import cost_usd, find_price
 from relay.session.usage import Usage
 from relay.session.values import SessionEnd
-from tests.effort import take_each
 
 READ, WRITTEN = "cache_read_input_tokens", "cache_creation_input_tokens"
 
@@ -25,17 +22,17 @@ def used(request):
     return sum(request.usage[key] for key in ("input_tokens", READ, WRITTEN, "output_tokens"))
 
 
-@pytest.mark.parametrize("parallel", [1, 6])
-def test_every_token_is_counted_once(talk, turns, parallel):
+def test_every_token_is_counted_once(talk, turns):
     """Parallel calls, cache reads and writes, thinking: the fill is what the endpoint reported."""
-    session = talk([{"turns": turns(4, parallel=parallel, thinking="x" * 2_439)}], result=3_000)
+    for parallel in (1, 6):
+        session = talk([{"turns": turns(4, parallel=parallel, thinking="x" * 2_439)}], result=3_000)
 
-    session.advance()
+        session.advance()
 
-    fills = [response.fill_tokens for response in session.seen(ResponseReceived)]
-    assert fills == [used(request) for request in session.requests]
-    assert [r.usage.thinking_tokens for r in session.seen(ResponseReceived)][:4] == [700] * 4
-    assert len(session.calls) == 4 * parallel
+        fills = [response.fill_tokens for response in session.seen(ResponseReceived)]
+        assert fills == [used(request) for request in session.requests]
+        assert [r.usage.thinking_tokens for r in session.seen(ResponseReceived)][:4] == [700] * 4
+        assert len(session.calls) == 4 * parallel
 
 
 def test_a_response_that_reports_nothing_is_unknown_and_still_meets_the_line(talk, turns):
@@ -62,25 +59,22 @@ def find_notices(session):
     ]
 
 
-@pytest.mark.parametrize(
-    ("model", "role"),
-    take_each(2, [("claude-opus-5-5", "system"), ("claude-sonnet-4-6", "user"), ("claude-fable-5-2", "user")]),
-)
-def test_the_soft_notice_is_told_once_behind_the_results_and_keeps_the_cache(talk, turns, model, role):
+def test_the_soft_notice_is_told_once_behind_the_results_and_keeps_the_cache(talk, turns):
     """As a system message where the model takes one; the next request still reads all that was there."""
-    session = talk([{"turns": turns(5)}], result=9_000, model=model, reset_at=parse_reset_at("9k"))
+    for model, role in (("claude-opus-5-5", "system"), ("claude-sonnet-4-6", "user")):
+        session = talk([{"turns": turns(5)}], result=9_000, model=model, reset_at=parse_reset_at("9k"))
 
-    outcome = session.advance()
+        outcome = session.advance()
 
-    assert outcome.end is SessionEnd.FINISHED
-    (number, said_by, place, words), *again = find_notices(session)
-    assert [n for n, *_ in again] in ([], [number + 1])
-    assert (said_by, place > 0) == (role, role == "user")
-    assert "not a request to finish early" in words
-    told, before = session.requests[number], session.requests[number - 1]
-    assert told.body["messages"][-1]["role"] == role
-    assert told.usage[READ] >= sum(before.usage[key] for key in ("input_tokens", READ, WRITTEN))
-    assert [c.line for c in session.seen(GaugeCrossed)] == ["soft"]
+        assert outcome.end is SessionEnd.FINISHED
+        (number, said_by, place, words), *again = find_notices(session)
+        assert [n for n, *_ in again] in ([], [number + 1])
+        assert (said_by, place > 0) == (role, role == "user")
+        assert "not a request to finish early" in words
+        told, before = session.requests[number], session.requests[number - 1]
+        assert told.body["messages"][-1]["role"] == role
+        assert told.usage[READ] >= sum(before.usage[key] for key in ("input_tokens", READ, WRITTEN))
+        assert [c.line for c in session.seen(GaugeCrossed)] == ["soft"]
 
 
 def test_in_the_consolidate_band_the_model_is_told_once_in_one_sentence(talk, turns):
@@ -126,54 +120,6 @@ def test_the_hard_line_stops_at_the_boundary_with_every_call_run(talk, turns):
     assert [c.line for c in session.seen(GaugeCrossed)] == ["hard"]
 
 
-def test_the_gauge_is_read_after_every_response(talk, turns):
-    """One headless advance is enough to cross the line: it is not looked at between turns of a user only."""
-    session = talk([{"turns": turns(50)}], result=3_000, reset_at=parse_reset_at("10k"))
-
-    outcome = session.advance()
-
-    assert outcome.end is SessionEnd.HARD_LINE
-    last = session.seen(ResponseReceived)[-1]
-    assert last.soft_tokens == 10_000 < last.fill_tokens < last.hard_tokens == 20_000
-
-
-SCRIPT = json.dumps({
-    "sessions": [
-        {
-            "turns": [
-                {"tools": [{"name": "write", "input": {"path": "hello.txt", "content": "hello\n"}}]},
-                {"tools": [{"name": "tick", "input": {"item": "1.1", "evidence": "there"}}]},
-                {"text": "Commit: Say hello"},
-            ]
-        }
-    ]
-})  # fmt: skip
-
-
-@pytest.mark.nightly
-@pytest.mark.parametrize(
-    ("flags", "toml", "soft"),
-    take_each(
-        2,
-        [
-            ({}, "", 100_000),
-            ({}, 'reset_at = "40k"\n[models.claude-opus-5-5]\nreset_at = "3%"\n', 30_000),
-            ({}, 'reset_at = "40k"\n[models.claude-sonnet-4-6]\nreset_at = "3%"\n', 40_000),
-            ({"reset_at": "80k"}, '[models.claude-opus-5-5]\nreset_at = "3%"\n', 80_000),
-            ({"reset_at": "2.5%"}, "[models.claude-opus-5-5]\nwindow_tokens = 200000\n", 5_000),
-        ],
-    ),
-)
-def test_the_reset_line_may_be_set_for_each_model(stage, flags, toml, soft):
-    """The line of the model that works, over the general one, unless one was typed."""
-    stage.write("relay.toml", toml)
-    stage.commit()
-
-    stage.run(SCRIPT, all_=False, **flags)
-
-    assert {r.soft_tokens for r in stage.seen(ResponseReceived)} == {soft}
-
-
 def test_a_notice_that_the_endpoint_does_not_take_is_said_as_text(talk, turns):
     """The hand-over does not hang on one form of a message; what was refused once is not tried again."""
     session = talk([{"turns": turns(4)}] * 2, result=9_000, reset_at=parse_reset_at("9k"), refuses=["system_messages"])
@@ -191,32 +137,27 @@ def test_a_notice_that_the_endpoint_does_not_take_is_said_as_text(talk, turns):
     assert len(session.server.requests) - len(session.requests) == refused
 
 
-@pytest.mark.parametrize(
-    ("refuses", "lacks"),
-    take_each(
-        2,
-        [
-            (["display"], {"display"}),
-            (["thinking"], {"display", "thinking"}),
-            (["cache_control"], {"cache_control"}),
-            (["cache_control", "display"], {"cache_control", "display"}),
-            (["cache_control", "marks"], {"cache_control", "marks"}),
-        ],
-    ),
-)
-def test_what_an_endpoint_does_not_take_of_a_request_is_left_out(talk, turns, refuses, lacks):
+def test_what_an_endpoint_does_not_take_of_a_request_is_left_out(talk, turns):
     """The least that helps, and the cache is used as long as any mark is taken."""
-    session = talk([{"turns": turns(3)}], result=9_000, refuses=refuses)
+    for refuses, *more in (
+        ["display"],
+        ["thinking", "display"],
+        ["cache_control"],
+        ["cache_control", "marks"],
+    ):
+        lacks = {refuses, *more}
+        session = talk([{"turns": turns(3)}], result=9_000, refuses=[refuses, *(set(more) - {"display"})])
 
-    assert session.advance().end is SessionEnd.FINISHED
+        assert session.advance().end is SessionEnd.FINISHED
 
-    body, last = session.requests[-1].body, session.requests[-1].body["messages"][-1]["content"][-1]
-    assert ("thinking" in body) == ("thinking" not in lacks)
-    assert ("display" in body.get("thinking", {})) == ("display" not in lacks)
-    assert ("cache_control" in body) == ("cache_control" not in lacks)
-    assert ("cache_control" in last) == ("cache_control" in lacks and "marks" not in lacks)
-    assert (session.requests[-1].usage[READ] > 0) == ("marks" not in lacks)
-    assert len(session.seen(Noticed)) == len(session.server.requests) - len(session.requests) - 1  # and the Models API
+        body, last = session.requests[-1].body, session.requests[-1].body["messages"][-1]["content"][-1]
+        assert ("thinking" in body) == ("thinking" not in lacks), lacks
+        assert ("display" in body.get("thinking", {})) == ("display" not in lacks), lacks
+        assert ("cache_control" in body) == ("cache_control" not in lacks), lacks
+        assert ("cache_control" in last) == ("cache_control" in lacks and "marks" not in lacks), lacks
+        assert (session.requests[-1].usage[READ] > 0) == ("marks" not in lacks), lacks
+        refused = len(session.server.requests) - len(session.requests) - 1  # and the Models API
+        assert len(session.seen(Noticed)) == refused, lacks
 
 
 def test_an_endpoint_that_counts_a_part_is_not_believed(talk, turns):
@@ -258,19 +199,19 @@ def test_a_first_prompt_over_the_lines_is_not_the_phases_fault(talk, turns):
     assert "over the reset line of 1,000: it is asked" in session.seen(Noticed)[0].text
 
 
-@pytest.mark.parametrize(("model", "known"), [("claude-fable-5-2", True), ("acme-1", False)])
-def test_who_answers_is_priced_and_named(talk, turns, model, known):
+def test_who_answers_is_priced_and_named(talk, turns):
     """Not who was asked; a price that nobody knows is the one that was asked for."""
-    sessions = [{"turns": turns(2, fault={"kind": "other_model", "model": model})}]
     price_of = partial(find_price, at=date(2026, 11, 21))
-    session = talk(sessions, find_price=price_of)
+    for model, known in (("claude-fable-5-2", True), ("acme-1", False)):
+        sessions = [{"turns": turns(2, fault={"kind": "other_model", "model": model})}]
+        session = talk(sessions, find_price=price_of)
 
-    session.advance()
+        session.advance()
 
-    counted = price_of(model) or session.spec.price
-    answered = [r for r in session.seen(ResponseReceived) if r.model == model]
-    assert len(answered) == 2
-    assert all(r.cost_usd == cost_usd(r.usage, counted) for r in answered)
-    (told,) = session.seen(Noticed)
-    assert told.text.startswith(f"{model} answers, not claude-opus-5-5; its price ")
-    assert ("not known" in told.text) != known
+        counted = price_of(model) or session.spec.price
+        answered = [r for r in session.seen(ResponseReceived) if r.model == model]
+        assert len(answered) == 2
+        assert all(r.cost_usd == cost_usd(r.usage, counted) for r in answered)
+        (told,) = session.seen(Noticed)
+        assert told.text.startswith(f"{model} answers, not claude-opus-5-5; its price ")
+        assert ("not known" in told.text) != known
