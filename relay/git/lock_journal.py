@@ -34,6 +34,7 @@ from typing import Concatenate, ParamSpec, TypeVar
 
 from relay.base.tree import is_temporary, make_temporary_name, read_start, remove_file
 from relay.base.walk import list_names
+from relay.git.command import GitError
 from relay.git.names import render_ref_part
 from relay.git.notes import drop_note, read_note, write_note
 from relay.git.object_database import MARK
@@ -72,8 +73,9 @@ def hold_collections(repo: Repo) -> Iterator[None]:
         with _mutex:
             place = blocks.pop()
             if not blocks:
-                if _read(_find_file(repo)) == _render():
-                    _find_file(repo).unlink(missing_ok=True)
+                with contextlib.suppress(OSError):
+                    if _read(_find_file(repo)) == _render():
+                        _find_file(repo).unlink()
                 os.close(place)
 
 
@@ -90,7 +92,10 @@ def storing(function: Callable[Concatenate[Repo, P], R]) -> Callable[Concatenate
 
 def _take(repo: Repo) -> int:
     """Take the file, and a lock between relays that ends with the process; return the lock's descriptor."""
-    place = os.open(repo.common_dir, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        place = os.open(repo.common_dir, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError as error:
+        raise GitError(f"{repo.common_dir} cannot be opened: {error.strerror}") from error
     with contextlib.suppress(OSError):  # a file system without locks
         fcntl.flock(place, fcntl.LOCK_EX)
     until = time.monotonic() + _LONGEST_S
@@ -102,25 +107,31 @@ def _take(repo: Repo) -> int:
 def _claim(repo: Repo) -> bool:
     """Take the file under git's lock for it; return whether no collection is under way and none can begin."""
     file, lock = _find_file(repo), _find_claim(repo)
+    with contextlib.suppress(OSError):  # a full or broken disk, a file system without hard links: relay goes on
+        if not _make_claim(repo, lock):
+            return not _is_at_work(file) and _is_older(lock, QUIET_S)  # git died with it, and no other git can take it
+        if _is_at_work(file):
+            lock.unlink()
+            return False
+        if _is_counted(file):  # by another machine: git does not begin here while the file is there
+            lock.unlink()
+        else:
+            lock.replace(file)
+    return True
+
+
+def _make_claim(repo: Repo, lock: Path) -> bool:
+    """Make the lock, whole from its first moment, so that it says who left it; return False where there is one."""
     scratch = repo.make_relay_dir() / make_temporary_name()
     try:
         scratch.write_bytes(_render())
-        os.link(scratch, lock)  # whole from its first moment, so that it says who left it
+        os.link(scratch, lock)
     except FileExistsError:
         if _read(lock) and not _is_counted(lock):
             lock.unlink(missing_ok=True)
-        return not _is_at_work(file) and _is_older(lock, QUIET_S)  # git died with it, and no other git can take it
-    except OSError:  # a full disk, a file system without hard links: nothing is stored there, or by this rule
-        return True
+        return False
     finally:
         scratch.unlink(missing_ok=True)
-    if _is_at_work(file):
-        lock.unlink()
-        return False
-    if _is_counted(file):  # by another machine: git does not begin here while the file is there
-        lock.unlink()
-    else:
-        lock.replace(file)
     return True
 
 

@@ -52,6 +52,7 @@ def test_a_link_in_a_directory_s_place_stops_everything(tmp_path):
     remove_file(root, "d/f")
     fsync_paths(root, ("d/f",))
     assert (read_file(root, "d/f"), find_stat(root, "d/f")) == (None, None)
+    assert read_file(root / "d", "f") is None  # nor is a root that is a link entered
     assert (tmp_path / "out/f").read_bytes() == b"precious"
 
 

@@ -12,7 +12,7 @@ from relay.git.identity import Identity
 from relay.git.message import read_text
 from relay.git.objects import read_entries
 from relay.git.refs import drop_ref, find_ref, move_ref
-from relay.git.repository import find_id
+from relay.git.repository import find_head_ref, find_id
 from relay.store.history import find_text
 
 REF = "refs/relay/wip/main/000001"
@@ -64,6 +64,14 @@ def test_branch_and_head_are_what_git_says(box, change):
     assert find_id(repo.common_dir, "refs/heads/main") in {said, None}
     assert repo.branch == "main"
     assert repo.head() == (box.git("rev-parse", "-q", "--verify", "HEAD", check=False).decode().strip() or None)
+
+
+def test_a_name_that_leads_elsewhere_and_an_odd_head_are_left_to_git(box, tmp_path):
+    for ref in ("HEAD", "refs/../HEAD", "refs/heads/../../config", "refs//x", "main", "refs/\n"):
+        assert find_id(box.open().common_dir, ref) is None, ref
+    for head in (b"ref: refs/heads/../../x\n", b"ref: refs/tags/x\n", b"ref: refs/heads/a\0\n", b""):
+        (tmp_path / "HEAD").write_bytes(head)
+        assert find_head_ref(tmp_path) is None, head
 
 
 def test_a_branch_without_its_commit_is_not_unborn(box):

@@ -1,6 +1,6 @@
 """Unfinished operations are named, with the command that ends them."""
 
-from relay.git.status import check_state
+from relay.git.status import check_state, read_status
 
 
 def bring_conflict(box):
@@ -39,4 +39,5 @@ def test_an_unfinished_operation_is_named(box):
         box.git(command[0], "reset" if command[0] == "bisect" else "--abort")
     box.git("merge", "side", check=False)
     (box.root / ".git/MERGE_HEAD").unlink()
+    assert read_status(box.open()).unmerged == ("src/app.py",)
     assert "unmerged files; end it with: git status" in str(check_state(box.open()))

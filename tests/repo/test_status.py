@@ -25,10 +25,11 @@ def test_each_kind_of_change_is_seen(box):
     box.write("staged.txt")
     (box.root / "src/old.py").unlink()
     box.git("add", "staged.txt")
+    box.git("mv", "run.sh", "moved.sh")
     box.write("x.log")
     status = read_status(box.open("src"))
-    assert set(status.changed) == {"src/app.py", "src/old.py", "staged.txt"}
-    assert status.staged == ("staged.txt",)
+    assert set(status.changed) == {"src/app.py", "src/old.py", "staged.txt", "run.sh", "moved.sh"}
+    assert set(status.staged) == {"staged.txt", "run.sh", "moved.sh"}
     assert status.untracked == ("new.txt",)
 
 
