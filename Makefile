@@ -1,4 +1,4 @@
-# The commands of this repository: make demo, make test, make test-nightly, make check, make agents, make transcripts, make crash, make toolchains, make templates, make report-browser, make pictures, make compare-kit, make fuzz, make docs, make site, make site-browser, make package, make audit, make clean.
+# The commands of this repository: make demo, make test, make test-nightly, make check, make agents, make transcripts, make crash, make toolchains, make templates, make report-browser, make pictures, make compare-kit, make fuzz, make docs, make site, make package, make audit, make clean.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -14,7 +14,7 @@ PURE_TESTS := tests/plan tests/transcripts tests/figures tests/sessions tests/co
 # Without the long texts, which take no branch that others do not.
 PURE_CASES := not linear_time and not quadratic_time and not read_in_time
 
-.PHONY: demo test test-nightly check pure coverage agents transcripts crash toolchains templates report-browser pictures compare-kit fuzz docs site site-browser package audit sandbox clean
+.PHONY: demo test test-nightly check pure coverage agents transcripts crash toolchains templates report-browser pictures compare-kit fuzz docs site package audit sandbox clean
 .DELETE_ON_ERROR:
 
 demo: $(VENV)/.run sandbox  ## run the example from plan to three commits on a rehearsed model: no key, no network
@@ -102,10 +102,6 @@ docs: $(VENV)/.dev  ## write docs/reference/settings.md, docs/reference/events.m
 site: $(VENV)/.dev  ## build the documentation into build/site; every warning is an error
 	@$(BIN)/python -m sphinx --quiet --fail-on-warning --keep-going --fresh-env --builder html docs build/site
 	@echo "build/site/index.html"
-
-site-browser: site  ## the site in headless Chromium, opened as a file: search, light and dark, telephone; leaves pictures
-	@$(BIN)/python -c 'import axe_playwright_python' 2>/dev/null || $(BIN)/python -m pip install -qq --disable-pip-version-check --no-input axe-playwright-python
-	@$(BIN)/python -m tests.cli.site_browser
 
 package:  ## build wheel and sdist into dist/, check them, and play the demo and whole commands on the wheel in a fresh home
 	@.ci/package

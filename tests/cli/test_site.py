@@ -41,7 +41,7 @@ def test_a_page_asks_no_other_host(site):
 
 @pytest.mark.nightly
 def test_the_search_needs_no_server(site):
-    """The index is a script, and no page is fetched for a summary; `make site-browser` types a search."""
+    """The index is a script, and no page is fetched for a summary."""
     assert (site / "searchindex.js").read_text(encoding="utf-8").startswith("Search.setIndex(")
     assert "SHOW_SEARCH_SUMMARY: false" in (site / "_static/documentation_options.js").read_text(encoding="utf-8")
 
