@@ -80,7 +80,10 @@ def _quote(text: str) -> str:
 
 def _read(path: Path) -> Iterator[Refusal]:
     name = path.relative_to(ROOT).with_suffix("").as_posix().replace("/", ".").removesuffix(".__init__")
-    tree = ast.parse(path.read_text())
+    text = path.read_text(encoding="utf-8")
+    if not any(f"{kind}(" in text for kind in KINDS):
+        return
+    tree = ast.parse(text)
     functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
     module = import_module(name)
     for call in _find_calls(tree, set(KINDS)):

@@ -255,25 +255,6 @@ def test_what_can_run_side_by_side(relay, project):
     assert parallel["shared"] == [{"path": "docs", "phases": ["4", "5"]}]
 
 
-def test_what_can_run_side_by_side_is_said_in_short_lines(relay, project):
-    """However large the plan is; what waits for ever is named, and no more jobs than there may be."""
-    phases = ["none"] * 70 + [str(n) for n in range(70, 90)] + ["999", "91"]
-    long = "a/" * 50
-    text = "".join(
-        f"## Phase {n}\nVerify: `make`\nAfter: {a}\n- [ ] x — {long + 'x' if n < 30 else f'{n}.py'}\n"
-        for n, a in enumerate(phases, 1)
-    )
-    write(project, f"# P\n\n{text}")
-    lines = relay("check").out.splitlines()
-    shown = lines[next(n for n, line in enumerate(lines) if line.startswith("side by side  ")) :]
-    assert max(map(len, shown)) <= 300
-    assert any("relay run --jobs 42 takes about " in line for line in shown)
-    assert any(line.startswith("one by one    1, 2, 3, 4, 5, 6, 7, 8 and 21 more: they name") for line in shown)
-    assert "in no wave    91, 92: what they wait for is never done" in shown
-    write(project, "".join(f"## Phase {n}\nAfter: none\n- [ ] x — {n}.py\n" for n in range(1, 101)))
-    assert json.loads(relay("check", "--json").out)["parallel"]["jobs"] == 64
-
-
 def test_a_tool_server_that_is_not_the_users_is_a_warning_with_its_line(relay, project, tmp_path):
     config = tmp_path / "home/.config/relay/config.toml"
     config.parent.mkdir(parents=True)

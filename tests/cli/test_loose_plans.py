@@ -79,7 +79,7 @@ def read_state(relay, name, **where):
     return [phase["done"] for phase in told["phases"]], told
 
 
-@pytest.mark.parametrize("name", [IGNORED, BELOW_HOME, ELSEWHERE] if NIGHTLY else [ELSEWHERE])
+@pytest.mark.parametrize("name", [IGNORED, BELOW_HOME, ELSEWHERE] if NIGHTLY else [IGNORED])
 def test_a_loose_plan_is_ticked_and_no_commit_holds_it(relay, project, git, put, work, name):
     file = put(name)
     assert relay("check", name).code == 0
@@ -98,6 +98,7 @@ def test_a_loose_plan_is_ticked_and_no_commit_holds_it(relay, project, git, put,
     assert "nothing is left" in relay("run", name, env={"ANTHROPIC_API_KEY": "k"}).out or done
 
 
+@pytest.mark.nightly
 def test_phases_side_by_side_tick_one_loose_plan(git, put, work):
     file = put(IGNORED)
     ran = work(IGNORED, "--jobs", "2")

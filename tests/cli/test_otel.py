@@ -40,6 +40,7 @@ from relay.session.records import LoggedEvent, Scope
 from relay.session.usage import Usage
 from relay.session.values import SessionEnd
 from tests.any_event import any_event
+from tests.effort import try_each
 from tests.figures.streams import turn
 from tests.news.listener import listen
 from tests.scripts import serving
@@ -290,6 +291,7 @@ def test_a_log_that_was_sent_before_its_end_has_the_same_ids_after_it():
     assert all(trace != others[name][0] and span != others[name][1] for name, (trace, span) in whole.items())
 
 
+@try_each()
 @given(
     st.lists(
         st.one_of(*(any_event(kind) for kind in (RunStarted, SessionStarted, ResponseReceived, RunEnded))),
