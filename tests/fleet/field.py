@@ -208,10 +208,7 @@ class Field:
 
     def is_seen(self, server):
         """Whether the remote knows to the cent what the phase at work has spent: no request is on its way."""
-        refs = self.git("for-each-ref", "--format=%(refname)", "refs/relay/fence/").split()
-        texts = "\n".join(self.git("log", "-1", "--format=%B", ref) for ref in refs)
-        told = [float(cost) for cost in re.findall(r"^Relay-Cost: ([0-9.]+) USD$", texts, re.MULTILINE)]
-        return told == [pytest.approx(read_billed(server), abs=ROUND_USD)]
+        return read_costs(self.read_fences()) == [pytest.approx(read_billed(server), abs=ROUND_USD)]
 
     def find_tree(self, name):
         """Return the only work tree of a worker's jobs."""
@@ -244,10 +241,12 @@ class Field:
         """What the plan's branch and the refs of the remote say that was spent, in USD."""
         refs = self.git("for-each-ref", "--format=%(refname)", "refs/relay/spent/").split()
         texts = [self.git("log", "--format=%B", "main"), *(self.git("log", "-1", "--format=%B", ref) for ref in refs)]
-        return sum(
-            float(cost)
-            for cost in re.findall(r'^(?:Relay-Cost: | "cost": ")~?([0-9.]+) USD', "\n".join(texts), re.MULTILINE)
-        )
+        return sum(read_costs("\n".join(texts)))
+
+
+def read_costs(text):
+    """What commits say that was spent, in trailers or in the JSON of a ref."""
+    return [float(usd) for usd in re.findall(r'^(?:Relay-Cost: | "cost": ")~?([0-9.]+) USD', text, re.MULTILINE)]
 
 
 def read_billed(server):

@@ -8,7 +8,7 @@ import psycopg
 import pytest
 
 from relay.fleet.queue import Queue
-from relay.fleet.takes import Bid, Standing, Take, Ticket
+from relay.fleet.takes import Bid, Standing, Take, TakeState, Ticket
 from relay.git.repository import open_repo
 from relay.store.plan_state import read_plan_cost
 from tests.endpoint.script import parse_script
@@ -48,8 +48,13 @@ def test_a_plan_from_its_submission_to_its_end(stage, ask, tmp_path, url, monkey
     keyless = ask("worker", "--place", str(tmp_path / "keyless"), code=1)
     assert keyless[0].startswith("Error: no API key")
     assert keyless[1].startswith("Hint: export ANTHROPIC_API_KEY=")
-    shown = ask("status", "--why")
-    assert shown[1].startswith("   1  One: can begin; queued as "), shown
+    shown, own = (
+        ask("status", "--why"),
+        Ticket(remote=str(tmp_path / "away.git"), branch="main", plan_path="PLAN.md", phase_id="1"),
+    )
+    assert shown[1].startswith("   1  One: can begin; queued as "), shown  # it left the phase to others
+    standing = Queue(url).read(own.plan)
+    assert (standing.latest["1"].state, standing.reserved_usd) == (TakeState.FREE, 0)
     number = shown[1].rpartition(" ")[2]
     assert ask("cancel", number, "999999") == [f"{number}  taken back", "999999  not queued"]
     assert ask("status", "--why")[1] == "   1  One: can begin; taken back; relay fleet submit --phase 1 queues it again"
@@ -58,7 +63,8 @@ def test_a_plan_from_its_submission_to_its_end(stage, ask, tmp_path, url, monkey
 
     with serve(parse_script(SCRIPT)) as server:
         environ = {**os.environ, "ANTHROPIC_API_KEY": "k", "ANTHROPIC_BASE_URL": server.base_url}
-        for names in (("ann", "bob"), ("bob",)):  # what waited for both is queued when the second one is done
+        # Two of them with the same clones; what waited for both phases is queued when the second one is done.
+        for names in (("ann", "ann", "bob"), ("bob",)):
             workers = [
                 subprocess.Popen(
                     [*stage.find_program(), "fleet", "worker", "--once", "--place", name],

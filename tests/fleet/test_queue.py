@@ -11,7 +11,6 @@ from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from urllib.parse import parse_qs, urlsplit
 
 import psycopg
 import pytest
@@ -19,7 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from relay.base.errors import RelayError
-from relay.fleet.database import find_url, is_up, run_database
+from relay.fleet.database import find_url, run_database
 from relay.fleet.heart import Heart
 from relay.fleet.queue import Queue
 from relay.fleet.takes import Bid, NotTaken, Standing, Take, TakeState, Ticket, Turn
@@ -398,31 +397,15 @@ def test_a_table_of_a_newer_relay_is_left_alone(queue):
 
 
 @pytest.mark.skipif("TESTS_POSTGRES" in os.environ, reason="it is about the database of `relay fleet up`")
-def test_a_database_is_up_once_and_opens_nothing_to_others(database, tmp_path):
+def test_a_database_is_up_once_and_opens_nothing_to_others_and_is_up_again_at_once_when_it_was_killed(tmp_path):
     """By the way to it, which the library would open as root, or by a socket in a place of everybody's."""
-    place = Path(parse_qs(urlsplit(database).query)["host"][0])
-    for taken, words in (
-        (place, "already runs in"),
-        (tmp_path / ("x" * 120), "too long for a socket"),
-        (tmp_path / "a b", "has a space"),
-    ):
-        with pytest.raises(RelayError, match=words), run_database(taken):
-            pass
-    assert find_url(place) == database
-    if os.geteuid() == 0:
-        closed = Path(tempfile.mkdtemp(prefix="relay-fleet-"))
-        with pytest.raises(RelayError, match="is not open to others"), run_database(closed / "database"):
-            pass
-        assert closed.stat().st_mode & 0o777 == 0o700
-        closed.rmdir()
-
-
-def test_a_database_that_was_killed_ends_its_command_and_is_up_again_at_once(new_database):
+    said = []
     with open_place() as place:
-        new_database(place)
-        said = []
         argv = [sys.executable, "-P", "-m", "relay", "fleet", "up", "--data", str(place)]
-        environ = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+        unset = {"PYTHONUNBUFFERED", "XDG_RUNTIME_DIR"}
+        environ = {name: value for name, value in os.environ.items() if name not in unset}
+        environ["TMPDIR"] = str(tmp_path)
+        (tmp_path / ".lockfile").mkdir()  # the library's, which is another user's
         for end in (signal.SIGKILL, signal.SIGINT):
             with subprocess.Popen(argv, env=environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as up:
                 assert up.stdout
@@ -430,33 +413,22 @@ def test_a_database_that_was_killed_ends_its_command_and_is_up_again_at_once(new
                 url = up.stdout.readline().strip()
                 assert up.stdout.readline().startswith("the database is up")
                 psycopg.connect(url).close()
+                assert find_url(place) == url
+                for taken, words in (
+                    (place, "already runs in"),
+                    (tmp_path / ("x" * 120), "too long for a socket"),
+                    (tmp_path / "a b", "has a space"),
+                ):
+                    with pytest.raises(RelayError, match=words), run_database(taken):
+                        pass
                 postmaster = int((place / "postmaster.pid").read_text().split()[0])
                 os.kill(postmaster if end is signal.SIGKILL else up.pid, end)
                 said.append((up.wait(), up.stderr.read().partition("\n")[0]))
-        assert said == [(1, "Error: the database has ended"), (0, "")]
-
-
-KEPT = """
-import subprocess, sys, time
-from relay.fleet.database import run_database
-from tests.fleet.conftest import make_fresh, open_place
-with open_place() as place:
-    subprocess.run(["cp", "-a", sys.argv[1], place], check=True)
-    with run_database(place):
-        print(place, flush=True)
-        time.sleep(600)
-"""
-
-
-@pytest.mark.usefixtures("new_database")
-def test_no_database_of_these_tests_outlives_a_killed_pytest(arranged):
-    """A worker of pytest that is killed has no time for the end of its fixtures."""
-    root = Path(__file__).parents[2]
-    argv = [sys.executable, "-c", KEPT, str(arranged / "database")]
-    with subprocess.Popen(argv, cwd=root, stdout=subprocess.PIPE, text=True) as worker:
-        assert worker.stdout
-        place = Path(worker.stdout.readline().strip())
-        assert is_up(place)
-        pid = int((place / "postmaster.pid").read_text().split()[0])
-        worker.kill()
-    wait_until(lambda: not Path(f"/proc/{pid}").exists() and not place.parent.exists())
+        assert find_url(place) is None
+    assert said == [(1, "Error: the database has ended"), (0, "")]
+    if os.geteuid() == 0:
+        closed = Path(tempfile.mkdtemp(prefix="relay-fleet-"))
+        with pytest.raises(RelayError, match="is not open to others"), run_database(closed / "database"):
+            pass
+        assert closed.stat().st_mode & 0o777 == 0o700
+        closed.rmdir()
