@@ -41,6 +41,7 @@ sessions:
 PLANS: dict[str, Any] = {"system": "You are a planner.", "tools": [{"name": "submit"}]}
 TICKS: dict[str, Any] = {"tools": [{"name": "tick"}]}
 HAIKU: dict[str, Any] = {"model": "claude-haiku-4-5"}
+LONG = f"'{'y' * 80}' … '{'y' * 80}' (400 characters)"
 ONE, GO_ON = {"type": "text", "text": "one"}, {"type": "text", "text": "Please continue"}
 
 
@@ -106,6 +107,12 @@ SCENARIOS: dict[str, tuple[str, list[Step]]] = {
                     "script.yaml:5: 'session 1', step 2: last_message lacks 'please'; it is 'now a secret'; "
                     "last_message has 'secret'; it is 'now a secret'; no tool 'tick' is offered"
                 ),
+            ),
+            (
+                "one|A.|" + "y" * 400,
+                "script.yaml:5: 'session 1', step 2: "
+                + "; ".join(f"last_message lacks '{word}'; it is {LONG}" for word in ("now", "please"))
+                + "; no tool 'tick' is offered",
             ),
             ("one|A.|now please", "B.", TICKS),
         ],
