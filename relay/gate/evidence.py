@@ -16,8 +16,8 @@ from pathlib import Path, PurePosixPath
 from relay.base.tree import replace_unsynced
 from relay.base.walk import open_folder, open_ignored, open_regular, read_bytes
 from relay.base.words import render_size
-from relay.gate.model import EvidenceFile
 from relay.plan.text import STATE_DIR
+from relay.session.events import LeftFile
 
 VARIABLE = "RELAY_EVIDENCE"
 FOLDER = "evidence"
@@ -36,17 +36,15 @@ _DIGEST = re.compile(r"[0-9a-f]{64}")
 _SUFFIX = re.compile(r"\.[A-Za-z0-9]{1,8}")
 
 
-def open_evidence(scratch: Path) -> Path | EvidenceFile:
+def open_evidence(scratch: Path) -> Path | LeftFile:
     """Return a new, empty directory for a gate's files; if the disk refuses it, a file that says so."""
     try:
         return Path(tempfile.mkdtemp(prefix="evidence-", dir=scratch))
     except OSError as error:
-        return EvidenceFile(name=f"${VARIABLE}", size_bytes=0, sha256="", why=_name_fault(error))
+        return _note(f"${VARIABLE}", 0, "", _name_fault(error))
 
 
-def keep_evidence(
-    root: Path, outputs: Path, left: Path | EvidenceFile, handed: Sequence[str]
-) -> tuple[EvidenceFile, ...]:
+def keep_evidence(root: Path, outputs: Path, left: Path | LeftFile, handed: Sequence[str]) -> tuple[LeftFile, ...]:
     """Keep the files of a gate; an error of the disk loses them, and not the gate.
 
     Args:
@@ -54,7 +52,7 @@ def keep_evidence(
         left: From `open_evidence`.
         handed: Values that no file may hold.
     """
-    if isinstance(left, EvidenceFile):
+    if not isinstance(left, Path):
         return (left,)
     found: list[tuple[str, int, bytes]] = []
     with contextlib.suppress(OSError):  # a command may have taken the directory away
@@ -101,7 +99,7 @@ def _iter_files(left: Path) -> Iterator[tuple[str, int, bytes]]:
                 yield "".join(char if char.isprintable() else "?" for char in path)[-_MAX_NAME_CHARS:], size, data
 
 
-def _keep(folder: int, name: str, size: int, data: bytes, handed: Sequence[str]) -> EvidenceFile:
+def _keep(folder: int, name: str, size: int, data: bytes, handed: Sequence[str]) -> LeftFile:
     if len(data) > MAX_BYTES:
         return _note(name, size, "", f"larger than {render_size(MAX_BYTES)}")
     if any(value.encode() in data for value in handed):
@@ -117,8 +115,8 @@ def _keep(folder: int, name: str, size: int, data: bytes, handed: Sequence[str])
     return _note(name, size, digest, "")
 
 
-def _note(name: str, size: int, digest: str, why: str) -> EvidenceFile:
-    return EvidenceFile(name=name, size_bytes=size, sha256=digest, why=why)
+def _note(name: str, size: int, digest: str, why: str) -> LeftFile:
+    return LeftFile(name=name, size_bytes=size, sha256=digest, why=why)
 
 
 def _name_fault(error: OSError) -> str:

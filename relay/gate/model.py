@@ -22,6 +22,7 @@ from msgspec import convert
 
 from relay.base.values import dataclass
 from relay.base.words import count, list_some, shorten
+from relay.session.events import LeftFile
 
 _KILLED = frozenset({128 + 9, 128 + 15})
 """Exit codes of POSIX shells for SIGKILL, as where memory runs out, and SIGTERM."""
@@ -86,24 +87,11 @@ class CommandCheck:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EvidenceFile:
-    """A file that a gate left."""
-
-    name: str
-    """As the gate named it below the directory, printable."""
-    size_bytes: int
-    sha256: str
-    """Empty if it is not kept."""
-    why: str = ""
-    """Why it is not kept; empty if it is."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class GateResult:
     """All commands of a gate, in order."""
 
     commands: tuple[CommandCheck, ...]
-    evidence: tuple[EvidenceFile, ...] = ()
+    evidence: tuple[LeftFile, ...] = ()
     """The files that these commands left, as far as they ran now."""
 
     @property

@@ -222,7 +222,6 @@ def assemble(wanted: Filter, *, machine: str | None = None) -> bytes:
         SandboxError: There is no table for the architecture.
     """
     machine = machine or platform.machine()
-    machine = {"amd64": "x86_64", "arm64": "aarch64"}.get(machine.lower(), machine)
     if machine not in _ARCH:
         raise SandboxError(
             f"no seccomp table for {machine}; relay has one for x86_64 and aarch64",
@@ -322,8 +321,7 @@ class Bwrap:
 
         Formatters and the hooks of most repositories open each file for writing, even a well-formed one.
         """
-        around = self.view.around if self.view.around.is_there() else look_around(self.policy)
-        view = plan_view(self.policy, self.level, private, self.program, around)
+        view = plan_view(self.policy, self.level, private, self.program, self.view.around)
         copies = copy_files((*self.policy.protected, *self.found.protected), private.path / "copies")
         return replace(self, view=view, copies=copies)
 

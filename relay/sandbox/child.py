@@ -5,7 +5,7 @@ relay can freeze such a program while it checks its work. `relay.sandbox.command
 
 import contextlib
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO
 
@@ -38,15 +38,9 @@ class Child:
     Args:
         started: The program; its descendants belong to it.
         errors: File with its standard error.
-        leave: Called at its end.
     """
 
-    def __init__(
-        self,
-        started: Started,
-        errors: Path,
-        leave: Callable[[], object],
-    ) -> None:
+    def __init__(self, started: Started, errors: Path) -> None:
         process = started.process
         assert process.stdout is not None  # noqa: S101  # asked for
         self.output: IO[bytes] = process.stdout
@@ -55,7 +49,6 @@ class Child:
         self._speak = started.speak
         self._launch = started.launch
         self._errors = errors
-        self._leave = leave
         self._ended = False
         self.is_deaf = False
         """relay ended it because it did not read its input."""
@@ -116,7 +109,6 @@ class Child:
         self._speak.close()
         if self._launch.status_fd is not None:
             os.close(self._launch.status_fd)
-        self._leave()
 
 
 def start_child(
@@ -144,13 +136,12 @@ def start_child(
     command = wrap_limits(tuple(argv), limits, shared_user=sandbox.shares_user, keeps_input=True)
     words = ""
     for _ in range(ATTEMPTS):
-        with contextlib.ExitStack() as stack:
-            launch = sandbox.build_launch(command, cwd=cwd, extra_env=extra_env)
-            try:
-                with errors.open("wb") as stderr:
-                    child = Child(spawn(launch, stderr=stderr), errors, stack.pop_all().close)
-            except (OSError, ValueError) as error:
-                raise SandboxError(f"cannot run this: {error}") from error
+        launch = sandbox.build_launch(command, cwd=cwd, extra_env=extra_env)
+        try:
+            with errors.open("wb") as stderr:
+                child = Child(spawn(launch, stderr=stderr), errors)
+        except (OSError, ValueError) as error:
+            raise SandboxError(f"cannot run this: {error}") from error
         if child.let_go():
             return child
         words = child.read_errors()

@@ -25,6 +25,7 @@ from relay.base.values import dataclass
 from relay.config.network import EVERY, is_name
 from relay.sandbox.policy import Opening
 from relay.sandbox.private_folder import PrivateDir
+from relay.session.events import HostAsked
 
 if TYPE_CHECKING:
     import ssl
@@ -36,21 +37,6 @@ NETWORK = "`network = { hosts = [...] }`"
 """The setting that names hosts for commands."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Inquiry:
-    """A host that a command asked for."""
-
-    host: str
-    """The host, with its port unless that is 443; a text that is no name is shortened and made printable."""
-    refused: str = ""
-    """Why the proxy refused it; empty if it did not."""
-
-    @property
-    def words(self) -> str:
-        """A sentence for the tool's result or the log."""
-        return f"{self.host} was refused: {self.refused}" if self.refused else f"{self.host} was reached"
-
-
 MOST_INQUIRIES = 10_000
 """Kept in one run; a command that asks for more is not told about the rest."""
 
@@ -60,11 +46,11 @@ class Inquiries:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._asked: list[Inquiry] = []
+        self._asked: list[HostAsked] = []
         self._told = 0
         self._taken = 0
 
-    def note(self, asked: Inquiry) -> None:
+    def note(self, asked: HostAsked) -> None:
         """Add a host."""
         with self._lock:
             if len(self._asked) < MOST_INQUIRIES:
@@ -75,9 +61,9 @@ class Inquiries:
         with self._lock:
             new = self._asked[self._told :]
             self._told = len(self._asked)
-        return tuple(dict.fromkeys(asked.words for asked in new if asked.refused))
+        return tuple(dict.fromkeys(f"{one.host} was refused: {one.refused}" for one in new if one.refused))
 
-    def take(self) -> tuple[Inquiry, ...]:
+    def take(self) -> tuple[HostAsked, ...]:
         """Return the hosts asked for since the last call, for the log."""
         with self._lock:
             new = tuple(self._asked[self._taken :])
@@ -320,7 +306,7 @@ class Proxy:
 
     hosts: Collection[str]
     """Patterns, see `is_named`."""
-    note: Callable[[Inquiry], None]
+    note: Callable[[HostAsked], None]
     """Called with every request, on the thread that serves it."""
     setting: str = NETWORK
     """The setting in which the user names hosts, for refusals."""
@@ -334,12 +320,12 @@ class Proxy:
             with self._reach(host) as server:
                 peer.sendall(b"HTTP/1.1 200 Connection established\r\n\r\n")
                 hello = _read_hello(peer, early, host)
-                self.note(Inquiry(host=host))
+                self.note(HostAsked(host=host, refused=""))
                 server.sendall(hello)
                 carry(peer, server)
         except _RefusedError as refusal:
             if refusal.host:
-                self.note(Inquiry(host=refusal.host, refused=str(refusal)))
+                self.note(HostAsked(host=refusal.host, refused=str(refusal)))
             if refusal.status:
                 with contextlib.suppress(OSError):
                     peer.sendall(_render_refusal(refusal))

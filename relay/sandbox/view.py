@@ -104,11 +104,6 @@ def takes_size(bwrap: Path) -> bool:
     return b"--size" in _read_help(bwrap)
 
 
-def render_layer(cache: Path, dest: Path) -> tuple[str, ...]:
-    """Return the options by which bubblewrap (0.11 and newer) mounts a layer over a cache."""
-    return ("--overlay-src", str(cache), "--tmp-overlay", str(dest))
-
-
 @functools.cache
 def _read_help(bwrap: Path) -> bytes:
     try:
@@ -147,7 +142,7 @@ def _works(bwrap: Path) -> bool:
         own, caches = b"--tmp-overlay" in _read_help(bwrap), (cache.resolve(),)
         layers = Layers(caches=caches, place=place.resolve(), used=caches, own=own)
         inner = ("--unshare-all", "--unshare-user", "--cap-drop", "ALL", "--bind", "/", "/", "--dev", "/dev")
-        layer = render_layer(caches[0], caches[0]) if own else ()
+        layer = Mount(op=Op.LAYER, source=caches[0], dest=caches[0]).render() if own else ()
         touch = ("/bin/touch", str(layers.get_source(caches[0]) / "inner" / "file"))
         try:
             argv = layers.wrap(bwrap, (str(bwrap), *inner, *layer, "--", *touch))
@@ -188,7 +183,7 @@ class Mount:
     def render(self, *, sized: bool = False) -> tuple[str, ...]:
         """Return the arguments for bwrap; `sized` bounds the memory that an emptied directory may take."""
         if self.op is Op.LAYER and self.source:
-            return render_layer(self.source, self.dest)
+            return ("--overlay-src", str(self.source), self.op, str(self.dest))  # bubblewrap 0.11 and newer
         size = ("--size", str(TMPFS_BYTES)) if sized and self.op is Op.EMPTY else ()
         return (*size, self.op, *([str(self.source)] if self.source else []), str(self.dest))
 
@@ -205,10 +200,6 @@ class HostView:
     """The caches among `shown`, which tools write."""
     secrets: tuple[Path, ...]
     """Credentials of this machine, resolved; masked if they are visible."""
-
-    def is_there(self) -> bool:
-        """Return whether all shown paths still exist."""
-        return all(mount.source and is_there(mount.source) for mount in self.shown)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

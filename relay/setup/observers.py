@@ -25,7 +25,6 @@ from relay.session.events import (
     GateFinished,
     GateStarted,
     HashedFile,
-    HostAsked,
     Noticed,
     Observe,
     OutputShown,
@@ -235,7 +234,7 @@ class Observers:
     def observe(self, event: Event) -> None:
         """Pass an event to all observers; the view gets a notice if the log cannot keep it."""
         for asked in (asked for inquiries in self.inquiries for asked in inquiries.take()):
-            self._tell(HostAsked(host=asked.host, refused=asked.refused))
+            self._tell(asked)
         self._tell(event)
         self._call(event)
         if self.news:

@@ -36,7 +36,7 @@ from relay.sandbox.openings import serve_openings
 from relay.sandbox.places import GENERATED, find_environments, find_real, is_socket, is_there
 from relay.sandbox.policy import MIB, Level, Limits, Mechanism, Policy
 from relay.sandbox.run import Sandbox, open_sandbox
-from relay.session.events import HostAsked, Observe, SetupFinished, SetupStarted
+from relay.session.events import Observe, SetupFinished, SetupStarted
 from relay.setup.context import RunRequest
 from relay.setup.preconditions import check_program, require
 from relay.setup.rules import Rules, load_repository_rules
@@ -331,7 +331,7 @@ def _run(command: str, settings: Settings, workspace: Workspace, sandbox: Sandbo
     )
     output = "\n".join((render_output(result.output).strip("\n"), *(f"[{note}]" for note in result.notes)))
     for asked in sandbox.inquiries.take():
-        observe(HostAsked(host=asked.host, refused=asked.refused))
+        observe(asked)
     tail = output[-_TAIL_CHARS:]
     observe(SetupFinished(command=command, exit_code=result.exit_code, duration_s=result.duration_s, output=tail))
     if result.interrupted:

@@ -478,7 +478,10 @@ class Served:
         """Return the toolbox with the servers' tools added; the servers end when a turn ends."""
         if not self.specs:
             return toolbox
-        by_tool = {spec.name: self._find(spec.name) for spec in self.specs}
+        by_tool = {
+            spec.name: next(one for one in self.servers if spec.name.startswith(f"{one.name}{_BETWEEN}"))
+            for spec in self.specs
+        }
         longest_s = min(CALL_S, workspace.limits.timeout_s)
 
         def run(call: ToolCall) -> ToolResult:
@@ -497,9 +500,6 @@ class Served:
             stop=stop,
             is_busy=lambda: any(server.may_write for server in self.servers),
         )
-
-    def _find(self, tool: str) -> ToolServer:
-        return next(server for server in self.servers if tool.startswith(f"{server.name}{_BETWEEN}"))
 
 
 def ask_servers(

@@ -315,7 +315,7 @@ def test_one_that_does_not_read_what_it_is_told_is_ended(tmp_path):
     process = subprocess.Popen(["sleep", "600"], stdin=theirs.fileno(), stdout=subprocess.PIPE)
     ours.settimeout(0.01)
     started = Started(process=process, speak=ours, launch=Launch(argv=(), env={}))
-    child = Child(started, tmp_path / "errors", lambda: None)
+    child = Child(started, tmp_path / "errors")
 
     assert child.send(b"short\n")
     assert not child.send(b"x" * 50_000_000)

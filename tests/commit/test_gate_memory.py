@@ -141,13 +141,13 @@ def test_evidence_that_the_disk_refuses_is_said_and_stops_no_phase(stage):
     plan = PLAN[: PLAN.index("## Phase 2")].replace("hello.txt`", f"hello.txt && {leave}`")
     stage.write("PLAN.md", plan)
     stage.commit("plan")
-    outputs = stage.root / ".relay/outputs"
-    outputs.mkdir(parents=True)
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=32k", "tmpfs", str(outputs)], check=True)
+    kept = stage.root / ".relay/outputs/evidence"
+    kept.mkdir(parents=True)
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=32k", "tmpfs", str(kept)], check=True)
     try:
         assert stage.run(BOTH[: BOTH.index("  - turns", 40)]).exit_code == ExitCode.DONE
     finally:
-        subprocess.run(["umount", str(outputs)], check=True)
+        subprocess.run(["umount", str(kept)], check=True)
 
     words = "shot.png (the disk refuses it: No space left on device)"
     assert f"not kept of the gate's evidence: {words}" in [event.text for event in stage.seen(Noticed) if event.warning]

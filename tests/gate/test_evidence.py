@@ -17,10 +17,10 @@ from relay.gate.evidence import (
     open_evidence,
     read_evidence,
 )
-from relay.gate.model import EvidenceFile
+from relay.session.events import LeftFile
 
 
-def keep(tmp_path: Path, left: Path, *handed: str) -> tuple[EvidenceFile, ...]:
+def keep(tmp_path: Path, left: Path, *handed: str) -> tuple[LeftFile, ...]:
     (tmp_path / "repo").mkdir(exist_ok=True)
     return keep_evidence(tmp_path / "repo", tmp_path / "repo/.relay/outputs", left, handed)
 
@@ -36,8 +36,12 @@ def test_files_are_kept_by_digest_each_once(tmp_path: Path) -> None:
 
     found = keep(tmp_path, left)
 
-    assert [(one.name, one.size_bytes) for one in found] == [("a.png", 7), ("no suffix?[2J", 0), ("deep/b.png", 7)]
-    assert found[0].sha256 == found[2].sha256 == digest
+    assert [(one["name"], one["size_bytes"]) for one in found] == [
+        ("a.png", 7),
+        ("no suffix?[2J", 0),
+        ("deep/b.png", 7),
+    ]
+    assert found[0]["sha256"] == found[2]["sha256"] == digest
     kept = tmp_path / "repo/.relay/outputs" / FOLDER
     assert (kept / name_kept("a.png", digest)).read_bytes() == b"picture"
     assert len(list(kept.iterdir())) == 2
@@ -59,10 +63,10 @@ def test_links_large_files_secrets_and_crowds_are_not_kept(tmp_path: Path) -> No
 
     assert len(found) == MAX_FILES
     assert found[:2] == (
-        EvidenceFile(name="a.log", size_bytes=28, sha256="", why="a value of env_file is in it"),
-        EvidenceFile(name="b.bin", size_bytes=1 << 40, sha256="", why="larger than 1.0 MB"),
+        LeftFile(name="a.log", size_bytes=28, sha256="", why="a value of env_file is in it"),
+        LeftFile(name="b.bin", size_bytes=1 << 40, sha256="", why="larger than 1.0 MB"),
     )
-    assert {one.name for one in found[2:]} == {f"c{number:02}" for number in range(MAX_FILES - 2)}
+    assert {one["name"] for one in found[2:]} == {f"c{number:02}" for number in range(MAX_FILES - 2)}
     assert MAX_BYTES < 1 << 40
 
 
@@ -81,21 +85,21 @@ def test_what_was_kept_is_read_again_until_somebody_changes_it(tmp_path: Path) -
     (left / "b").write_text("two")
     one, two = keep(tmp_path, left)
     kept = tmp_path / "repo/.relay/outputs" / FOLDER
-    (kept / name_kept("b", two.sha256)).write_text("other")
+    (kept / name_kept("b", two["sha256"])).write_text("other")
 
-    assert read_evidence(tmp_path / "repo", one.name, one.sha256) == b"one"
-    assert read_evidence(tmp_path / "repo", two.name, two.sha256) is None
-    assert read_evidence(tmp_path / "repo", "c.log", one.sha256) is None
-    (kept / name_kept("a.txt", one.sha256)).unlink()
-    (kept / name_kept("a.txt", one.sha256)).symlink_to(kept / "b")
-    assert read_evidence(tmp_path / "repo", one.name, one.sha256) is None
+    assert read_evidence(tmp_path / "repo", one["name"], one["sha256"]) == b"one"
+    assert read_evidence(tmp_path / "repo", two["name"], two["sha256"]) is None
+    assert read_evidence(tmp_path / "repo", "c.log", one["sha256"]) is None
+    (kept / name_kept("a.txt", one["sha256"])).unlink()
+    (kept / name_kept("a.txt", one["sha256"])).symlink_to(kept / "b")
+    assert read_evidence(tmp_path / "repo", one["name"], one["sha256"]) is None
 
 
 def test_a_directory_that_the_disk_refuses_is_said(tmp_path: Path) -> None:
     lost = open_evidence(tmp_path / "missing")
-    assert isinstance(lost, EvidenceFile)
-    assert (lost.name, lost.sha256) == ("$RELAY_EVIDENCE", "")
-    assert lost.why == "the disk refuses it: No such file or directory"
+    assert not isinstance(lost, Path)
+    assert (lost["name"], lost["sha256"]) == ("$RELAY_EVIDENCE", "")
+    assert lost["why"] == "the disk refuses it: No such file or directory"
     assert keep_evidence(tmp_path, tmp_path / ".relay/outputs", lost, ()) == (lost,)
 
 
@@ -111,12 +115,14 @@ def test_what_a_full_disk_refuses_is_said_file_by_file(tmp_path: Path) -> None:
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=128k,nr_inodes=7", "tmpfs", str(repo)], check=True)
     try:
         lost, kept = keep(tmp_path, left)
-        assert (lost.sha256, lost.why) == ("", "the disk refuses it: No space left on device")
-        assert (kept.sha256 != "", kept.why) == (True, "")
-        assert [file.name for file in (repo / ".relay/outputs" / FOLDER).iterdir()] == [name_kept("b.txt", kept.sha256)]
+        assert (lost["sha256"], lost["why"]) == ("", "the disk refuses it: No space left on device")
+        assert (kept["sha256"] != "", kept["why"]) == (True, "")
+        assert [file.name for file in (repo / ".relay/outputs" / FOLDER).iterdir()] == [
+            name_kept("b.txt", kept["sha256"])
+        ]
         shutil.rmtree(repo / ".relay")
         for number in range(6):
             (repo / str(number)).touch()
-        assert {one.why for one in keep(tmp_path, left)} == {"the disk refuses it: No space left on device"}
+        assert {one["why"] for one in keep(tmp_path, left)} == {"the disk refuses it: No space left on device"}
     finally:
         subprocess.run(["umount", str(repo)], check=True)

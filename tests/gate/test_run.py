@@ -200,5 +200,5 @@ def test_the_files_that_commands_leave_as_evidence_are_kept(run, root):
     assert first.passed
     assert again.passed
     (kept,) = first.evidence
-    assert (root / ".relay/outputs/evidence" / f"{kept.sha256}.txt").read_text() == "one\n"
+    assert (root / ".relay/outputs/evidence" / f"{kept['sha256']}.txt").read_text() == "one\n"
     assert again.evidence == ()

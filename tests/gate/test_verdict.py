@@ -3,7 +3,6 @@
 import hashlib
 from dataclasses import replace
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -71,17 +70,11 @@ def test_flaky_commands_are_named_with_their_tests_and_how_often():
     assert find_flaky([]) == ()
 
 
-def test_all_green_is_green():
+def test_all_green_is_green_and_no_command_is_said():
     verdict = compare_gate(None, gate(GREEN))
-    assert verdict.green
-    assert verdict.for_model == ""
+    assert (verdict.green, verdict.for_model) == (True, "")
     assert verdict.for_user == "1 of 1 verify commands passed."
-
-
-def test_no_command_is_green_and_said():
-    verdict = compare_gate(None, gate())
-    assert verdict.green
-    assert "nothing was checked" in verdict.for_user
+    assert "nothing was checked" in compare_gate(None, gate()).for_user
 
 
 def test_without_a_baseline_every_red_counts():
@@ -99,41 +92,33 @@ def test_the_phase_s_own_command_must_become_green():
     assert not compare_gate(gate(RED), gate(GREEN, RED)).green
 
 
-@pytest.mark.parametrize(
-    "now",
-    [
-        check("lint", Outcome.FAILED, failures=("a", "b")),
-        check("lint", Outcome.FAILED, failures=("a", "a")),
-        check("lint", Outcome.FAILED, failures=("b",)),
-        check("lint", Outcome.FAILED, exit_code=2, failures=("a",)),
-        check("lint", Outcome.FAILED, failures=()),
-        check("lint", Outcome.TIMED_OUT),
-        check("lint", Outcome.INTERRUPTED),
-        check("lint", Outcome.MISSING, exit_code=127),
-        check("lint", Outcome.NO_TESTS, exit_code=0),
-    ],
+OTHER_REDS = (
+    check("lint", Outcome.FAILED, failures=("a", "b")),
+    check("lint", Outcome.FAILED, failures=("a", "a")),
+    check("lint", Outcome.FAILED, failures=("b",)),
+    check("lint", Outcome.FAILED, exit_code=2, failures=("a",)),
+    check("lint", Outcome.FAILED, failures=()),
+    check("lint", Outcome.TIMED_OUT),
+    check("lint", Outcome.INTERRUPTED),
+    check("lint", Outcome.MISSING, exit_code=127),
+    check("lint", Outcome.NO_TESTS, exit_code=0),
 )
-def test_another_red_than_before_is_blamed(now):
-    assert not compare_gate(gate(RED), gate(GREEN, now), own={"test"}).green
 
 
-def test_fewer_failures_are_not_blamed():
+def test_another_red_than_before_is_blamed():
+    """Fewer failures are not."""
+    assert [now for now in OTHER_REDS if compare_gate(gate(RED), gate(GREEN, now), own={"test"}).green] == []
     before = check("lint", Outcome.FAILED, failures=("a", "b"))
     assert compare_gate(gate(before), gate(GREEN, RED), own=frozenset()).green
 
 
-@pytest.mark.parametrize("status", [Outcome.MISSING, Outcome.NO_TESTS, Outcome.TIMED_OUT, Outcome.SWALLOWED])
-def test_what_proved_nothing_before_is_not_excused_for_proving_nothing_now(status):
-    nothing = check("lint", status)
-    assert not compare_gate(gate(nothing), gate(GREEN, nothing), own=frozenset()).green
-
-
-@pytest.mark.parametrize("status", [status for status in Outcome if status not in {Outcome.PASSED, Outcome.FAILED}])
-def test_only_a_command_that_ran_and_failed_before_and_now_may_stay_red(status):
+def test_only_a_command_that_ran_and_failed_before_and_now_may_stay_red():
     """The exit code may be the same: pytest ends with 5 where it finds no test, and so may any other check."""
-    nothing, failed = check("lint", status, exit_code=5), check("lint", Outcome.FAILED, exit_code=5)
-    assert not compare_gate(gate(nothing), gate(GREEN, failed), own=frozenset()).green
-    assert not compare_gate(gate(failed), gate(GREEN, nothing), own=frozenset()).green
+    failed = check("lint", Outcome.FAILED, exit_code=5)
+    for status in set(Outcome) - {Outcome.PASSED, Outcome.FAILED}:
+        nothing = check("lint", status, exit_code=5)
+        for before, now in ((nothing, failed), (failed, nothing), (nothing, nothing)):
+            assert not compare_gate(gate(before), gate(GREEN, now), own=frozenset()).green, status
     assert compare_gate(gate(failed), gate(GREEN, failed), own=frozenset()).green
 
 
@@ -167,31 +152,19 @@ def test_a_linter_that_stays_red_asks_for_no_proof_by_tests_but_tests_beside_it_
     assert not compare_gate(gate(RED, TESTS, linted), gate(RED, TESTS, linted), own=frozenset()).green
 
 
-@pytest.mark.parametrize(
-    ("before", "now"),
-    [
+def test_what_speaks_for_a_phase_beside_tests_that_stay_red():
+    for before, now in (
         (check("grep -q x", Outcome.FAILED), check("grep -q x")),
         (replace(TESTS, command="node --test"), replace(GREEN, command="node --test", ran_tests=True)),
         (replace(GREEN, ran_tests=True), replace(GREEN, ran_tests=True)),
-    ],
-    ids=["another command went from red to green", "other tests did", "other tests are green"],
-)
-def test_what_speaks_for_a_phase_beside_tests_that_stay_red(before, now):
-    assert compare_gate(gate(TESTS, before), gate(TESTS, now), own=frozenset()).green
+    ):
+        assert compare_gate(gate(TESTS, before), gate(TESTS, now), own=frozenset()).green, now
 
 
-@pytest.mark.parametrize(
-    ("before", "now", "turned"),
-    [
-        (None, gate(GREEN), True),
-        (None, gate(RED), False),
-        (gate(GREEN), gate(GREEN), False),
-        (gate(RED), gate(RED), False),
-    ],
-)
-def test_a_command_that_turned_green(before, now, turned):
+def test_a_command_that_turned_green():
     """Of what is not known from before the phase, each that passes may have."""
-    assert has_turned_green(before, now) == turned
+    assert [has_turned_green(None, gate(now)) for now in (GREEN, RED)] == [True, False]
+    assert [has_turned_green(gate(one), gate(one)) for one in (GREEN, RED)] == [False, False]
     assert has_turned_green(gate(check("test", Outcome.NO_TESTS)), gate(GREEN))
 
 
@@ -206,12 +179,11 @@ def test_the_model_gets_what_is_new_and_the_end_of_the_output():
     assert "not yours to repair: `lint`" in words
 
 
-@pytest.mark.parametrize(("count", "end"), [(20, "t019."), (21, "t019 and 1 more.")])
-def test_only_what_does_not_fit_is_counted(count, end):
+def test_only_what_does_not_fit_is_counted():
     before = check("test", Outcome.FAILED, failures=("old",))
-    now = check("test", Outcome.FAILED, failures=tuple(f"t{number:03}" for number in range(count)))
-    words = compare_gate(gate(before), gate(now), own=frozenset()).for_model
-    assert f", {end}\n" in words
+    for count, end in ((20, "t019."), (21, "t019 and 1 more.")):
+        now = check("test", Outcome.FAILED, failures=tuple(f"t{number:03}" for number in range(count)))
+        assert f", {end}\n" in compare_gate(gate(before), gate(now), own=frozenset()).for_model
 
 
 def test_only_a_timeout_names_its_seconds():

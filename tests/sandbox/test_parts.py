@@ -65,6 +65,25 @@ def test_capture_of_an_endless_stream_stays_small(keep: int) -> None:
     assert capture.get_end() == b"the end".rjust(END_BYTES, b"y")
 
 
+def test_the_copy_on_disk_begins_where_memory_does_not_hold_all_and_ends_at_its_cap(tmp_path: Path) -> None:
+    """Half of what is kept is the end; a link in the way of the copy is not followed, and said."""
+    spool, aim = tmp_path / "spool", tmp_path / "aim"
+    capture = Capture(keep_bytes=4_000, spool=spool, spool_bytes=5_000)
+    capture.add(b"x" * 2_000)
+    assert not spool.exists()
+    for chunk in (b"y", b"z" * 9_000):
+        capture.add(chunk)
+    capture.close()
+    assert spool.read_bytes() == b"x" * 2_000 + b"y" + b"z" * 2_999
+    assert spool.stat().st_mode & 0o777 == 0o600
+    aim.write_text("kept")
+    (tmp_path / "link").symlink_to(aim)
+    linked = Capture(keep_bytes=4, spool=tmp_path / "link", spool_bytes=99)
+    linked.add(b"hi there")
+    assert "not kept" in linked.notes[0]
+    assert aim.read_text() == "kept"
+
+
 HOSTILE = (
     "LD_PRELOAD", "LD_LIBRARY_PATH", "DYLD_INSERT_LIBRARIES", "PYTHONPATH", "PYTHONSTARTUP", "NODE_OPTIONS", "BASH_ENV",
     "ENV", "PERL5OPT", "PERL5LIB", "RUBYOPT", "JAVA_TOOL_OPTIONS", "GIT_DIR", "GIT_CONFIG_COUNT", "GIT_SSH_COMMAND",

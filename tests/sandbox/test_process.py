@@ -278,37 +278,6 @@ def test_cwd_stays_in_the_repository(bare: Any, place: Any) -> None:
         assert bare.sh("pwd", cwd=cwd).exit_code == 126
 
 
-def test_spool_has_the_whole_output_up_to_its_cap(bare: Any, tmp_path: Path) -> None:
-    """The copy on disk is complete below the cap and cut above it."""
-    spool = tmp_path / "spool"
-    limits = Limits(timeout_s=10, keep_bytes=100, spool_bytes=5000)
-    bare.sh("seq 1000", limits=limits, spool=spool)
-    assert spool.read_bytes() == b"".join(b"%d\n" % n for n in range(1, 1001))
-    bare.sh("seq 5000", limits=limits, spool=spool)
-    assert spool.stat().st_size == 5000
-    assert spool.stat().st_mode & 0o777 == 0o600
-
-
-def test_what_memory_holds_needs_no_spool(bare: Any, tmp_path: Path) -> None:
-    """Half of it: the rest has the end of what is longer."""
-    spool = tmp_path / "spool"
-    limits = Limits(timeout_s=10, keep_bytes=4000)  # room for bubblewrap's words where it is started once more
-    assert bare.sh("printf %2000d 0", limits=limits, spool=spool).total_bytes == 2000
-    assert not spool.exists()
-    assert bare.sh("printf %2000d 0; printf 0", limits=limits, spool=spool).total_bytes == 2001
-    assert spool.read_bytes() == b"0".rjust(2000) + b"0"
-
-
-def test_failed_spool_is_a_note(bare: Any, tmp_path: Path) -> None:
-    """A link in the way of the spool is not followed; the command runs and the result says what is missing."""
-    (tmp_path / "aim").write_text("kept")
-    (tmp_path / "spool").symlink_to(tmp_path / "aim")
-    result = bare.sh("echo hi", spool=tmp_path / "spool", limits=replace(SHORT, keep_bytes=4))
-    assert (result.exit_code, result.output) == (0, b"hi\n")
-    assert "not kept" in result.notes[0]
-    assert (tmp_path / "aim").read_text() == "kept"
-
-
 def test_file_size_is_limited(box: Any, place: Any) -> None:
     """A file cannot grow beyond the limit."""
     result = box.sh("head -c 3000000 /dev/zero > big; true", limits=Limits(timeout_s=10, file_bytes=MIB))

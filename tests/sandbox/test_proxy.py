@@ -16,13 +16,13 @@ from relay.sandbox.openings import (
     MOST_INQUIRIES,
     PROXY_PORT,
     Inquiries,
-    Inquiry,
     Proxy,
     find_server_name,
     is_named,
     is_public,
     serve_openings,
 )
+from relay.session.events import HostAsked
 
 HOST = "registry.example.org"
 PUBLIC = "93.184.216.34"
@@ -147,7 +147,7 @@ def test_a_named_host_is_reached(*, early: bool) -> None:
         peer.shutdown(socket.SHUT_WR)
         assert read_all(peer) == hello + b"more"
     assert dialled == [(PUBLIC, 443)]
-    assert inquiries.take() == (Inquiry(host=HOST),)
+    assert inquiries.take() == (HostAsked(host=HOST, refused=""),)
     assert (inquiries.take(), inquiries.take_refusals()) == ((), ())
 
 
@@ -252,7 +252,7 @@ def test_no_first_message_confuses_the_reader_of_names(said: bytes) -> None:
 def test_a_program_in_a_loop_fills_no_memory() -> None:
     inquiries = Inquiries()
     for number in range(MOST_INQUIRIES + 5):
-        inquiries.note(Inquiry(host=f"h{number % 2}.org", refused="no"))
+        inquiries.note(HostAsked(host=f"h{number % 2}.org", refused="no"))
     assert len(inquiries.take()) == MOST_INQUIRIES
     assert inquiries.take_refusals() == ("h0.org was refused: no", "h1.org was refused: no")
 

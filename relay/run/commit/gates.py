@@ -37,7 +37,7 @@ from relay.git.worktrees import list_changed
 from relay.sandbox.places import find_real
 from relay.sandbox.policy import WritableCopy
 from relay.sandbox.run import Sandbox
-from relay.session.events import CheckResult, GateFinished, GateStarted, LeftFile, Noticed
+from relay.session.events import CheckResult, GateFinished, GateStarted, Noticed
 from relay.setup.context import GateFiles, RunContext
 from relay.setup.ignored import find_unseen
 from relay.setup.workspace import read_handed
@@ -131,7 +131,7 @@ def run_phase_gate(ctx: RunContext, task: GateTask) -> GateRun:
             duration_s=sum(check.duration_s for check in result.commands if check.command not in known),
             expected="" if verdict.green else _expect(task, result),
             checks=render_checks(result),
-            evidence=render_evidence(result),
+            evidence=result.evidence,
         )
     )
     return GateRun(
@@ -173,7 +173,9 @@ def _note_flaky(
 
 
 def _warn_of_refused(ctx: RunContext, result: GateResult) -> None:
-    if refused := [f"{one.name} ({one.why})" for one in result.evidence if one.why.startswith(REFUSED)]:
+    if refused := [
+        f"{one['name']} ({why})" for one in result.evidence if (why := one.get("why", "")).startswith(REFUSED)
+    ]:
         ctx.observe(Noticed(text=f"not kept of the gate's evidence: {list_some(refused)}", warning=True))
 
 
@@ -215,14 +217,7 @@ def render_gate(phase_id: str, result: GateResult, *, passed: bool, summary: str
         summary=summary,
         duration_s=sum(check.duration_s for check in result.commands),
         checks=render_checks(result),
-        evidence=render_evidence(result),
-    )
-
-
-def render_evidence(result: GateResult) -> tuple[LeftFile, ...]:
-    """Return the files that a gate left, in the form of the gate's event."""
-    return tuple(
-        LeftFile(name=one.name, size_bytes=one.size_bytes, sha256=one.sha256, why=one.why) for one in result.evidence
+        evidence=result.evidence,
     )
 
 

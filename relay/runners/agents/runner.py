@@ -54,7 +54,7 @@ from relay.runners.messages.api import choose_limits, open_wire
 from relay.runners.messages.conversation import ApiRunner
 from relay.runners.messages.endpoint import ANTHROPIC, Way, find_own_secrets
 from relay.sandbox.child import start_child
-from relay.sandbox.openings import MOST, Inquiry, serve_openings
+from relay.sandbox.openings import MOST, serve_openings
 from relay.sandbox.policy import Level, Opening
 from relay.sandbox.run import Sandbox, open_sandbox
 from relay.session.events import HostAsked, Noticed, Observe, RequestStarted
@@ -255,14 +255,14 @@ class AgentRunner:
         if self.profile.tunnelled:
             name = f"`hosts` in agents.{self.profile.name}"
             held = stack.enter_context(serve_openings(self.profile.hosts, (), name))
-            told: set[Inquiry] = set()
+            told: set[HostAsked] = set()
 
             def look() -> None:
                 """Report the hosts that the agent asked for since the last look, each once in a session."""
                 for asked in held.inquiries.take():
                     if asked not in told:
                         told.add(asked)
-                        self.given.observe(HostAsked(host=asked.host, refused=asked.refused))
+                        self.given.observe(asked)
 
             stack.callback(look)
             return held.openings, look
