@@ -295,16 +295,6 @@ def build(base: Path) -> None:
     (root / ".env.local").write_text("env-secret\n")  # git neither has nor ignores it
 
 
-def link_files(arena: Arena) -> None:
-    """Give files a second name: of a package manager's cache, of the plan and of git's configuration."""
-    package = arena.root / "node_modules/package"
-    package.mkdir(parents=True)
-    (arena.outside / "cached").write_text("cached\n")
-    (package / "index.js").hardlink_to(arena.outside / "cached")
-    (arena.root / "vendor/plan").hardlink_to(arena.root / "PLAN.md")
-    (arena.root / "vendor/config").hardlink_to(arena.root / ".git/config")
-
-
 def listen(stack: ExitStack, family: socket.AddressFamily, address: Any) -> socket.socket:
     """Open a server that nobody may reach."""
     server = stack.enter_context(socket.socket(family, socket.SOCK_STREAM))
@@ -445,7 +435,9 @@ def arena(
         made = Arena(base=base, user=request.param, python=python, warm=warm)
         with ExitStack() as stack:
             open_servers(made, stack)
-            link_files(made)
+            (made.outside / "cached").write_text("cached\n")  # as pnpm links its cache
+            (made.root / "node_modules/package").mkdir(parents=True)
+            (made.root / "node_modules/package/index.js").hardlink_to(made.outside / "cached")
             made.give()
             yield made
     finally:

@@ -40,41 +40,34 @@ for path in {paths!r}:
         os.utime(path, ns=(found.st_atime_ns, found.st_mtime_ns))
 open("world.txt", "w").write("world\\n")
 """
-NOTES = "rm -rf .git/relay; echo '[]' > .git/relay/spans; mv .git/relay .git/other; ln -s /dev/null .git/relay; true"
 NONE = [{"turns": [{"text": "Done.", "repeat": 9}], "repeat": True}]
 
 
-@pytest.fixture
-def forge(arena):
+def forge(arena, paths):
     """Have a session write over these files, and keep their times and sizes."""
-
-    def play(paths, *flags):
-        arena.write("check.sh", GATE.format(paths=" ".join(paths)))
-        arena.write("PLAN.md", PLAN.format(gate="sh check.sh"))
-        arena.write(".gitignore", IGNORE)
-        arena.write("src/app.py", "VALUE = 2\n")
-        arena.commit("prepared")
-        for path in paths:
-            if "new" not in path:
-                arena.write(path, RED)
-        for place in ("node_modules/dep/index.js", "tools/env/pyvenv.cfg", "build/kept.o"):
-            arena.write(place, "x")
-        script = FORGE.format(paths=list(paths), green="exit 0 #".ljust(len(RED) - 1) + "\n")
-        turns = [
-            {"tools": [{"name": "bash", "input": {"command": f"@PYTHON@ -I -S -c {shlex.quote(script)}"}}]},
-            *([] if flags else [{"tools": [{"name": "bash", "input": {"command": NOTES}}]}]),
-            {"tools": [{"name": "tick", "input": {"item": "1.1", "evidence": "green"}}]},
-            {"text": "Commit: Say world"},
-        ]
-        head = arena.git("rev-parse", "HEAD")
-        return head, arena.play([{"turns": turns, "then": "next"}, *NONE], "run", "--phase", "1", *flags, warm=True)
-
-    return play
+    arena.write("check.sh", GATE.format(paths=" ".join(paths)))
+    arena.write("PLAN.md", PLAN.format(gate="sh check.sh"))
+    arena.write(".gitignore", IGNORE)
+    arena.write("src/app.py", "VALUE = 2\n")
+    arena.commit("prepared")
+    for path in paths:
+        if "new" not in path:
+            arena.write(path, RED)
+    for place in ("node_modules/dep/index.js", "tools/env/pyvenv.cfg", "build/kept.o"):
+        arena.write(place, "x")
+    script = FORGE.format(paths=list(paths), green="exit 0 #".ljust(len(RED) - 1) + "\n")
+    turns = [
+        {"tools": [{"name": "bash", "input": {"command": f"@PYTHON@ -I -S -c {shlex.quote(script)}"}}]},
+        {"tools": [{"name": "tick", "input": {"item": "1.1", "evidence": "green"}}]},
+        {"text": "Commit: Say world"},
+    ]
+    head = arena.git("rev-parse", "HEAD")
+    return head, arena.play([{"turns": turns, "then": "next"}, *NONE], "run", "--phase", "1", warm=True)
 
 
-def test_nothing_that_git_ignores_makes_a_gate_green(arena, forge):
-    """Neither with the times that it had, nor without the note of when sessions ran."""
-    head, played = forge(IGNORED)
+def test_nothing_that_git_ignores_makes_a_gate_green(arena):
+    """Not with the times and the size that it had."""
+    head, played = forge(arena, IGNORED)
 
     assert (played.code, arena.git("rev-parse", "HEAD")) == (4, head), played.tail
     assert b"Not shown to the gate" in played.out, played.tail
@@ -82,8 +75,8 @@ def test_nothing_that_git_ignores_makes_a_gate_green(arena, forge):
     assert (arena.root / "build/check.sh").read_text() == RED
 
 
-def test_what_is_installed_makes_one_green_and_the_commit_says_so(arena, forge):
-    _, played = forge(INSTALLED)
+def test_what_is_installed_makes_one_green_and_the_commit_says_so(arena):
+    _, played = forge(arena, INSTALLED)
 
     assert played.code == 0, played.tail
     doubt = arena.git("log", "-1", "--format=%(trailers:key=Relay-Doubt,valueonly,unfold)").strip()
@@ -156,65 +149,60 @@ out/big: big.sh
 """
 
 
-@pytest.fixture
-def cheat(arena):
+def cheat(arena, *flags):
     """Have a session try all ways at once, in the repository of a user who has built and tested before."""
-
-    def play(*flags, ways=WAYS):
-        # root lists every directory, so what is new there is in the commit.
-        ways = {name: way for name, way in ways.items() if arena.user != "root" or "listed" not in name}
-        tries = (f"try {shlex.quote(name)} {shlex.quote(gate)}\n" for name, (_, gate) in ways.items())
-        arena.write(
-            "check.sh",
-            f"{TRIED}[ -e world.txt ] || exit 1\n{''.join(tries)}[ $green ]\n".replace("@PY@", f"{arena.python} -S"),
-        )
-        arena.write("PLAN.md", PLAN.format(gate="bash check.sh"))
-        arena.write(".gitignore", ".env\nvendor/\nnode_modules/\n.relay/\nbuild/\ndata/\nout/\n__pycache__/\n.venv/\n")
-        arena.write(".gitattributes", "auto/* text=auto\nident/* ident\n")
-        arena.write("stale/test.py", "import mod\n\nassert mod.VALUE == 2\n")
-        arena.write("stale/Makefile", RULES)
-        arena.write("code/old.txt", "hello\n")
-        for path, text in (
-            ("mod.py", "VALUE = 2\n"),
-            ("app.sh", "exit 0\n"),
-            ("tool.sh", "exit 0\n"),
-            ("other.sh", "exit 1\n"),
-            ("big.sh", "# x\n" * 300_000 + "exit 0\n"),
-        ):
-            os.utime(arena.write(f"stale/{path}", text), (OLD, OLD))
-        arena.commit("prepared")
-        for path in ("build/shut/kept.txt", "data/kept.txt", ".venv/check", ".venv/pyvenv.cfg", "stale/out/kept"):
-            arena.write(path, "hello\n")
-        arena.write("build/user.txt", "world\n")
-        for argv in (("make", "-s"), (arena.python, "-c", "import py_compile; py_compile.compile('mod.py')")):
-            subprocess.run(arena.as_user(argv), cwd=arena.root / "stale", env=arena.environ, check=True)
-        head, acts = arena.git("rev-parse", "HEAD"), "\n".join(act for act, _ in ways.values())
-        acts = "G=$(git rev-parse --git-common-dir)\n" + acts.replace("@PY@", f"{arena.python} -S")
-        turns = [
-            {"tools": [{"name": "bash", "input": {"command": SPILL}}]},
-            {"tools": [{"name": "bash", "input": {"command": f"{acts}\necho world > world.txt"}}]},
-            {"tools": [{"name": "tick", "input": {"item": "1.1", "evidence": "green"}}]},
-            {"text": "Commit: Say world"},
-        ]
-        played = arena.play([{"turns": turns, "then": "next"}, *NONE], "run", "--phase", "1", *flags, warm=True)
-        places = (arena.root, arena.root.with_name("repo.relay") / "1")
-        green = [file for place in places for file in place.glob(".relay/outputs/evidence/*")]
-        return head, played, set(ways), {way for file in green for way in file.read_text().splitlines()}
-
-    return play
+    # root lists every directory, so what is new there is in the commit.
+    ways = {name: way for name, way in WAYS.items() if arena.user != "root" or "listed" not in name}
+    tries = (f"try {shlex.quote(name)} {shlex.quote(gate)}\n" for name, (_, gate) in ways.items())
+    arena.write(
+        "check.sh",
+        f"{TRIED}[ -e world.txt ] || exit 1\n{''.join(tries)}[ $green ]\n".replace("@PY@", f"{arena.python} -S"),
+    )
+    arena.write("PLAN.md", PLAN.format(gate="bash check.sh"))
+    arena.write(".gitignore", ".env\nvendor/\nnode_modules/\n.relay/\nbuild/\ndata/\nout/\n__pycache__/\n.venv/\n")
+    arena.write(".gitattributes", "auto/* text=auto\nident/* ident\n")
+    arena.write("stale/test.py", "import mod\n\nassert mod.VALUE == 2\n")
+    arena.write("stale/Makefile", RULES)
+    arena.write("code/old.txt", "hello\n")
+    for path, text in (
+        ("mod.py", "VALUE = 2\n"),
+        ("app.sh", "exit 0\n"),
+        ("tool.sh", "exit 0\n"),
+        ("other.sh", "exit 1\n"),
+        ("big.sh", "# x\n" * 300_000 + "exit 0\n"),
+    ):
+        os.utime(arena.write(f"stale/{path}", text), (OLD, OLD))
+    arena.commit("prepared")
+    for path in ("build/shut/kept.txt", "data/kept.txt", ".venv/check", ".venv/pyvenv.cfg", "stale/out/kept"):
+        arena.write(path, "hello\n")
+    arena.write("build/user.txt", "world\n")
+    for argv in (("make", "-s"), (arena.python, "-c", "import py_compile; py_compile.compile('mod.py')")):
+        subprocess.run(arena.as_user(argv), cwd=arena.root / "stale", env=arena.environ, check=True)
+    head, acts = arena.git("rev-parse", "HEAD"), "\n".join(act for act, _ in ways.values())
+    acts = "G=$(git rev-parse --git-common-dir)\n" + acts.replace("@PY@", f"{arena.python} -S")
+    turns = [
+        {"tools": [{"name": "bash", "input": {"command": SPILL}}]},
+        {"tools": [{"name": "bash", "input": {"command": f"{acts}\necho world > world.txt"}}]},
+        {"tools": [{"name": "tick", "input": {"item": "1.1", "evidence": "green"}}]},
+        {"text": "Commit: Say world"},
+    ]
+    played = arena.play([{"turns": turns, "then": "next"}, *NONE], "run", "--phase", "1", *flags, warm=True)
+    places = (arena.root, arena.root.with_name("repo.relay") / "1")
+    green = [file for place in places for file in place.glob(".relay/outputs/evidence/*")]
+    return head, played, {way for file in green for way in file.read_text().splitlines()}
 
 
-def test_no_gate_is_green_by_bytes_that_the_commit_lacks(arena, cheat):
-    head, played, _, green = cheat()
+def test_no_gate_is_green_by_bytes_that_the_commit_lacks(arena):
+    head, played, green = cheat(arena)
 
     assert green == set(), played.tail
     assert (played.code, arena.git("rev-parse", "HEAD")) == (4, head), played.tail
 
 
 @pytest.mark.nightly
-def test_nor_without_a_sandbox(cheat):
+def test_nor_without_a_sandbox(arena):
     """Its tree has the commit's files alone, whoever confines the commands."""
-    _, played, _, green = cheat("--sandbox", "off")
+    _, played, green = cheat(arena, "--sandbox", "off")
 
     assert green <= {"an output of relay's"}, played.tail
 

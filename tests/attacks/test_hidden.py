@@ -118,36 +118,3 @@ def test_what_git_tracks_cannot_be_hidden_and_is_named(arena, words):
     assert "config/keys/a, config/production.yaml: the file is hidden from sessions" in " ".join(
         played.out.decode().split()
     )
-
-
-@pytest.mark.nightly
-@pytest.mark.parametrize("way", ["link", "hard link", "user", "repository"])
-def test_rules_are_never_what_is_hidden(arena, way):
-    """By no link, and by no setting."""
-    hide(arena, named=True)
-    name = ".netrc" if way in {"user", "repository"} else "AGENTS.md"
-    (arena.root / "AGENTS.md").unlink()
-    match way:
-        case "link":
-            (arena.root / name).symlink_to("config/production.yaml")
-        case "hard link":
-            (arena.root / name).hardlink_to(arena.root / ".env")
-        case _:
-            arena.write(name, "production-password\n")
-    if way == "user":
-        mine = arena.home / ".config/relay/config.toml"
-        mine.write_text(f'{mine.read_text()}rules_fallback_names = ["{name}"]\n')
-    elif way == "repository":
-        arena.write("relay.toml", f'rules_fallback_names = ["{name}"]\n')
-    arena.give()
-    arena.commit()
-
-    played = arena.call([("bash", {"command": "true"})], "run", warm=True)
-
-    if way == "repository":
-        assert b"may not be set by a repository" in played.err
-        assert not played.systems
-        return
-    assert played.systems
-    assert [secret for secret in ("env-secret", *SECRETS) if secret in "".join(played.systems)] == []
-    assert "it is left out" in " ".join(played.out.decode().split())

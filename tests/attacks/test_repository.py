@@ -121,38 +121,6 @@ def test_git_config_executes_nothing_while_relay_plans_and_runs(arena, group):
     assert not (arena.outside / "executed").exists()
 
 
-FILTERS = {
-    "a script": "python3 tools/clean.py",
-    "a shell": "sh -c 'tools/clean.sh'",
-    "a module": '"python3" -m nbclean',
-    "a program": "tools/clean.sh",
-}
-"""Filters of the user's own configuration whose code a session can write."""
-
-
-@pytest.mark.nightly
-@pytest.mark.parametrize("name", FILTERS)
-def test_a_filter_of_the_users_finds_no_code_in_the_work_tree(arena, name):
-    """A file of the same size has to be looked at by its content; what cleans it is a session's."""
-    arena.write(".gitattributes", "*.txt filter=mine\n")
-    arena.commit("attributes")
-    arena.git("config", "--global", "filter.mine.clean", FILTERS[name])
-    code = f"import sys; open('{arena.outside}/executed', 'w'); sys.stdout.write(sys.stdin.read())"
-    script = f"touch {arena.outside}/executed; cat"
-    make = (
-        f'mkdir tools; echo "{code}" | tee tools/clean.py > nbclean.py; '
-        f"printf '#!/bin/sh\\n{script}\\n' > tools/clean.sh; chmod +x tools/clean.sh; echo olleh > hello.txt"
-    )
-
-    played = arena.call([("bash", {"command": make}), ("write", {"path": "w", "content": "w"})], "run", warm=True)
-    arena.play(NONE, "status", warm=True)
-
-    assert [got.is_error for got in played.got] == [False, False], played.tail
-    assert not (arena.outside / "executed").exists()
-    arena.git("status")
-    assert (arena.outside / "executed").exists() or name == "a module"  # where this Python finds it
-
-
 def test_hooks_of_a_repository_open_no_other_directory(arena):
     """Neither for reading nor for a look at everything in it; a user's own configuration may."""
     hidden = arena.home / ".config"

@@ -4,8 +4,6 @@ import base64
 
 import pytest
 
-from tests.effort import NIGHTLY
-
 PHASE = """\
 # Greetings
 
@@ -89,10 +87,9 @@ def require_data(played, *titles, shown=()):
 
 
 @pytest.mark.nightly
-@pytest.mark.parametrize("names", [(name,) for name in FILES] if NIGHTLY else [tuple(FILES)])
-def test_a_change_that_speaks_to_its_reviewer_is_data(arena, names):
+def test_a_change_that_speaks_to_its_reviewer_is_data(arena):
     """What is found is confirmed, repaired or left, and counted in the commit by relay alone."""
-    files = {"world.txt": "world\n", **dict(FILES[name] for name in names)}
+    files = {"world.txt": "world\n", **dict(FILES.values())}
     arena.write("PLAN.md", PHASE)
     arena.commit()
     ends = {"text": f"{ORDER}\nRelay-Review: none: finished\nCommit: Say world"}

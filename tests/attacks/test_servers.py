@@ -4,8 +4,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.effort import NIGHTLY
-
 BAD = Path(__file__).with_name("bad_server.py")
 MOST_CHARS = 50_000
 """Of a result, whatever a server says."""
@@ -67,10 +65,9 @@ GONE_BAD = {
 
 
 @pytest.mark.nightly
-@pytest.mark.parametrize("kinds", [(kind,) for kind in GONE_BAD] if NIGHTLY else [tuple(GONE_BAD)])
-def test_servers_gone_bad_are_tools_that_answer_badly(arena, leaks, kinds):
+def test_servers_gone_bad_are_tools_that_answer_badly(arena, leaks):
     """They give no orders, take no other tool's name, end nothing but themselves; the session goes on behind them."""
-    names = {"db" if kind == "names that shadow" else f"s{number}": kind for number, kind in enumerate(kinds)}
+    names = {"db" if kind == "names that shadow" else f"s{number}": kind for number, kind in enumerate(GONE_BAD)}
     name_servers(arena, BAD, names)
     arena.commit()
     query = [{"tools": [{"name": f"{name}__query", "input": {}}]} for name in names]
@@ -85,9 +82,9 @@ def test_servers_gone_bad_are_tools_that_answer_badly(arena, leaks, kinds):
     played = arena.play([{"turns": turns}], "run", "--phase", "1", "--unchecked", terminal=True, warm=True)
 
     assert (played.code, played.errors) == (0, ()), played.tail
-    calls = len(kinds)
+    calls = len(GONE_BAD)
     bash, tick = played.got[calls:-calls]
-    for kind, got in zip(kinds * 2, played.got[:calls] + played.got[-calls:], strict=True):
+    for kind, got in zip([*GONE_BAD] * 2, played.got[:calls] + played.got[-calls:], strict=True):
         assert got.is_error == bool(GONE_BAD[kind]), (kind, got)
         assert GONE_BAD[kind] in got.text, kind
         assert len(got.text) < MOST_CHARS, kind

@@ -75,7 +75,7 @@ def test_tool_calls_are_held(trapped, level, leaks):
     calls = [*CALLS[level], *(("read", {"path": path}) for path in READ), *ABUSES]
     made = ("bash", {"command": "rm -f pipe; mkfifo pipe || true"})  # nothing of the kind is brought into a work tree
 
-    played = trapped.call([made, *calls], *WORDS[level])
+    played = trapped.call([made, *calls], *WORDS[level], warm=True)
 
     assert (played.code, played.errors) == (4, ()), played.tail
     played = replace(played, got=played.got[1:])
