@@ -60,28 +60,30 @@ def words(stage, monkeypatch):
         yield stage
 
 
-@pytest.fixture
-def terminal(monkeypatch):
-    """Make standard input and output a terminal where somebody types an answer a line; return what was shown."""
+def answer(monkeypatch, answers, act):
+    """Make standard input and output a terminal where somebody types an answer a line; return what is shown, and act's.
+
+    In the test itself: pytest puts its own in place again behind each fixture.
+    """
     ours, theirs = os.openpty()
-    monkeypatch.setattr(sys, "stdin", os.fdopen(os.dup(theirs), encoding="utf-8"))
-    monkeypatch.setattr(sys, "stdout", os.fdopen(theirs, "w", encoding="utf-8"))
-
-    def play(answers, act):
+    with (
+        os.fdopen(os.dup(theirs), encoding="utf-8") as typed,
+        os.fdopen(theirs, "w", encoding="utf-8") as shown,
+        monkeypatch.context() as patch,
+    ):
+        patch.setattr(sys, "stdin", typed)
+        patch.setattr(sys, "stdout", shown)
         os.write(ours, "".join(f"{answer}\n" for answer in answers).encode())
-        code, shown = act(), b""
-        sys.stdout.flush()
-        while shown.count(b"Go on?") < len(answers):
-            shown += os.read(ours, 65_536)
-        return shown.decode(), code
-
-    yield play
-    sys.stdin.close()
-    sys.stdout.close()
+        code, seen = act(), b""
+        shown.flush()
+        print("the end", file=shown, flush=True)
+        while b"the end" not in seen:
+            seen += os.read(ours, 65_536)
     os.close(ours)
+    return seen.decode(), code
 
 
-def test_a_phase_can_be_skipped_the_plan_edited_and_the_run_stopped(stage, monkeypatch, terminal):
+def test_a_phase_can_be_skipped_the_plan_edited_and_the_run_stopped(stage, monkeypatch):
     stage.write("PLAN.md", PLAN)
     monkeypatch.chdir(stage.root)
     monkeypatch.setenv("EDITOR", "sed -i s/three/3/g")
@@ -92,7 +94,7 @@ def test_a_phase_can_be_skipped_the_plan_edited_and_the_run_stopped(stage, monke
         stage.write("PLAN.md", PLAN.replace("[ ] Say one", "[x] Say one"))
         return tell_next(END).exit_code
 
-    shown, code = terminal("seq", lambda: run_approved(start, None, as_json=False))
+    shown, code = answer(monkeypatch, "seq", lambda: run_approved(start, None, as_json=False))
     assert (code, began, shown.count("Go on?")) == (ExitCode.DONE, ["next"], 3)
     assert "next: phase 2 — Two" in shown
     assert "3.1 Say 3 — 3" in shown
