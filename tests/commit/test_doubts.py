@@ -1,10 +1,15 @@
 """A session that only ticks: what speaks against it is said, and where nothing speaks for it nothing is committed."""
 
 import json
+import subprocess
 
 import pytest
 
 from relay.base.errors import ExitCode
+from relay.git.objects import diff_trees
+from relay.git.repository import open_repo
+from relay.plan.parse import parse_plan
+from relay.run.commit.changed_checks import describe_changed_checks
 from relay.session.events import GateFinished, GateStarted, Noticed
 from relay.session.values import SessionOutcome
 from tests.effort import take_each
@@ -34,12 +39,14 @@ def read_doubts(stage):
 
 @pytest.mark.parametrize(
     ("verify", "item", "words"),
-    [
-        ("Verify: `test -f old.py`\n", "Write the export — src/export.py", f"{IDLE}; {ABSENT}"),
-        ("Verify: `test -f old.py`\n", "Tidy it up — old.py", IDLE),
-        ("", "Write the export — src/export.py", f"no file was changed, and nothing was checked; {ABSENT}"),
-    ],
-    ids=["green before", "its file is there", "no gate"],
+    take_each(
+        3,
+        [
+            ("Verify: `test -f old.py`\n", "Write the export — src/export.py", f"{IDLE}; {ABSENT}"),
+            ("Verify: `test -f old.py`\n", "Tidy it up — old.py", IDLE),
+            ("", "Write the export — src/export.py", f"no file was changed, and nothing was checked; {ABSENT}"),
+        ],
+    ),
 )
 def test_nothing_done_by_a_phase_that_is_to_change_something(stage, run, verify, item, words):
     """The session is told, and the box stays open: all that speaks for it is what the model says."""
@@ -192,7 +199,7 @@ def test_a_name_that_is_not_there_is_marked(stage, run):
 @pytest.mark.parametrize(
     ("item", "command"),
     take_each(
-        2,
+        5,
         [
             ("Write it — new.py", "echo x > new.py"),
             ("Fill the folder — src/deep/", "mkdir -p src/deep && echo x > src/deep/a.py"),
@@ -218,33 +225,31 @@ CHECKED = {
 }
 
 
-@pytest.mark.parametrize(
-    ("command", "words"),
-    take_each(
-        5,
-        [
-            ("sed -i 's/more/other/' Makefile", "Makefile (the rule test)"),
-            ("sed -i '/check/d' Makefile", "Makefile (the rule test)"),
-            ("sed -i 's/sh .\\/check.sh/true/' package.json", "package.json (the rule test)"),
-            ("echo exit 0 > check.sh", "check.sh (1 line changed)"),
-            ("sed -i 's/assert 1/pass/' tests/test_a.py", "tests/test_a.py (1 line changed)"),
-            ("sed -i '1i @pytest.mark.skip' tests/test_a.py", "tests/test_a.py (tests skipped)"),
-            ("sed -i '1i @unittest.skipIf(True, 1)' tests/test_a.py", "tests/test_a.py (tests skipped)"),
-            ("rm tests/test_a.py", "tests/test_a.py (removed)"),
-            ("mv tests/test_a.py src/a.py", "tests/test_a.py (removed)"),
-            ("sed -i s/80/20/ setup.cfg", "setup.cfg (a coverage floor)"),
-            ("sed -i /under/d setup.cfg", "setup.cfg (a coverage floor)"),
-            ("echo 'on: never' > .github/workflows/ci.yml", ".github/workflows/ci.yml (CI)"),
-            ("sed -i s/80/90/ setup.cfg", ""),
-            ("sed -i 's/true/false/' Makefile package.json", ""),
-            ("printf 'def test_c():\\n    assert 3\\n' >> tests/test_a.py", ""),
-            ("echo 'assert 4' > tests/test_new.py; echo 'b = 1' > src/app.py", ""),
-            ("echo 'on: push' > .github/workflows/more.yml", ""),
-            ("sed -i 's/assert 2/assert 3/' tests/test_named.py", ""),
-        ],
-    ),
-)
-def test_a_session_that_changes_the_check_is_said_in_the_commit_and_the_view(stage, command, words):
+CHANGES = [
+    ("sed -i 's/more/other/' Makefile", "Makefile (the rule test)"),
+    ("sed -i '/check/d' Makefile", "Makefile (the rule test)"),
+    ("sed -i 's/sh .\\/check.sh/true/' package.json", "package.json (the rule test)"),
+    ("echo exit 0 > check.sh", "check.sh (1 line changed)"),
+    ("sed -i 's/assert 1/pass/' tests/test_a.py", "tests/test_a.py (1 line changed)"),
+    ("sed -i '1i @pytest.mark.skip' tests/test_a.py", "tests/test_a.py (tests skipped)"),
+    ("sed -i '1i @unittest.skipIf(True, 1)' tests/test_a.py", "tests/test_a.py (tests skipped)"),
+    ("rm tests/test_a.py", "tests/test_a.py (removed)"),
+    ("mv tests/test_a.py src/a.py", "tests/test_a.py (removed)"),
+    ("sed -i s/80/20/ setup.cfg", "setup.cfg (a coverage floor)"),
+    ("sed -i /under/d setup.cfg", "setup.cfg (a coverage floor)"),
+    ("echo 'on: never' > .github/workflows/ci.yml", ".github/workflows/ci.yml (CI)"),
+    ("sed -i s/80/90/ setup.cfg", ""),
+    ("sed -i 's/true/false/' Makefile package.json", ""),
+    ("printf 'def test_c():\\n    assert 3\\n' >> tests/test_a.py", ""),
+    ("echo 'assert 4' > tests/test_new.py; echo 'b = 1' > src/app.py", ""),
+    ("echo 'on: push' > .github/workflows/more.yml", ""),
+    ("sed -i 's/assert 2/assert 3/' tests/test_named.py", ""),
+]
+
+
+@pytest.fixture
+def checked(stage):
+    """A plan whose gate and tests are in the repository."""
     for path, text in CHECKED.items():
         stage.write(path, text)
     stage.write("tests/test_named.py", CHECKED["tests/test_a.py"])
@@ -252,14 +257,28 @@ def test_a_session_that_changes_the_check_is_said_in_the_commit_and_the_view(sta
     item = "Write it — src/export.py, tests/test_named.py"
     stage.write("PLAN.md", f"## Phase 1 — Export\n{gate}- [ ] {item}\n")
     stage.commit("plan")
+    return stage
 
-    stage.run(run_commands(f"{command}; echo x > src/export.py; touch tests/test_named.py"), max_repairs=0)
 
-    assert [doubt for doubt in read_doubts(stage) if "the check" in doubt] == (
-        [f"the check was changed: {words}"] if words else []
-    )
-    said = [event.text for event in stage.seen(Noticed) if "the check was changed" in event.text]
-    assert said == ([f"ticked anyway: the check was changed: {words}"] if words else [])
+def test_what_changes_the_check_is_named(checked):
+    """What adds to it, and what an item names, is work as any other."""
+    repo, base = open_repo(checked.root), checked.git("rev-parse", "HEAD").strip()
+    (phase,) = parse_plan((checked.root / "PLAN.md").read_text()).phases
+    said = {}
+    for command, _ in CHANGES:
+        subprocess.run(command, shell=True, cwd=checked.root, check=True)
+        changes = diff_trees(repo, base, checked.commit("a change"))
+        said[command] = describe_changed_checks(repo, phase, "PLAN.md", changes, phase.verify)
+        checked.git("reset", "-q", "--hard", base)
+    assert said == {command: words and f"the check was changed: {words}" for command, words in CHANGES}
+
+
+def test_a_session_that_changes_the_check_is_said_in_the_commit_and_the_view(checked):
+    checked.run(run_commands("echo exit 0 > check.sh; echo x > src/export.py"), max_repairs=0)
+
+    words = "the check was changed: check.sh (1 line changed)"
+    assert words in read_doubts(checked)
+    assert f"ticked anyway: {words}" in [event.text for event in checked.seen(Noticed)]
 
 
 def test_a_session_that_takes_a_later_gate_away_from_its_files_is_said(stage):

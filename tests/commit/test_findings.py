@@ -1,4 +1,4 @@
-"""Findings of a review as data: read, judged, kept in a trailer, written as SARIF."""
+"""Findings of a review as data: read, judged, kept in a checkpoint, written as SARIF."""
 
 import pytest
 from hypothesis import given
@@ -20,6 +20,7 @@ from relay.run.review import (
     render_finding_json,
     render_sarif,
 )
+from tests.effort import try_each
 
 GIVEN = {
     "file": "./a.py", "line": 3, "summary": "wrong  sum", "failure_scenario": "add 1\nand 1",
@@ -80,7 +81,7 @@ def test_a_verdict_without_a_reason_confirms_nothing():
 
 
 @given(st.lists(FINDINGS, max_size=4))
-def test_findings_survive_a_trailer(findings):
+def test_findings_survive_their_json(findings):
     lines = [render_finding_json(finding) for finding in findings]
 
     assert [parse_finding_json(line) for line in lines] == findings
@@ -95,6 +96,7 @@ def test_what_nobody_wrote_is_no_finding(text):
     assert parse_finding_json(text) is None
 
 
+@try_each()
 @given(st.lists(FINDINGS, max_size=4))
 def test_sarif_has_a_result_for_each_that_was_not_refuted(findings):
     log = render_sarif(findings, version="1", name="main/x..HEAD")

@@ -7,11 +7,12 @@ import pytest
 from relay.base.errors import ExitCode, RepoError
 from relay.cli.views.last_run import tell_failures
 from relay.git.repository import open_repo
-from relay.run.commit.hooks import find_telling
+from relay.run.commit.hooks import explain_hook, find_telling
 from relay.session.events import Committed, GateFinished, Noticed
 from relay.session.values import SessionEnd, SessionOutcome
 from relay.setup.observers import make_last_gate
 from relay.store.branches import begin_branch
+from relay.store.commit import CommitEnd, CommitOutcome
 from tests.effort import take_each
 from tests.scripted import Act, ScriptedRunner
 
@@ -314,44 +315,53 @@ def test_a_hook_that_wants_a_form_of_subjects_gets_one_for_the_ledger_too(stage)
     assert stage.git("log", "-1", "--format=%s", "--", "PLAN.ledger.yaml") == "chore: ledger\n"
 
 
-@pytest.mark.parametrize(
-    ("script", "cause", "way"),
-    take_each(
-        3,
-        [
-            ("echo 'fatal: Could not resolve host: github.com'; exit 1\n", "it wants the network", "fills its cache"),
-            ("mkdir /etc/mine\n", "it writes where it may only read", "paths.write"),
-            (
-                "echo begins; no-such-program\n",
-                "a program of it is missing here, or hidden",
-                "no-such-program: not found; paths.read",
-            ),
-            (
-                "echo '`pre-commit` not found.  Did you forget …?'; exit 1\n",
-                "a program of it is missing",
-                "paths.read",
-            ),
-            ("#!tools/that-nobody-made\n", "it cannot be started: the program of its first line", "relay gate --hooks"),
-        ],
+CAUSES = {
+    "fatal: Could not resolve host: github.com": ("it wants the network", "fills its cache"),
+    "mkdir: cannot create directory '/etc/mine': Read-only file system": ("it writes where it may only", "paths.write"),
+    "fatal: cannot run .git/hooks/pre-commit: No such file or directory": (
+        "it cannot be started",
+        "relay gate --hooks",
     ),
-)
-def test_what_no_session_can_repair_goes_to_the_person_at_once(begun, script, cause, way):
-    """With its cause and a setting, and before a session is paid; one that is red with its files, behind it."""
+    "`pre-commit` not found.  Did you forget …?": ("a program of it is missing", "paths.read"),
+    "/usr/bin/python3: No module named ruff": ("a program of it is missing", "paths.read"),
+    "write error: No space left on device": ("it was killed, or the disk is full", "run this again"),
+    "app.py:1: no copyright notice": ("", "RELAY_HOOKS=skip"),
+}
+
+
+def test_what_no_session_can_repair_has_its_cause_and_a_setting():
+    wrong = []
+    for line, (cause, way) in CAUSES.items():
+        said = explain_hook(
+            CommitOutcome(
+                end=CommitEnd.HOOK_REFUSED, hook="pre-commit", output=f"the pre-commit hook exited with 1\n{line}\n"
+            )
+        )
+        begins = (
+            f"the pre-commit hook refused, and no session can repair that: {cause}" if cause else "a commit hook refu"
+        )
+        if (said.for_user.startswith(begins), way in str(said.ways), bool(said.for_model)) != (True, True, not cause):
+            wrong.append((line, said))
+    assert wrong == []
+
+
+def test_what_no_session_can_repair_goes_to_the_person_at_once(begun):
+    """Before a session is paid; one that is red with its files, behind it."""
+    script = "echo begins; no-such-program\n"
     install_hook(begun, script)
     runner = ScriptedRunner(sessions=[*WORK])
     with pytest.raises(RepoError) as refused:
         begun.play(runner, sandbox="auto")
     begins = "phase 1 was not begun, because no commit could be made: the pre-commit hook refused, and no session can "
-    assert str(refused.value).startswith(f"{begins}repair that: {cause}")
+    cause = "repair that: a program of it is missing here, or hidden"
+    assert str(refused.value).startswith(f"{begins}{cause}")
     words = f"{refused.value}; {refused.value.hint}"
-    assert way in words
+    assert "no-such-program: not found; paths.read" in words
     assert "RELAY_HOOKS=skip" in words
     assert runner.specs == []
-    if script.startswith("#!"):
-        return
     install_hook(begun, f"git diff --cached --quiet && exit 0\n{script}")
     ended = begun.play(runner, sandbox="auto")
-    assert f"the pre-commit hook refused, and no session can repair that: {cause}" in ended.reason
+    assert f"the pre-commit hook refused, and no session can {cause}" in ended.reason
     assert ended.next_command == "relay gate --hooks"
     assert len(runner.told) == 1
 
@@ -395,7 +405,7 @@ DCO = 'grep -q "^Signed-off-by: A Person <a@example.org>$" "$1" || { echo "Signe
 COLUMNS = 'awk \'length($0) > 72 && !/^#/ {print "line " NR ": " $0; bad = 1} END {exit bad}\' "$1" >&2\n'
 
 
-@pytest.mark.parametrize("hook", [DCO, "exit 1\n", COLUMNS], ids=["sign-off", "silent", "columns"])
+@pytest.mark.parametrize("hook", take_each(3, [DCO, "exit 1\n", COLUMNS]))
 def test_a_message_hook_that_no_session_can_satisfy_costs_nothing(stage, hook):
     """Relay's own lines are tried before the first session, and the ways out are named."""
     if hook == COLUMNS:

@@ -248,4 +248,6 @@ def test_what_is_said_after_the_commit_point_is_done(stage, landed):
     run(stage)
 
     assert [session.phase_id for session in stage.seen(SessionStarted)] == ["2"]
+    assert "- [x] Say hello" in (stage.root / "PLAN.md").read_text()
+    assert stage.git("status", "--porcelain") == ""
     assert said["next"]["why"].endswith(stage.seen(SessionStarted)[0].reason)

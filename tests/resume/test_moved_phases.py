@@ -10,6 +10,7 @@ from relay.git.repository import open_repo
 from relay.run.rewind import get_rewind
 from relay.session.events import Committed, Noticed, SessionStarted
 from relay.store.attempts import read_attempt
+from tests.effort import take_each
 from tests.endpoint.script import parse_script
 from tests.endpoint.server import serve
 from tests.resume.conftest import LUNCH
@@ -79,7 +80,7 @@ def names(stage, rev="HEAD"):
     return stage.git("show", "--name-only", "--format=", rev).split()
 
 
-@pytest.mark.parametrize("who", ["relay", "the user"])
+@pytest.mark.parametrize("who", take_each(2, ["relay", "the user"]))
 def test_what_was_done_and_spent_goes_with_the_phase(greeting, who):
     """Seen before the edit is committed and after, by relay or by hand; `rewind` finds the same commit."""
     head, before = greeting.git("rev-parse", "HEAD").strip(), ask(greeting)["phases"][0]
@@ -223,6 +224,7 @@ def test_a_tick_that_is_taken_back_is_refused_until_it_is_committed(greeting):
     assert [session.phase_id for session in greeting.seen(SessionStarted)] == ["1"]
 
 
+@pytest.mark.nightly
 def test_an_edit_made_while_the_session_worked_takes_back_no_tick(stage, landed):
     """A run that was killed right behind its commit leaves the edit without the tick: the next one puts it in."""
     assert landed.exit_code == ExitCode.DONE

@@ -51,7 +51,7 @@ def read_everything(stage):
     return files, stage.git("ls-files", "--stage"), stage.git("for-each-ref"), stage.git("rev-parse", "HEAD")
 
 
-@pytest.mark.parametrize(("name", "abort"), take_each(3, take_turns(BEGIN, (False, True))))
+@pytest.mark.parametrize(("name", "abort"), take_each(5, take_turns(BEGIN, (False, True))))
 def test_an_operation_begun_while_a_phase_is_open(forked, cut_off, ask, finish, name, abort):
     """It is named with the command that ends it; files, index, refs and the attempt stay; then the phase goes on."""
     stage = forked

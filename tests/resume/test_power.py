@@ -33,6 +33,7 @@ def told(stage):
     return [event.text for event in stage.seen(Noticed)]
 
 
+@pytest.mark.nightly
 def test_a_second_kill_while_files_are_put_back_loses_nothing(stage, cut_off, ask, finish):
     """The torn files are in a snapshot by then, and it is not the one that the next run goes on from."""
     cut_off()
@@ -58,12 +59,16 @@ def test_a_second_kill_while_files_are_put_back_loses_nothing(stage, cut_off, as
     assert any(words.startswith("restored from") and "hello.txt" in words for words in told(stage))
 
 
-def test_what_the_user_wrote_after_the_restart_stays(stage, cut_off):
-    """A new file, and a change of his own that the session never touched; what was lost comes back, with its name."""
+def test_what_was_lost_comes_back_and_what_was_written_since_or_is_ignored_stays(stage, cut_off):
+    """A new file, a change of his own, an ignored file in a file's place: all is named, with where its bytes are."""
     stage.write("mine.txt", "one\n")
     stage.commit("mine")
     cut_off()
     restart(stage)
+    (stage.root / "notes/a.txt").unlink()
+    (stage.root / "notes").rmdir()
+    stage.write(".git/info/exclude", "/notes\n")
+    stage.write("notes", "a file in the directory's place\n")
     stage.write("hello.txt", "")
     stage.write("mine.txt", "one\ntwo\n")
     stage.write("since.txt", "since then\n")
@@ -71,39 +76,19 @@ def test_what_the_user_wrote_after_the_restart_stays(stage, cut_off):
     ended = stage.run(BLOCK, all_=False)
 
     assert ended.exit_code == ExitCode.STOPPED
-    assert (stage.root / "hello.txt").read_text() == "hel"
-    assert (stage.root / "mine.txt").read_text() == "one\ntwo\n"
-    assert (stage.root / "since.txt").read_text() == "since then\n"
-    words = next(words for words in told(stage) if "restored from" in words)
-    assert words.startswith("restored from the last checkpoint of session ")
-    found = words.partition("git show ")[2].replace("<file>", "hello.txt")
-    assert stage.git("show", found) == ""
-    assert any(
-        words.startswith("not restored, since somebody") and "mine.txt, since.txt" in words for words in told(stage)
-    )
-
-
-def test_what_git_ignores_is_not_written_over(stage, cut_off):
-    """Its bytes are in no snapshot: the user is told where the session's are, and the run goes on."""
-    cut_off()
-    restart(stage)
-    (stage.root / "hello.txt").unlink()
-    (stage.root / "notes/a.txt").unlink()
-    (stage.root / "notes").rmdir()
-    stage.write(".git/info/exclude", "/hello.txt\n/notes\n")
-    stage.write("hello.txt", "the user's, ignored\n")
-    stage.write("notes", "a file in the directory's place\n")
-
-    ended = stage.run(BLOCK, all_=False)
-
-    assert ended.exit_code == ExitCode.STOPPED
-    assert (stage.root / "hello.txt").read_text() == "the user's, ignored\n"
-    assert (stage.root / "notes").read_text() == "a file in the directory's place\n"
-    words = next(words for words in told(stage) if words.startswith("not restored"))
-    assert "hello.txt, notes/a.txt" in words
-    place = words.partition("git show ")[2]
-    assert stage.git("show", place.replace("<file>", "hello.txt")) == "hel"
-    assert stage.git("show", place.replace("<file>", "notes/a.txt")) == "a\n"
+    texts = {name: (stage.root / name).read_text() for name in ("hello.txt", "mine.txt", "since.txt", "notes")}
+    assert texts == {
+        "hello.txt": "hel",
+        "mine.txt": "one\ntwo\n",
+        "since.txt": "since then\n",
+        "notes": "a file in the directory's place\n",
+    }
+    words = next(words for words in told(stage) if words.startswith("restored from the last checkpoint of session "))
+    assert stage.git("show", words.partition("git show ")[2].replace("<file>", "hello.txt")) == ""
+    kept, blocked = [words for words in told(stage) if words.startswith("not restored, since ")]
+    assert "somebody may have written it after that checkpoint: mine.txt, since.txt" in kept
+    assert "an ignored file is in the way: notes/a.txt" in blocked
+    assert stage.git("show", blocked.partition("git show ")[2].replace("<file>", "notes/a.txt")) == "a\n"
 
 
 @pytest.mark.nightly

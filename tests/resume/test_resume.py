@@ -114,37 +114,6 @@ def test_what_is_found_is_kept_before_anything_is_restored(stage, cut_off, clone
     assert "found here\n" in kept
 
 
-def test_in_a_linked_work_tree(stage, cut_off, ask, finish):
-    """Attempt and lock belong to the branch and the work tree: here both are the linked one's."""
-    main = stage.root
-    stage.git("worktree", "add", "-q", "-b", "side", "../side")
-    stage.root = main.parent / "side"
-    cut_off()
-    assert ask()["row"] == ResumeCase.MID_ATTEMPT
-    stage.root = main
-    assert ask()["row"] == ResumeCase.NOTHING_OPEN
-    stage.root = main.parent / "side"
-
-    finish()
-
-    assert not (main / "hello.txt").exists()
-
-
-@pytest.mark.nightly
-def test_another_branch_and_back(stage, cut_off, ask, finish):
-    """On the other branch nothing is open; back again the attempt is as it was."""
-    cut_off()
-    stage.git("switch", "-q", "-c", "other")
-    assert ask()["row"] == ResumeCase.NOTHING_OPEN
-    stage.git("switch", "-q", "main")
-    asked = ask()
-    assert asked["row"] == ResumeCase.MID_ATTEMPT
-
-    finish()
-
-    check_said(stage, asked)
-
-
 def test_an_amendment_that_a_kill_cuts_off_is_told_and_stands_once(stage, finish):
     """The next session would add it again; its message names the session that was cut off, and not itself."""
     acts = [{"name": "amend", "input": {"phase": "2", "change": "- [ ] Say it thrice", "why": "asked for"}}]
@@ -167,7 +136,7 @@ def test_an_amendment_that_a_kill_cuts_off_is_told_and_stands_once(stage, finish
     assert stage.git("show", "HEAD:PLAN.md").count("Say it thrice") == 1
 
 
-@pytest.mark.parametrize("how", take_each(2, ["commit", "amend", "reset"]))
+@pytest.mark.parametrize("how", take_each(3, ["commit", "amend", "reset"]))
 def test_the_branch_moved_under_an_open_attempt(stage, cut_off, ask, finish, how):
     """The session's work is still its own: it is committed with the phase, on top of what the user did."""
     stage.write("user.txt", "one\n")
@@ -198,20 +167,6 @@ def test_what_a_commit_records_is_not_counted_twice(stage, landed):
     stage.run(LUNCH)
 
     assert stage.seen(RunStarted)[0].spent_usd == pytest.approx(landed.spent_usd, abs=1e-6)
-
-
-@pytest.mark.usefixtures("landed")
-def test_after_the_commit_point(stage, ask):
-    """The commit is made, the attempt's ref, the plan's file and the index are not: a run only tidies up."""
-    assert ask()["row"] == ResumeCase.AFTER_COMMIT
-    head = stage.git("rev-parse", "HEAD")
-
-    stage.run("sessions: [{turns: [{text: Done}, {text: Done}]}]")
-
-    assert stage.git("rev-parse", "HEAD") == head
-    assert "- [x] Say hello" in (stage.root / "PLAN.md").read_text()
-    assert stage.git("status", "--porcelain") == ""
-    assert [session.phase_id for session in stage.seen(SessionStarted)] == ["2"]
 
 
 @pytest.mark.nightly

@@ -117,7 +117,7 @@ def check_resumes(stage):
 
 @pytest.mark.parametrize(
     ("signals", "code"),
-    take_each(2, [((signal.SIGINT, signal.SIGINT), 130), ((signal.SIGTERM,), 130), ((signal.SIGKILL,), -9)]),
+    take_each(3, [((signal.SIGINT, signal.SIGINT), 130), ((signal.SIGTERM,), 130), ((signal.SIGKILL,), -9)]),
 )
 def test_stopped_now_in_a_command_all_its_processes_die(stage, signals, code):
     """Child, grandchild and the one with a session of its own are gone; the work is not."""
