@@ -115,21 +115,6 @@ def test_a_hook_that_keeps_a_stash_while_it_works_has_a_git_directory_of_its_own
 
 
 @pytest.mark.nightly
-def test_hooks_of_a_linked_work_tree_have_one_too(begun, tmp_path):
-    """Its own files are below the common directory."""
-    install_hook(begun, LIKE_LINT_STAGED)
-    begun.git("worktree", "add", "-q", str(tmp_path / "linked"), "-b", "side")
-    before = read_git_dir(begun)
-    main, begun.root = begun.root, tmp_path / "linked"
-
-    ended = begun.play(ScriptedRunner(sessions=WORK[:1]), phase="1", all_=False, sandbox="auto")
-
-    begun.root = main
-    assert ended.exit_code == ExitCode.DONE
-    assert read_git_dir(begun) == before
-
-
-@pytest.mark.nightly
 def test_what_a_session_leaves_in_its_scratch_directory_is_not_there_for_a_hook(begun):
     """It could be a configuration that makes the hook's program say yes."""
     install_hook(begun, 'test -z "$(ls -A $TMPDIR | grep -v hook-)"\n')

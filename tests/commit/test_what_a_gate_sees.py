@@ -367,12 +367,3 @@ def test_what_a_gate_must_not_write_is_protected(stage, work):
     assert not (stage.root / ".git/x").exists()
     assert (stage.root / "big/AGENTS.md").read_text() == "rules"
     assert files(stage) == ["PLAN.md", "hello.txt"]
-
-
-@pytest.mark.nightly
-def test_a_linked_work_tree_is_laid_out_too(stage, work, tmp_path):
-    """Its git directory is a file there."""
-    stage.git("worktree", "add", "-q", "-b", "side", str(tmp_path / "linked"))
-    stage.root = tmp_path / "linked"
-    gate = "git rev-parse --git-dir && test ! -e notes.txt && cat hello.txt"
-    assert isinstance(work(gate, before=lambda: stage.write("notes.txt", "mine")), PhaseCommit)

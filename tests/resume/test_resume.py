@@ -169,23 +169,6 @@ def test_what_a_commit_records_is_not_counted_twice(stage, landed):
     assert stage.seen(RunStarted)[0].spent_usd == pytest.approx(landed.spent_usd, abs=1e-6)
 
 
-@pytest.mark.nightly
-@pytest.mark.usefixtures("landed")
-def test_after_the_commit_point_and_a_commit_of_the_users(stage, ask):
-    """The session's commit is found below the user's, and what follows a commit is done."""
-    stage.write("other.txt", "the user's\n")
-    stage.git("add", "-N", "other.txt")
-    stage.git("commit", "-q", "-m", "the user's", "--", "other.txt")
-    assert ask()["row"] == ResumeCase.AFTER_COMMIT
-
-    ended = stage.run(LUNCH)
-
-    assert ended.exit_code == ExitCode.STOPPED
-    assert [session.phase_id for session in stage.seen(SessionStarted)] == ["2"]
-    assert "- [x] Say hello" in (stage.root / "PLAN.md").read_text()
-    assert stage.git("status", "--porcelain") == ""
-
-
 @pytest.mark.usefixtures("landed")
 def test_a_commit_that_the_user_took_back_is_not_finished_again(stage):
     """He committed from the index that was left behind: files and index of that commit stay as they are."""
