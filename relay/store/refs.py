@@ -36,8 +36,9 @@ def has_kept_refs(repo: Repo) -> bool:
 
 
 def has_jobs(repo: Repo) -> bool:
-    """Return whether any phase has a branch of its own."""
-    return bool(repo.list_refs(_JOBS))
+    """Return whether any phase has a branch of its own, or is open on one that only another clone has."""
+    open_on = f"{ATTEMPTS}{render_ref_part(JOB_BRANCHES)}"
+    return bool(repo.list_refs(_JOBS)) or any(ref.startswith(open_on) for ref in repo.list_refs(ATTEMPTS))
 
 
 def list_beside(repo: Repo) -> frozenset[str]:

@@ -12,7 +12,7 @@ from relay.git.repository import open_repo
 from relay.run.planning.planner import PlanTask
 from relay.session.events import Noticed, RetryScheduled, SessionEnded, SessionStarted
 from relay.session.values import SessionEnd
-from relay.store.attempts import find_repeated_error, read_attempt
+from relay.store.attempts import find_repeated_error, note_wait, read_attempt
 from relay.store.checkpoints import WipRecord, save_wip
 from relay.store.ref_notes import Ending
 from tests.cli.documents import read_document
@@ -69,7 +69,7 @@ def save_limit(stage, until, model="claude-opus-5-5"):
     """Leave an attempt behind whose session met a limit."""
     stage.arrange("limit", lambda: stage.run(script([bash("echo once >> log.txt"), {"text": "no", "fault": FAR}])))
     attempt = find_attempt(stage)
-    ending = Ending(end=SessionEnd.LIMIT, wait_until=int(until), limited=model)
+    ending = Ending(end=SessionEnd.LIMIT, **note_wait(until, model))
     save_wip(open_repo(stage.root), attempt, WipRecord(spend=attempt.spend, handoff_note="b", ending=ending))
 
 

@@ -87,6 +87,22 @@ def test_a_job_s_work_tree_lies_beside_the_repository_at_the_plan_s_tip(box, mai
     assert find_jobs(main, "PLAN.md") == ()
 
 
+def test_a_clone_with_relays_refs_alone_goes_on_where_the_phase_began(box, main, new_box):
+    """The branch may have gone on since; what sessions did is put back over the files that they began with."""
+    job = ensure(main, "1")
+    attempt = open_attempt(job.repo, START)
+    box.write("newer.txt")
+    box.commit("meanwhile")
+    other = new_box()
+    other.git("fetch", "-q", box.root, "main:refs/heads/main", "refs/relay/*:refs/relay/*", "--update-head-ok")
+    other.git("reset", "-q", "--hard", "main")
+    clone = other.open()
+    assert find_lost(clone, parse_plan(PLAN)) == ("1",)
+    there = ensure(clone, "1").repo
+    assert (there.head(), read_attempt(there)) == (attempt.base_head, attempt)
+    assert find_lost(clone, parse_plan(PLAN)) == ()
+
+
 def test_places_that_relay_made_are_known_to_each_work_tree(main):
     """Those of another clone beside it too, but no directory that is only called so."""
     job = ensure(main, "1")

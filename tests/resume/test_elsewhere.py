@@ -112,8 +112,8 @@ def check_end(stage, files):
     ("move", "row"),
     [
         (move_here, ResumeCase.MID_ATTEMPT),
-        (move_to_a_machine_with_the_refs, ResumeCase.POWER_LOSS),
-        (move_to_a_linked_work_tree, ResumeCase.POWER_LOSS),
+        (move_to_a_machine_with_the_refs, ResumeCase.NOTHING_OPEN),
+        (move_to_a_linked_work_tree, ResumeCase.MID_ATTEMPT),
     ],
 )
 def test_with_relays_refs_the_open_phase_goes_on(stage, move, row):

@@ -240,7 +240,6 @@ def test_an_edit_made_while_the_session_worked_takes_back_no_tick(stage, landed)
     assert "Say it three times" in stage.git("show", "HEAD:PLAN.md")
 
 
-@pytest.mark.nightly
 def test_a_phase_whose_commit_was_reset_softly_under_an_open_one_is_done_with_its_code(greeting):
     """Its code is only staged: the open phase brings it back when it lands, and the plan does not end without it."""
 

@@ -33,7 +33,6 @@ def told(stage):
     return [event.text for event in stage.seen(Noticed)]
 
 
-@pytest.mark.nightly
 def test_a_second_kill_while_files_are_put_back_loses_nothing(stage, cut_off, ask, finish):
     """The torn files are in a snapshot by then, and it is not the one that the next run goes on from."""
     cut_off()

@@ -29,6 +29,7 @@ from relay.ledger.model import merge_entries, parse_ledger
 from relay.plan.lineage import find_lineage
 from relay.plan.model import Phase, Plan
 from relay.plan.operations import check_change, describe_reworded, read_operations, replay
+from relay.plan.parse import find_plan_in
 from relay.plan.text import encode_text, find_ledger_path
 from relay.run.commit.readiness import find_common, list_landed
 from relay.session.usage import Spent
@@ -38,7 +39,7 @@ from relay.store import trailers
 from relay.store.attempts import AttemptStart, OpenAttempt, make_ending, open_attempt, read_attempt
 from relay.store.branches import move_branch
 from relay.store.checkpoints import WipRecord, save_snapshots
-from relay.store.history import find_text
+from relay.store.history import find_text, read_relay_commits
 from relay.store.obstacles import find_in_the_way
 from relay.store.plan_versions import parse_at
 from relay.store.ref_notes import Carried, Course, read_notes
@@ -313,16 +314,41 @@ def merge(job: Job, landing: Landing) -> Merged:
         left, merged = (*left, words), replace(merged, plan=merged.plan.untick(elsewhere))
     known = set(ledgers[0].entries)
     ledger = merge_entries(ledgers[1], [entry for entry in ledgers[2].entries if entry not in known])
-    files = {plan_path: encode_text(merged.plan.text)}
+    files, found = {plan_path: encode_text(merged.plan.text)}, merge_commits(repo, landing.tip, landing.own, base=base)
+    if back := sorted(_find_taken_out(repo, plan_path, landing.tip, base) - {*found.conflicts, ledger_path}):
+        kept = objects.read_entries(repo, landing.own, back)
+        entries = [(path, *kept.get(path, (ABSENT, repo.zero_id))) for path in back]
+        found = replace(found, tree=objects.write_paths_tree(repo, entries, start=found.tree))
+        left = (*left, f"{list_paths(back)} was taken out of the branch, and is ticked there: it comes back")
     return Merged(
         phase=phase,
         plan=merged.plan,
         before=tip,
         files={**files, ledger_path: encode_text(ledger.text)} if ledger.text else files,
-        merge=merge_commits(repo, landing.tip, landing.own, base=base),
+        merge=found,
         base=base,
         left=(*rewritten, *left),
     )
+
+
+def _find_taken_out(repo: Repo, plan_path: str, tip: str, base: str) -> frozenset[str]:
+    """Return the files of relay's commits that a rewritten branch has as before them, while its plan keeps their ticks.
+
+    Args:
+        base: The newest commit that was on the branch before.
+    """
+    below = find_base(repo, tip, base)
+    if not below or below == base:
+        return frozenset()
+    at_tip, paths = find_plan_in(find_text(repo, tip, plan_path) or ""), set[str]()
+    ticked = {item.text for item in at_tip.items if item.done} if at_tip else set[str]()
+    for commit in read_relay_commits(repo, plan_path, rev=base, newer_than=below):
+        plan = find_plan_in(find_text(repo, commit.commit, plan_path) or "")
+        own = [item.text for item in plan.items if item.id in commit.items] if plan else []
+        if own and ticked.issuperset(own):
+            paths |= {change.path for change in objects.diff_trees(repo, commit.parents[0], commit.commit)}
+    before, now = (objects.read_entries(repo, at, sorted(paths - {plan_path})) for at in (below, tip))
+    return frozenset(path for path in paths - {plan_path} if before.get(path) == now.get(path))
 
 
 def _read_plan(repo: Repo, commit: str, plan_path: str) -> Plan:

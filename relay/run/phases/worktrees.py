@@ -146,18 +146,19 @@ def _stands_here(main: Repo, branch: str) -> bool:
 
 
 def find_lost(main: Repo, plan: Plan) -> tuple[str, ...]:
-    """Return the open phases whose branch has work that has not landed, and whose work tree is gone."""
+    """Return the open phases with work that has not landed, and without a work tree here."""
     if main.branch is None:
         return ()
     places = {tree.branch: tree.root for tree in worktrees.list_worktrees(main)}
     commits, tip = main.list_refs(f"refs/heads/{name_jobs(main.branch)}"), get_tip(main)
+    attempts = main.list_refs(ATTEMPTS)
     found = []
     for phase_id in (phase.id for phase in plan.phases if not phase.done):
         branch = name_job_branch(main, phase_id)
         commit, place = commits.get(f"refs/heads/{branch}"), places.get(branch)
-        if commit is None or (place is not None and (place / ".git").exists()):
+        if place is not None and (place / ".git").exists():
             continue
-        if read_attempt(main, branch) is not None or not is_ancestor(main, commit, tip):
+        if find_attempt_ref(branch) in attempts or (commit is not None and not is_ancestor(main, commit, tip)):
             found.append(phase_id)
     return tuple(found)
 
@@ -219,6 +220,10 @@ def _hand_on(main: Repo, free: Job | None, phase_id: str, plan_path: str, start:
         raise RepoError(words, hint=f"git worktree {act} {shlex.quote(str(held.root))}")
     ref = f"refs/heads/{branch}"
     kept = refs.find_ref(main, ref)
+    attempt = read_attempt(main, branch) if kept is None else None
+    if attempt is not None and attempt.base_head and main.find_commit(attempt.base_head):
+        refs.move_ref(main, ref, attempt.base_head, None)  # a clone that has only relay's refs of an open phase
+        kept = attempt.base_head
     if free is None or kept is not None:  # a branch without its work tree may have anything
         folder = get_jobs_place(main.root)
         try:
