@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path, PurePosixPath
-from typing import Self
+from typing import Self, TypeVar
 
 from relay.base.errors import RepoError
 from relay.base.values import dataclass
@@ -141,6 +141,7 @@ def find_boot_id() -> str:
         return ""
 
 
+FoundT = TypeVar("FoundT")
 FileState = tuple[int, ...]
 """A file's identity and state: device, inode, mode, size, mtime, ctime; empty if there is no file."""
 
@@ -167,43 +168,47 @@ def _ignoring_missing() -> Iterator[None]:
             raise
 
 
-def find_stat(root: Path, path: str) -> os.stat_result | None:
-    """Return the status of `path`, following symlinks in no component; None if nothing is there."""
+def _find(root: Path, path: str, what: str, get: Callable[[int, str], FoundT]) -> FoundT | None:
+    """Return what `get` finds by an open directory and a name in it; None if nothing of the kind is there.
+
+    Raises:
+        RepoError: The path cannot be `what`, such as ``read``.
+    """
     try:
         with open_parent(root, path) as (parent, name):
-            return os.stat(name, dir_fd=parent, follow_symlinks=False)
+            return get(parent, name)
+    except NotAFileError:
+        return None
     except OSError as error:
-        if error.errno in MISSING:
+        if error.errno in {*MISSING, errno.ENXIO}:  # a socket is there
             return None
-        raise RepoError(f"{path!r} cannot be looked at: {error.strerror}") from error
+        hint = f"chmod u+r {shlex.quote(path)}" if error.errno == errno.EACCES else ""
+        raise RepoError(f"{path!r} cannot be {what}: {error.strerror}", hint=hint) from error
+
+
+def find_stat(root: Path, path: str) -> os.stat_result | None:
+    """Return the status of `path`, following symlinks in no component; None if nothing is there."""
+    return _find(root, path, "looked at", lambda parent, name: os.stat(name, dir_fd=parent, follow_symlinks=False))
 
 
 def read_file(root: Path, path: str) -> bytes | None:
     """Return the bytes of a regular file, or a symlink's target; None when there is neither."""
-    try:
-        with open_parent(root, path) as (parent, name):
-            mode = os.stat(name, dir_fd=parent, follow_symlinks=False).st_mode
-            if stat.S_ISLNK(mode):
-                return _read_link(parent, name)
-            if not stat.S_ISREG(mode):
-                return None
-            with os.fdopen(open_regular(name, parent), "rb") as file:
-                return file.read()
-    except NotAFileError:
-        return None
-    except OSError as error:
-        if error.errno in MISSING:
+
+    def read(parent: int, name: str) -> bytes | None:
+        mode = os.stat(name, dir_fd=parent, follow_symlinks=False).st_mode
+        if stat.S_ISLNK(mode):
+            try:
+                return os.fsencode(os.readlink(name, dir_fd=parent))
+            except OSError as error:
+                if error.errno == errno.EINVAL:
+                    return None  # a file has replaced the link
+                raise
+        if not stat.S_ISREG(mode):
             return None
-        raise RepoError(f"{path!r} cannot be read: {error.strerror}") from error
+        with os.fdopen(open_regular(name, parent), "rb") as file:
+            return file.read()
 
-
-def _read_link(parent: int, name: str) -> bytes | None:
-    try:
-        return os.fsencode(os.readlink(name, dir_fd=parent))
-    except OSError as error:
-        if error.errno == errno.EINVAL:
-            return None  # a file has replaced the link
-        raise
+    return _find(root, path, "read", read)
 
 
 def read_start(path: str | Path, most_bytes: int) -> bytes | None:
@@ -229,16 +234,7 @@ def open_file(root: Path, path: str) -> int | None:
     Raises:
         RepoError: It cannot be read.
     """
-    try:
-        with open_parent(root, path) as (parent, name):
-            return open_regular(name, parent)
-    except NotAFileError:
-        return None
-    except OSError as error:
-        if error.errno in {*MISSING, errno.ENXIO}:  # a socket is there
-            return None
-        hint = f"chmod u+r {shlex.quote(path)}" if error.errno == errno.EACCES else ""
-        raise RepoError(f"{path!r} cannot be read: {error.strerror}", hint=hint) from error
+    return _find(root, path, "read", lambda parent, name: open_regular(name, parent))
 
 
 def replace_file(root: Path, path: str, data: bytes, mode: str) -> None:

@@ -47,7 +47,7 @@ def project(stage):
         yield relay.api.open_project(stage.root, environ={**os.environ, **env})
 
 
-def test_a_run_is_events_and_its_values_are_those_of_the_commands(project, stage):
+def test_a_run_is_events_and_its_values_are_those_of_its_commits(project):
     seen: list[Event] = []
     ended = project.run("all", "--max-cost", "5", observe=seen.append)
     assert (ended.exit_code, seen[-1]) == (ExitCode.DONE, ended)
@@ -56,7 +56,6 @@ def test_a_run_is_events_and_its_values_are_those_of_the_commands(project, stage
     summary = project.summarize()
     assert summary.spent.cost_usd == pytest.approx(cost, abs=1e-6)
     assert summary.spent == summary.phases[0].spent
-    assert json.loads(stage.relay("status", "--json").stdout)["spent"]["usd"] == summary.spent.cost_usd
     assert [item.text for item in project.read_plan().items] == ["Write one — one.txt"]
     (outcome,) = project.list_outcomes()
     assert (outcome.phase_id, outcome.spent, outcome.repairs) == ("1", summary.spent, 0)
@@ -64,15 +63,14 @@ def test_a_run_is_events_and_its_values_are_those_of_the_commands(project, stage
     assert (held.claim.claim, str(held.belief.status)) == ("one is right", "in")
 
 
-def test_an_observer_that_raises_stops_the_run_with_its_work_kept(project, stage):
+def test_an_observer_that_raises_stops_the_run_with_its_work_kept(project):
     def refuse(event):
         if isinstance(event, ResponseReceived):
             raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
         project.run(observe=refuse)
-    assert stage.relay("status").returncode == ExitCode.DONE  # nobody holds the lock
-    assert project.run().exit_code == ExitCode.DONE
+    assert project.run().exit_code == ExitCode.DONE  # nobody holds the lock
 
 
 def test_a_repository_may_be_a_path_below_it_or_gitpythons_value(stage, tmp_path):
