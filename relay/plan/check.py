@@ -51,7 +51,7 @@ _LONE_RETURN = re.compile(r"\r(?!\n)")
 def check_plan(plan: Plan) -> tuple[Violation, ...]:
     """Return the faults of a plan in line order; warnings are marked."""
     outline = plan.outline
-    heads = {extent.head for extent in outline.extents}
+    heads = {extent.start for extent in outline.extents}
     found = [
         *_check_numbers(plan),
         *check_order(plan),
@@ -137,7 +137,7 @@ def _check_gates(plan: Plan, outline: Outline) -> Iterator[Violation]:
             if words := find_obscurity(command):  # nobody can review it
                 yield _error(phase.line, f"a verify command of phase {phase.id} {words}")
         seen.update(phase.verify)
-    heads = {extent.head for extent in outline.extents}
+    heads = {extent.start for extent in outline.extents}
     done = {section.line for section in iter_done_sections(plan)}
     for at, section in enumerate(outline.sections):
         yield from _check_statements(section, is_head=at in heads, is_done=section.line in done)
@@ -420,7 +420,7 @@ def list_unboxed(outline: Outline) -> tuple[Unit, ...]:
 
 def _find_held(outline: Outline) -> set[int]:
     """Return the indexes of the sections of phases."""
-    return {at for extent in outline.extents for at in range(extent.head, extent.stop)}
+    return {at for extent in outline.extents for at in extent}
 
 
 def list_conditions(outline: Outline) -> tuple[Section, ...]:
@@ -436,7 +436,7 @@ def list_conditions(outline: Outline) -> tuple[Section, ...]:
 def check_coverage(outline: Outline) -> Iterator[Violation]:
     """Yield work that a run would pass over; an error if that is more than the work that it would do."""
     if units := list_unboxed(outline):
-        phases = [outline.sections[extent.head].title for extent in outline.extents]
+        phases = [outline.sections[extent.start].title for extent in outline.extents]
         is_error = len(units) >= _SEVERAL and len(units) > sum(map(is_unit, phases))
         words = f"{describe_unboxed(units)}, so relay would pass over {'them' if units[1:] else 'it'}"
         only = f" and run only {_list_titles(phases)}" if is_error else ""

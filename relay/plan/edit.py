@@ -114,7 +114,7 @@ def append_entries(plan: Plan, title: str, texts: Sequence[str]) -> Plan:
     if not entries:
         return plan
     outline = plan.outline
-    above = outline.sections[: outline.extents[0].head]
+    above = outline.sections[: outline.extents[0].start]
     known = next((section for section in above if section.title.strip(" :").casefold() == title.casefold()), None)
     place = known or above[min(1, len(above) - 1)]
     at = _last_line(outline.lines, place) + 1 if place.end > place.start else outline.front.body

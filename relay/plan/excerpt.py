@@ -45,7 +45,7 @@ def cut_excerpts(plan: Plan) -> tuple[Excerpt, ...]:
     found = []
     for phase, extent in zip(plan.phases, outline.extents, strict=True):
         own, left = _cut_phase(plan, phase)
-        owners = tuple(sorted(beside.keys() & {0, *ancestors[extent.head], extent.head}))
+        owners = tuple(sorted(beside.keys() & {0, *ancestors[extent.start], extent.start}))
         if owners not in joined:  # most phases share the text
             joined[owners] = _join(plan, sorted(chain(*map(beside.__getitem__, owners)), key=attrgetter("start")))
         around, left_around = joined[owners]
@@ -86,8 +86,8 @@ def _group_beside(plan: Plan, ancestors: Sequence[tuple[int, ...]]) -> Mapping[i
     Left out are boxes, which are conditions for the user, and pieces of work without a box: nobody asks for them.
     """
     outline = plan.outline
-    heads = [extent.head for extent in outline.extents]
-    held = {at for extent in outline.extents for at in range(extent.head, extent.stop)}
+    heads = [extent.start for extent in outline.extents]
+    held = {at for extent in outline.extents for at in extent}
     above = {at for head in heads for at in ancestors[head]}
     owners = above | {0, *heads}
     loose: set[int] = set()

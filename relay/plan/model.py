@@ -167,7 +167,7 @@ class Plan:
         """Each phase with its sections, its heading's first."""
         sections = self.outline.sections
         for phase, extent in zip(self.phases, self.outline.extents, strict=True):
-            yield phase, sections[extent.head : extent.stop]
+            yield phase, sections[extent.start : extent.stop]
 
     def find_phase(self, phase_id: str) -> Phase | None:
         """Return the phase with this id."""

@@ -227,22 +227,14 @@ class Section:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Extent:
-    """The sections of one phase, as indexes: ``sections[head:stop]``."""
-
-    head: int
-    stop: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Outline:
     """A plan file cut into sections, which together are all of its Markdown."""
 
     lines: Lines
     front: FrontMatter
     sections: tuple[Section, ...]
-    extents: tuple[Extent, ...]
-    """One per phase, in order."""
+    extents: tuple[range, ...]
+    """The indexes of each phase's sections, its heading's first."""
 
     @property
     def text(self) -> str:
@@ -496,7 +488,7 @@ def find_ancestors(sections: Sequence[Section]) -> tuple[tuple[int, ...], ...]:
     return tuple(found)
 
 
-def _find_extents(sections: Sequence[Section]) -> list[Extent]:
+def _find_extents(sections: Sequence[Section]) -> list[range]:
     """Return the phases: sections with boxes, each with the deeper sections after it that have none or are conditions.
 
     A heading such as ``Phase 2`` holds the boxes of its deeper sections too, up to the first numbered one (``Task 3``,
@@ -507,10 +499,10 @@ def _find_extents(sections: Sequence[Section]) -> list[Extent]:
     work = [at for at, one in enumerate(sections) if one.boxes and not is_condition(one.title)]
     working = {over for at in work for over in (*ancestors[at], at)}
     closed = {1} if [at for at, one in enumerate(sections) if one.level == 1] == [1] else set[int]()
-    extents: list[Extent] = []
+    extents: list[range] = []
     for at, section in enumerate(sections):
         last = extents[-1] if extents else None
-        goes_on = last is not None and last.stop == at and _belongs(section, sections[last.head].level)
+        goes_on = last is not None and last.stop == at and _belongs(section, sections[last.start].level)
         chain = [*(over for over in ancestors[at] if over), at]
         over = ancestors[at][-1]
         counted = [n for n in chain if sections[n].is_notes or is_enumerated(sections[n].title)]
@@ -519,16 +511,15 @@ def _find_extents(sections: Sequence[Section]) -> list[Extent]:
             low = counted[-1] if counted else 0
             closed.update(n for n in chain if n < low)
             head = next((n for n in chain if n >= low and n not in closed and is_unit(sections[n].title)), at)
-            over = ancestors[at][-1]
             if head == at and is_condition(section.title) and (sections[over].level <= 1 or over in working):
                 head = -1
-        if last and (head == last.head or (head < 0 and goes_on)):
-            extents[-1] = replace(last, stop=at + 1)
+        if last and (head == last.start or (head < 0 and goes_on)):
+            extents[-1] = range(last.start, at + 1)
         elif head >= 0:
             if last:
-                ends = (*counted, head) if is_unit(sections[last.head].title) else (head,)
-                extents[-1] = replace(last, stop=min(last.stop, next((n for n in ends if n > last.head), head)))
-            extents.append(Extent(head=head, stop=at + 1))
+                ends = (*counted, head) if is_unit(sections[last.start].title) else (head,)
+                extents[-1] = range(last.start, min(last.stop, next((n for n in ends if n > last.start), head)))
+            extents.append(range(head, at + 1))
     return extents
 
 

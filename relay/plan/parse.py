@@ -47,25 +47,23 @@ def parse_plan(text: str) -> Plan:
     sections, extents = outline.sections, outline.extents
     if not extents:
         raise _no_phase(outline)
-    heads = [parse_number(sections[extent.head].title) for extent in extents]
+    heads = [parse_number(sections[extent.start].title) for extent in extents]
     ids = number_phases(heads)
-    boxes = [[box for section in sections[extent.head : extent.stop] for box in section.boxes] for extent in extents]
+    boxes = [[box for at in extent for box in sections[at].boxes] for extent in extents]
     item_ids = number_items(ids, [[box.text for box in own] for own in boxes])
     known = {fold_number(phase_id): phase_id for phase_id in ids}
     said = [tuple(read_statements(section)) for section in sections]
     phases = list[Phase]()
     read = zip(extents, heads, ids, boxes, item_ids, _find_gates(outline, said), strict=True)
     for extent, head, phase_id, items, named, (verify, own_verify) in read:
-        section, own = sections[extent.head], said[extent.head]
+        section, own = sections[extent.start], said[extent.start]
         wishes, tools = dict[str, tuple[str, str, int]](), dict[str, int]()
         for one in own:
             for value in one.values if one.word in WISHES else ():
                 wishes.setdefault(one.word, (one.word, value, one.line))
             for name in one.values if one.word == "tools" else ():
                 tools.setdefault(name, one.line)
-        listed = (
-            path for part in sections[extent.head : extent.stop] if not part.is_notes for path in read_file_list(part)
-        )
+        listed = (path for at in extent if not sections[at].is_notes for path in read_file_list(sections[at]))
         phases.append(
             Phase(
                 id=phase_id,
@@ -85,7 +83,7 @@ def parse_plan(text: str) -> Plan:
                 in_list=section.level == ITEM_LEVEL,
             )
         )
-    first = extents[0].head
+    first = extents[0].start
     return Plan(
         text=outline.text,
         title=sections[1].title if first > 1 else "",
@@ -119,17 +117,16 @@ def _find_gates(outline: Outline, said: Sequence[Sequence[Statement]]) -> Iterat
     ``Validation Commands`` are of the phase that they stand in, else of the heading that they stand under.
     """
     sections, extents, ancestors = outline.sections, outline.extents, find_ancestors(outline.sections)
-    phase_of = {at: extent.head for extent in extents for at in range(extent.head, extent.stop)}
+    phase_of = {at: extent.start for extent in extents for at in extent}
     given = defaultdict[int, list[str]](list, {0: [*outline.front.verify]})
     for at, section in enumerate(sections):
         if commands := read_validation_commands(section):
             given[phase_of.get(at, ancestors[at][-1])] += commands
     stated = [[command for one in own if one.word == "verify" for command in one.values] for own in said]
-    shared = (0, 1) if extents[0].head > 1 else (0,)
-    for head, stop in ((extent.head, extent.stop) for extent in extents):
-        parts = (
-            at for at in range(head, stop) if not any(sections[n].is_notes for n in (*ancestors[at], at) if n > head)
-        )
+    shared = (0, 1) if extents[0].start > 1 else (0,)
+    for extent in extents:
+        head = extent.start
+        parts = (at for at in extent if not any(sections[n].is_notes for n in (*ancestors[at], at) if n > head))
         own = tuple(dict.fromkeys((*given[head], *(command for at in parts for command in stated[at]))))
         wide = dict.fromkeys((*shared, *(at for at in ancestors[head] if not sections[at].is_notes)))
         above = (command for at in wide for command in (*given[at], *stated[at]))
