@@ -54,7 +54,7 @@ def test_what_nobody_uses_goes():
     """What only tests call stands in tests."""
     uses = frozenset[str]().union(*(rules.list_uses(path.read_text()) for path in SOURCES))
     called_by_libraries = {"do_GET", "get_backoff_time", "handle_error", "log_message", "main_loop", "redirect_request"}
-    called_by_libraries |= {"format_commands", "format_options", "process_request"}
+    called_by_libraries |= {"format_commands", "format_options", "service_actions"}
     called_by_libraries |= {"generate_span_id", "generate_trace_id"}
     shown = {"PLANNER_SPECS"}  # what a planner is told, measured
     inner = [path for path in SOURCES if path.name != "api.py" or path.parent.name != "relay"]  # for others to call

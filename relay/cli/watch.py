@@ -3,11 +3,13 @@
 `watch` only reads the run's event log. The others reach the run of this work tree.
 """
 
+import contextlib
 import os
 import signal
 import sys
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import click
 
@@ -16,7 +18,7 @@ from relay.base.hints import RUN, Command
 from relay.base.words import list_some, render_usd
 from relay.cli.boundary import note_place
 from relay.cli.options import events_option, plan_option
-from relay.cli.screen import clean_line, say
+from relay.cli.screen import clean_line, say, say_now
 from relay.cli.views.base import View
 from relay.cli.views.shapes import make_view
 from relay.config.keys import KEYS
@@ -37,7 +39,15 @@ POLL_S = 0.25
 @click.command("watch")
 @click.argument("run", required=False, default="", help="Run id, or its beginning; default: the newest run.")
 @events_option
-def command(run: str, *, as_json: bool) -> int:
+@click.option(
+    "--serve",
+    metavar="[PORT]",
+    is_flag=False,
+    flag_value=0,
+    type=click.IntRange(0, 65535),
+    help="Serve the page of `relay report` to a browser on this machine, always anew; default: a free port.",
+)
+def command(run: str, *, as_json: bool, serve: int | None) -> int:
     """Watch a run from another terminal, during its work or after its end.
 
     The view comes from the run's event log alone, so nothing that you do here reaches the run: Ctrl-C ends only the
@@ -46,12 +56,62 @@ def command(run: str, *, as_json: bool) -> int:
     place = note_place()
     repo, run_id = place.repo, get_run(place.repo, run)
     with RunLogs(repo.root, open_tail(repo, run_id)) as log:
+        if serve is not None:
+            return serve_run(log, lambda: is_run_alive(repo, run_id), serve)
         view = make_view(json=as_json, stream=sys.stdout, keeps_board=True)
         try:
             with view:
                 return follow(log, view, lambda: is_run_alive(repo, run_id), time.sleep)
         except KeyboardInterrupt:
             return ExitCode.DONE
+
+
+REFRESH_S = 5
+"""Seconds between two pages of a run at work in a browser."""
+
+
+def serve_run(log: RunLogs, is_alive: Callable[[], bool], port: int) -> int:
+    """Serve the page of a run until Ctrl-C, even after the run's end.
+
+    Raises:
+        ConfigError: The port cannot be listened on.
+        RelayError: The libraries that draw the page are missing.
+    """
+    from relay.cli.page_server import serve_page
+    from relay.cli.pages import require_libraries
+
+    require_libraries()
+    with open_live_page(log, is_alive) as render, serve_page(render, port) as address:
+        say_now(f"{address}\nwhoever has this address can see the run but not change it; Ctrl-C ends the server")
+        with contextlib.suppress(KeyboardInterrupt):
+            threading.Event().wait()
+    return ExitCode.DONE
+
+
+@contextlib.contextmanager
+def open_live_page(log: RunLogs, is_alive: Callable[[], bool]) -> Iterator[Callable[[], str]]:
+    """Yield a function that returns the page of a run as it is now; while the run is alive it asks to be read again."""
+    from relay.insight.database import Database
+    from relay.insight.figures import collect
+    from relay.insight.report.contents import make_page
+    from relay.insight.report.page import render_page
+
+    lock, shown = threading.Lock(), {True: "", False: ""}
+
+    def render() -> str:
+        with lock:
+            alive = is_alive()  # asked before reading: the last events are written before the process ends
+            records = [*log.read()]
+            for phase_id in dict.fromkeys(phase for phase, _ in records):
+                database.add((record for phase, record in records if phase == phase_id), log=phase_id)
+            if records or not shown[alive]:
+                database.compute()
+                page = make_page(collect(database), None)
+                shown[alive] = render_page(page, clean=clean_line, refresh_s=REFRESH_S if alive else 0)
+            return shown[alive]
+
+    with Database() as database:
+        yield render
 
 
 def get_run(repo: Repo, start: str) -> str:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from relay.cli.main import COMMANDS, GROUPS
+from relay.cli.main import COMMANDS, GONE, GROUPS
 from relay.cli.manual import list_pages
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -31,6 +31,12 @@ def test_commands_models_runners_and_files_are_offered(offer):
     assert offer("relay", "run", "--runner", "cl") == ["claude", "cline"]
 
 
+def test_a_command_that_went_says_what_took_its_place(relay):
+    for name, instead in GONE.items():
+        ran = relay(name)
+        assert (ran.code, f"Error: {name} is no command any more: {instead}" in " ".join(ran.err.split())) == (2, True)
+
+
 def test_a_flag_that_is_none_says_what_to_do_instead(relay):
     ran = relay("run", "--zzz", "none")
     assert (ran.code, "No such option '--zzz'." in ran.err, "Hint: `relay run --help`" in ran.err) == (2, True, True)
@@ -42,6 +48,7 @@ def test_help_and_version_are_where_one_looks_for_them(relay):
     assert all(f"\n{title}:\n" in shown for title in GROUPS)
     assert re.findall(r"^  ([a-z]+)  ", shown, re.MULTILINE) == [*COMMANDS]
     assert relay("help", "run").out == relay("run", "--help").out
+    assert relay("help").out == relay("--help").out == shown
     assert relay("-V").out == relay("--version").out
     assert relay("help", "night").out == relay("help", "how-to/night").out == (DOCS / "how-to/night.md").read_text()
     assert relay("help", "gate").out == relay("gate", "--help").out

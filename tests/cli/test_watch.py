@@ -16,10 +16,10 @@ from relay.base.errors import ExitCode
 from relay.cli.views.last_run import find_work, tell_work
 from relay.cli.views.narrate import LOST
 from relay.cli.views.shapes import make_view
-from relay.cli.watch import follow, is_run_alive
+from relay.cli.watch import follow, is_run_alive, open_live_page
 from relay.git.notes import lock_worktree
 from relay.git.repository import open_repo
-from relay.insight.telemetry.log import LogTail, RunLogs, list_runs, open_log
+from relay.insight.telemetry.log import LogTail, RunLogs, list_own_logs, list_runs, open_log
 from relay.session.events import RunEnded, TextShown
 from relay.session.records import LoggedEvent
 from relay.store.attempts import AttemptStart, open_attempt
@@ -104,6 +104,18 @@ def test_a_run_that_was_killed_is_told_from_one_that_is_silent(project, environ)
     alive = iter((True, True, False))
     code, lines = watch(project, alive=lambda: next(alive), pause=lambda _: None)
     assert (code, lines[-1]) == (ExitCode.STOPPED, LOST)
+
+
+def test_a_log_in_which_nothing_stands_yet_is_nobodys(project, environ):
+    """That of a phase's own run is there a moment before it says whose it is; the run that started it goes on."""
+    write_log(project, b"", run_id="cccc3333")
+    assert list(list_own_logs(project)) == ["cccc3333"]
+    write_log(project, OPEN)
+    write_log(project, b"", run_id="bbbb2222")
+    repo = open_repo(project, environ)
+    with lock_worktree(repo):
+        assert is_run_alive(repo, "aaaa1111")
+    assert list(list_own_logs(project)) == ["aaaa1111", "bbbb2222", "cccc3333"]
 
 
 def test_what_was_written_between_two_looks_at_a_run_that_ends_is_not_missed(tmp_path):
@@ -221,3 +233,18 @@ def test_a_long_log_is_never_held_as_a_whole(tmp_path):
         next(found)
         os.truncate(log.path, 2_000_000)
         assert 1_000 < sum(1 for _ in found) < 3_000
+
+
+def test_the_served_page_is_the_report_of_the_run_and_grows_with_its_log(project):
+    """While the run is at work a browser asks again; afterwards it does not."""
+    path, alive = write_log(project, OPEN), [True]
+    with RunLogs(project, LogTail(project, "aaaa1111")) as log, open_live_page(log, lambda: alive[0]) as render:
+        first = render()
+        path.write_bytes(LOG)
+        alive[:] = [False]
+        last, again = render(), render()
+    assert 'http-equiv="refresh" content="5"' in first
+    assert 'http-equiv="refresh"' not in last
+    assert "still at work" in first
+    assert "still at work" not in last
+    assert last == again

@@ -54,22 +54,23 @@ class Bounds:
         return Bounds(rows=self.rows // 2, chars=chars, folds=self.folds // 2, picture_bytes=picture_bytes)
 
 
-def render_page(page: Page, *, clean: Clean, most_bytes: int = MOST_BYTES) -> str:
+def render_page(page: Page, *, clean: Clean, most_bytes: int = MOST_BYTES, refresh_s: int = 0) -> str:
     """Write a page as HTML of bounded size.
 
     Args:
         clean: Applied to every text before it is escaped.
         most_bytes: Bound on its UTF-8; a page without any row may still be larger.
+        refresh_s: Seconds after which a browser asks for it again; 0 for never.
     """
     limits = Bounds()
     while True:
-        html = _render(page, clean, limits)
+        html = _render(page, clean, limits, refresh_s)
         if len(html.encode()) <= most_bytes or not limits.rows:
             return html
         limits = limits.halved
 
 
-def _render(page: Page, clean: Clean, limits: Bounds) -> str:
+def _render(page: Page, clean: Clean, limits: Bounds, refresh_s: int) -> str:
     def finish(value: Any) -> Any:
         """Make any value safe that the template shows; the library escapes what is no markup of relay's own."""
         if isinstance(value, Markup):
@@ -108,6 +109,7 @@ def _render(page: Page, clean: Clean, limits: Bounds) -> str:
     )
     shown = {
         "page": page,
+        "refresh_s": refresh_s,
         "limits": limits,
         "cut": limits != Bounds(),
         "lines": finish_lines,
