@@ -373,7 +373,7 @@ def test_a_key_that_the_endpoint_says_back_is_shown_nowhere(relay, doctor, plann
     fault = {"kind": "status", "status": 401, "message": f"no such key: {key}", "times": "always"}
     turn = {"text": "no", **({"fault": fault} if on == "messages" else {})}
     script = {
-        "faults": [{"on": "models", "fault": fault}] if on == "models" else [],
+        "models_fault": fault if on == "models" else [],
         "sessions": [{"repeat": True, "turns": [turn]}],
     }
     with serving(json.dumps(script), key=key) as (_, env):

@@ -232,6 +232,15 @@ class EndpointExchange(Exchange):
 
     # the other endpoints
 
+    def send_found(self, found: Mapping[str, Any] | ApiError) -> None:
+        """Send the answer of an endpoint, unless that of the Models API has a fault."""
+        if not self.path.endswith("/count_tokens"):
+            self.fault = self.state.find_models_fault()
+        if self.fault is not None:
+            self._play_before(self.fault, 0, 0)
+            return
+        super().send_found(found)
+
     def count_tokens(self) -> Mapping[str, Any] | ApiError:
         """Answer ``count_tokens``."""
         card = self.read_request()

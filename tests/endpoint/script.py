@@ -1,8 +1,8 @@
 """Scripts of this endpoint: the player's, with what goes wrong.
 
 More keys: at the top ``thinking`` (``always``: models with preserved thinking begin every answer with a thinking block,
-as they do in reality; ``scripted``), ``dialect`` and ``refuses`` (fields that are
-answered with a 400, as some gateways do); of a model ``min_cache_tokens``; of a session ``aside: true`` (its one turn
+as they do in reality; ``scripted``), ``models_fault`` (one or a list, of the Models API), ``dialect`` and ``refuses``
+(fields that are answered with a 400, as some gateways do); of a model ``min_cache_tokens``; of a session ``aside: true`` (its one turn
 answers any request that `when` fits, in whatever conversation, and moves none of them on: a client that asks for a
 summary); of a turn ``fault`` (one or a list).
 
@@ -83,6 +83,7 @@ class EndpointScript(Script, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     model: str | StrictModel | None = None
     models: tuple[str | StrictModel, ...] = ()
     thinking: Literal["always", "scripted"] = "always"
+    models_fault: Faults = ()
     dialect: str = "anthropic"
     refuses: tuple[str, ...] = ()
     catalog: ClassVar[tuple[ModelCard, ...]] = CATALOG

@@ -9,7 +9,7 @@ from relay.rehearsal.stage import Cue, Miss, PlayerState, Stage, digest_content
 from relay.rehearsal.wire import ApiError, Body, list_blocks
 from tests.endpoint.answer import EndpointAnswer
 from tests.endpoint.checks import check_signatures
-from tests.endpoint.faults import FaultSpec, StrictCard
+from tests.endpoint.faults import FaultSpec, StrictCard, list_faults
 from tests.endpoint.prompt import CachePlan, Prompt, PromptCache, find_edit, list_positions, render_prompt
 from tests.endpoint.script import EndpointScript, FaultyTurn
 
@@ -114,6 +114,17 @@ class EndpointState(PlayerState):
         """Every request so far, in the order in which responses began."""
         self._clock = clock
         self._cache = PromptCache()
+        self._models_plays: dict[int, int] = {}
+
+    def find_models_fault(self) -> FaultSpec | None:
+        """Find the fault that the Models API has to play now, and count it."""
+        with self.guard:
+            for index, fault in enumerate(list_faults(self.script.models_fault)):
+                played = self._models_plays.get(index, 0)
+                if fault.times == "always" or played < fault.times:
+                    self._models_plays[index] = played + 1
+                    return fault
+        return None
 
     def read_prompt(self, body: Body, card: StrictCard) -> Prompt | ApiError:
         """Count and hash a request, and check its thinking blocks."""

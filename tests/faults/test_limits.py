@@ -262,9 +262,9 @@ def test_a_red_gate_three_times_over_is_stuck(stage):
 @pytest.mark.nightly
 def test_an_endpoint_that_is_overloaded_at_the_start_is_asked_again(stage):
     """The first request of a command is the one for the model's limits."""
-    faults = [{"on": "models", "fault": {"kind": "overloaded", "times": 2}}]
+    fault = {"kind": "overloaded", "times": 2}
 
-    assert stage.run(script(FINISH, faults=faults)).exit_code == ExitCode.DONE
+    assert stage.run(script(FINISH, models_fault=fault)).exit_code == ExitCode.DONE
     assert [retry.attempt for retry in stage.seen(RetryScheduled)] == [1, 2]
     assert len(stage.waits) == 2
 
@@ -278,11 +278,11 @@ def test_an_endpoint_that_is_overloaded_at_the_start_is_asked_again(stage):
 )
 def test_a_key_that_is_refused_at_the_start_changes_nothing(stage, act):
     """No attempt is open, no file was written, no event was told."""
-    faults = [{"on": "models", "fault": {"kind": "status", "status": 401, "message": "invalid x-api-key"}}]
+    fault = {"kind": "status", "status": 401, "message": "invalid x-api-key"}
     before = stage.git("for-each-ref")
 
     with pytest.raises(RunnerError, match="invalid x-api-key"):
-        act(stage, script(FINISH, faults=faults))
+        act(stage, script(FINISH, models_fault=fault))
 
     assert stage.git("for-each-ref") == before
     assert stage.git("status", "--porcelain") == ""
