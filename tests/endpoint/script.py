@@ -2,9 +2,9 @@
 
 More keys: at the top ``thinking`` (``always``: models with preserved thinking begin every answer with a thinking block,
 as they do in reality; ``scripted``), ``models_fault`` (one or a list, of the Models API), ``dialect`` and ``refuses``
-(fields that are answered with a 400, as some gateways do); of a model ``min_cache_tokens``; of a session ``aside: true`` (its one turn
-answers any request that `when` fits, in whatever conversation, and moves none of them on: a client that asks for a
-summary); of a turn ``fault`` (one or a list).
+(fields that are answered with a 400, as some gateways do); of a model ``min_cache_tokens``; of a session
+``aside: true`` (its one turn answers any request that `when` fits, in whatever conversation, and moves none of them on:
+a client that asks for a summary); of a turn ``fault`` (one or a list).
 
 **Faults** play ``times`` times (default 1; ``always``) before the turn's answer comes; a list plays in order.
 `OPTIONS` has each kind with its own keys. With ``after_work: true`` the answer was made, and is billed. What is billed
