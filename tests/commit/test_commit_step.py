@@ -10,7 +10,6 @@ from relay.run.commit.candidate import PhaseCommit, Refused
 from relay.session.events import GateFinished
 from relay.session.values import SessionKind
 from tests.commit.candidate import WHOLE, commit_claims
-from tests.scripted import ScriptedRunner
 
 
 def commit(stage, forge):
@@ -115,22 +114,3 @@ def test_what_is_written_all_the_time_and_is_not_the_commits_holds_nothing_up(st
     assert stage.run(WHOLE, phase="1").exit_code == ExitCode.DONE
     assert [gate.passed for gate in stage.seen(GateFinished) if not gate.baseline] == [True]
     assert "run.log" not in stage.git("ls-files")
-
-
-@pytest.mark.nightly
-def test_a_tracked_file_that_the_gate_rewrites_is_the_last_word_of_the_run(stage):
-    """The next run refuses to begin beside it, so a person is told at once what to do."""
-    stage.write("app.lock", "v1\n")
-    stage.commit()
-    acts = [("write", {"path": "hello.txt", "content": "hello\n"}), ("tick", {"item": "1.1", "evidence": "made"})]
-
-    verify = ("date +%s%N > app.lock; test -f hello.txt",)
-    ended = stage.play(ScriptedRunner(sessions=[[acts]]), phase="1", all_=False, sandbox="auto", verify=verify)
-
-    words = (
-        "; the gate changed app.lock, which no commit has: before the next run, git restore app.lock, or commit that"
-    )
-    assert ended.exit_code == ExitCode.DONE
-    assert ended.reason.endswith(words)
-    stage.git("restore", "app.lock")
-    assert stage.git("status", "--porcelain") == ""

@@ -14,6 +14,7 @@ from relay.session.values import SessionKind, SessionOutcome
 from relay.setup.preconditions import find_unapproved, require_approval, save_approval
 from relay.setup.workspace import LOCK_FILES, ensure_set_up, is_lock_file
 from tests.effort import take_each
+from tests.phases.bench import Bench, write_session
 from tests.scripted import Act, ScriptedRunner
 
 INSTALL = "mkdir -p node_modules && cat package-lock.json >> node_modules/installed"
@@ -119,8 +120,18 @@ def test_a_setup_that_changes_what_git_knows_is_not_taken_for_work(locked, comma
     with pytest.raises(RepoError) as refusal:
         play(locked, setup=(command,))
     assert "would take for work of a phase" in str(refusal.value)
-    with pytest.raises(RepoError, match=r"uncommitted|work of a phase"):
-        play(locked, setup=(command,))
+
+
+@pytest.mark.nightly
+def test_what_a_setup_changed_is_in_no_commit_of_the_next_run(stage):
+    setup = {"relay.toml": 'setup = ["rm kept.txt; echo x > new.txt"]\n', "kept.txt": "kept\n"}
+    bench = Bench(stage, "# P\nVerify: `test -e 1.txt`\n\n## Phase 1 — P\n- [ ] Write one — 1.txt\n", **setup)
+    sessions, words = [write_session(1, "echo 1 > 1.txt")], ("run", "--approve-setup")
+    assert "kept.txt, new.txt" in bench.play(sessions, *words, ends=ExitCode.USER)
+    stage.write("relay.toml", 'setup = ["true"]\n')
+    stage.commit("mend")
+    bench.play(sessions, *words)
+    assert stage.git("show", "--name-only", "--format=", "HEAD").split() == ["1.txt", "PLAN.md"]
 
 
 def test_a_setup_is_confined_as_a_session_is(locked, tmp_path):
