@@ -59,7 +59,7 @@ class Near:
     fleet: "FleetSight | None" = None
     """What a fleet was at when a person last looked from here; None: nothing, or the plan is done."""
     is_answered: bool = False
-    """Whether the answer that the last session asked for waits for the next session."""
+    """Whether the answer that the last session asked for waits for the next session, or the plan was edited since."""
 
 
 @click.command("status")
@@ -93,6 +93,8 @@ def command(plan: str | None, *, why: bool, as_json: bool) -> None:
         summary = replace(summary, plan_state=replace(summary.plan_state, running=running))
     if near.last is not None and near.last.next_command.startswith("relay say "):
         near = replace(near, is_answered=bool(read_words(repo, _find_next(summary) or "")))
+    if near.last is not None and near.last.ended and place.plan_file.stat().st_mtime > near.last.ended:
+        near = replace(near, is_answered=True)
     if as_json:
         say_document(render_json(summary, place.caller, near, place.root))
         return

@@ -4,12 +4,10 @@ import pytest
 
 from relay.base.errors import PlanError
 from relay.git.repository import open_repo
-from relay.insight.telemetry.log import list_logs
 from relay.session.events import GateFinished, Noticed, SessionStarted
 from relay.store.attempts import read_attempt
 from tests.effort import take_each
 from tests.scripted import ScriptedRunner
-from tests.scripts import HELLO
 
 
 def plan(stage, command, item="Say hello — hello.txt"):
@@ -262,39 +260,3 @@ def test_a_plan_of_a_package_is_told_how_its_commands_reach_it(stage):
     assert "it runs at the root: `In: packages/api` below the heading runs it beside the plan" in str(
         refused.value.hint
     )
-
-
-@pytest.mark.nightly
-def test_a_file_in_the_way_of_a_later_phase_is_named_as_the_run_begins_and_is_no_obstacle_once_committed(stage):
-    stage.write("world.txt", "a draft\n")
-    assert stage.play(block()).reason == "phase 1: blocked: seen"
-    assert "phase 2 is to change files that you have not committed: world.txt; commit it, or this run stops there" in [
-        event.text for event in stage.seen(Noticed)
-    ]
-
-
-@pytest.mark.nightly
-def test_a_run_that_is_refused_behind_its_first_phase_keeps_what_that_has_cost(stage):
-    """Its log would say that nobody knows, to `relay watch` and `report`."""
-    stage.write("world.txt", "a draft\n")
-    with pytest.raises(PlanError, match=r"no session was started for phase 2"):
-        stage.run(HELLO)
-    (entry,) = list_logs(stage.root)
-    (done,) = [commit for commit in stage.commits() if commit.status == "done"]
-    assert entry.ended is not None
-    assert entry.ended.spent_usd == pytest.approx(done.spent.cost_usd, abs=1e-6)
-    assert done.spent.cost_usd
-
-
-@pytest.mark.nightly
-def test_a_phase_that_goes_on_is_refused_while_the_file_is_in_its_way(stage):
-    """An edit of the plan has named it; once it is out of the way the phase goes on."""
-    stage.write("notes.txt", "mine\n")
-    stage.play(block())
-    stage.edit("Say hello — hello.txt", "Say hello — hello.txt, notes.txt")
-    runner = ScriptedRunner(sessions=[])
-    with pytest.raises(PlanError, match=r"no session was started for phase 1: .* notes\.txt"):
-        stage.play(runner)
-    assert runner.specs == []
-    stage.commit("notes")
-    assert stage.play(block()).reason == "phase 1: blocked: seen"

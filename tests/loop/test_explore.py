@@ -430,12 +430,12 @@ def test_killed_in_the_middle_its_money_is_booked_and_nobody_resumes_it(app, num
     billed, spent = count_billed(server), read_recorded(app)
     assert billed < spent < billed + 0.7  # the last request at its worst: 40k tokens and 8k of answer
 
-    again = json.dumps({"sessions": [{"turns": END}]})
-    ended = app.run(again)
+    with serve(parse_script(json.dumps({"sessions": [{"turns": END}]}))) as server:
+        ended = app.relay("run", environ={"ANTHROPIC_API_KEY": "k", "ANTHROPIC_BASE_URL": server.base_url})
 
-    assert (ended.exit_code, app.server.errors) == (ExitCode.DONE, [])
-    assert app.commits()[0].cost_usd == pytest.approx(spent + count_billed(app.server), abs=1e-6)
-    assert len(app.seen(SessionStarted)) == 1
+    assert (ended.returncode, server.errors) == (ExitCode.DONE, []), ended.stdout
+    assert ended.stdout.count("session 1, try 2") == 1
+    assert app.commits()[0].cost_usd == pytest.approx(spent + count_billed(server), abs=1e-6)
 
 
 @pytest.mark.nightly
