@@ -1,5 +1,6 @@
 """`relay status`: phases, items, cost and the next step."""
 
+import contextlib
 import time
 from collections.abc import Sequence
 from dataclasses import replace
@@ -93,8 +94,9 @@ def command(plan: str | None, *, why: bool, as_json: bool) -> None:
         summary = replace(summary, plan_state=replace(summary.plan_state, running=running))
     if near.last is not None and near.last.next_command.startswith("relay say "):
         near = replace(near, is_answered=bool(read_words(repo, _find_next(summary) or "")))
-    if near.last is not None and near.last.ended and place.plan_file.stat().st_mtime > near.last.ended:
-        near = replace(near, is_answered=True)
+    if near.last is not None and near.last.ended:
+        with contextlib.suppress(OSError):  # a loose plan may be gone
+            near = replace(near, is_answered=near.is_answered or place.plan_file.stat().st_mtime > near.last.ended)
     if as_json:
         say_document(render_json(summary, place.caller, near, place.root))
         return
