@@ -20,7 +20,7 @@ from relay.store.history import read_plan_commits
 
 _NAMED = 5
 _MAX_BYTES = 1_000_000
-TEST_FILE = re.compile(
+_TEST_FILE = re.compile(
     r"(^|/)(tests?|specs?|__tests__)/|(^|/)test_|(^|/)conftest\.py$|[._-](test|spec)s?\.\w+$", re.IGNORECASE
 )
 _CHECK = re.compile(r"test|check|spec|lint|verif|valid", re.IGNORECASE)
@@ -29,7 +29,7 @@ _CI = re.compile(
     r"|(?:\.gitlab-ci|\.travis|\.drone|azure-pipelines.*|bitbucket-pipelines|appveyor)\.ya?ml",
     re.IGNORECASE,
 )
-SKIPS = re.compile(
+_SKIPS = re.compile(
     r"\bskip(?:[iI]f|[uU]nless|[tT]est)?\b|\bxfail\b|expectedFailure|\b(?:it|test|describe)\.(?:skip|todo)|#\[ignore"
 )
 _FLOOR = re.compile(r"(?:fail[-_]under|minimum_coverage|branches|functions|lines|statements)\W{1,4}(\d+(?:\.\d+)?)")
@@ -83,13 +83,13 @@ def _describe(repo: Repo, change: PathChange, commands: Sequence[str]) -> str:
     tested = {
         one for command in commands for one in find_command_paths(command) if _CHECK.search(one.rpartition("/")[2])
     }
-    if not ((TEST_FILE.search(path) and not path.endswith(_PROSE)) or path in tested):
+    if not ((_TEST_FILE.search(path) and not path.endswith(_PROSE)) or path in tested):
         return ""
     if not change.object_id:
         return "removed"
     old, new = before.splitlines(), after.splitlines()
     lost = sum(not _IMPORT.match(line) for line in set(old) - set(new))
-    skipped = any(SKIPS.search(line) for line in set(new) - set(old))
+    skipped = any(_SKIPS.search(line) for line in set(new) - set(old))
     return f"{count(lost, 'line')} changed" if lost else "tests skipped" if skipped else ""
 
 

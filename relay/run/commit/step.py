@@ -33,14 +33,7 @@ from relay.plan.parse import parse_plan
 from relay.run.commit.candidate import Candidate, PendingPlan, PhaseCommit, Refused
 from relay.run.commit.changed_checks import describe_changed_checks
 from relay.run.commit.disclosures import describe_autoruns, find_disclosures, render_refusal
-from relay.run.commit.gates import (
-    GateRun,
-    GateTask,
-    find_content,
-    open_gate_hooks,
-    run_phase_gate,
-    take_back,
-)
+from relay.run.commit.gates import GateRun, GateTask, find_content, open_gate_hooks, run_phase_gate, take_back
 from relay.run.commit.hooks import explain_hook, render_hook_gate
 from relay.run.commit.omissions import (
     MAX_ABSENT,
