@@ -80,7 +80,7 @@ def test_an_output_without_unicode_gets_plainer_punctuation():
     assert raw.getvalue() == b'phase 1 - a -> b... "\\xe9"\\x80'
 
 
-@pytest.mark.processor(10)
+@pytest.mark.processor(30)
 def test_endless_escapes_are_cleaned_in_linear_time():
     """Sequences that are never closed cost no more than their length."""
     for part in ("\x1b]", "\x1b[0", "\x9d", "\x1b(", "x\u202e"):

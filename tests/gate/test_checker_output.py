@@ -238,7 +238,7 @@ BUSY = (
 )  # fmt: skip
 
 
-@pytest.mark.processor(10)
+@pytest.mark.processor(30)
 @pytest.mark.parametrize(("unit", "ends"), take_each(5, take_turns(BUSY, (False, True))))
 def test_output_made_to_keep_the_patterns_busy_is_judged_in_linear_time(unit, ends):
     size = 300_000 if "\n" in unit else 1_000_000  # what is looked at line by line takes longer

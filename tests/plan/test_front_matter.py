@@ -99,7 +99,7 @@ def test_front_matter_that_is_not_closed_is_refused():
 
 
 @pytest.mark.parametrize("text", ["a: [" + "x, " * 6_000 + "]", "a:\n" + "- b: [c]\n" * 2_000])
-@pytest.mark.processor(10)
+@pytest.mark.processor(30)
 def test_long_front_matter_is_read_in_time(text):
     assert parse_plan(f"---\n{text}\n---\n{BODY}").settings == {}
 

@@ -94,7 +94,7 @@ def test_pyproject_serves_where_there_is_no_relay_toml(root: Path) -> None:
     assert "keep one of them" in refuse(root=root)
 
 
-@pytest.mark.processor(10)
+@pytest.mark.processor(30)
 def test_what_is_no_such_key_is_looked_through_once(root: Path) -> None:
     for text in ("a" * 900_000, '"' * 900_001, "'\"" * 300_000, ("a" + " " * 300) * 3_000, "a." * 99):
         (root / "relay.toml").write_text(text + "\n")
@@ -424,7 +424,7 @@ def test_an_arm_of_an_experiment_is_a_strategy_and_what_is_switched_off() -> Non
     assert not [*describe_settings(load(environ={"RELAY_ARM": "edit"}), {"RELAY_ARM": "edit"})]
 
 
-@pytest.mark.processor(10)
+@pytest.mark.processor(30)
 def test_a_key_of_very_many_parts_is_refused_at_once(root: Path) -> None:
     """The parser would take the square of their number; a list of many hosts is none, nor are words in a value."""
     for key in ("a.", '"\\"".', "'.'.", "a . ", '"=" . '):
