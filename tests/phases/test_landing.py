@@ -1,5 +1,6 @@
 """Landing a job's phase: every step is found again from git alone."""
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -145,32 +146,41 @@ IN_THE_WAY = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", IN_THE_WAY)
-def test_nothing_of_the_user_s_is_written_over_or_removed(planned, name):
+def test_nothing_of_the_user_s_is_written_over_or_removed(planned):
     """Changed, untracked or ignored: it is named before the landing, and stays if it came in between."""
-    act, paths, named = IN_THE_WAY[name]
     planned.write(".gitignore", "local.yaml\nbuild/\n/out\n*.sqlite3\nlink\nvendor/\n*.o\n")
     planned.write("kept.txt", "kept")
     planned.write("d/t", "t")
     planned.commit("before")
     place, job = add_job(planned, "1")
-    for path in paths:
-        if path.startswith("-"):
-            place.git("rm", "-q", path[1:])
-        else:
-            _write(place.root, path, "the phase's")
-            place.git("add", "-f", path)
-    note_checked(job.repo, finish(place, "1"))
-    act(planned.root, planned.git)
-    main = planned.open()
-    landing, before = find_landing(main, job), _read_all(planned.root)
-    assert find_obstacles(main, landing) == (named,)
-    assert describe_in_the_way(main, (named,)).startswith(f"in the way here: {named} (")
-    assert _read_all(planned.root) == before
-    left = land(main, job, landing) or ()
-    assert any(Path(words.split()[0]).parts[0] == Path(named).parts[0] for words in left), left
-    after, mine = _read_all(planned.root), {path: text for path, text in before.items() if text == b"the user's"}
-    assert {path: after.get(path) for path in mine} == mine
+    for root in (planned.root, place.root):
+        shutil.copytree(root, f"{root}.before", symlinks=True)
+    wrong = []
+    for name, (act, paths, named) in IN_THE_WAY.items():
+        for root in (planned.root, place.root):
+            shutil.rmtree(root)
+            shutil.copytree(f"{root}.before", root, symlinks=True)
+        for path in paths:
+            if path.startswith("-"):
+                place.git("rm", "-q", path[1:])
+            else:
+                _write(place.root, path, "the phase's")
+        place.git("add", "-A", "-f")
+        note_checked(job.repo, finish(place, "1"))
+        act(planned.root, planned.git)
+        main = planned.open()
+        landing, before = find_landing(main, job), _read_all(planned.root)
+        found = find_obstacles(main, landing)
+        told = describe_in_the_way(main, found)
+        is_told = found == (named,) and told.startswith(f"in the way here: {named} (")
+        is_as_before = _read_all(planned.root) == before
+        left = land(main, job, landing) or ()
+        is_left = any(Path(words.split()[0]).parts[0] == Path(named).parts[0] for words in left)
+        after = _read_all(planned.root)
+        is_kept = all(after.get(path) == text for path, text in before.items() if text == b"the user's")
+        if not (is_told and is_as_before and is_left and is_kept):
+            wrong.append((name, told, is_as_before, left, is_kept))
+    assert wrong == []
 
 
 def _read_all(root):

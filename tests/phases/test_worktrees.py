@@ -24,7 +24,6 @@ from relay.store.attempts import NOWHERE, AttemptStart, continue_attempt, open_a
 from relay.store.checkpoints import WipRecord, save_wip
 from relay.store.worktree_notes import find_home, find_made_places, find_other_trees, get_jobs_place
 from tests.effort import take_each
-from tests.waiting import wait_until
 
 START = AttemptStart(session_id="s-1", phase_id="1", plan_path="PLAN.md")
 PLAN = """\
@@ -196,9 +195,9 @@ def test_one_that_was_half_made_when_relay_was_killed_is_made_whole(box, main):
 
 def test_one_that_was_half_removed_when_relay_was_killed_goes(box, main):
     """With its branch: all that it had has landed."""
+    place_of_job = finish(box, main, ensure(main, "1"))
     for far in ("begun", "link", "files", "own", "folder", "named", "all"):
         job = ensure(main, "1")
-        place_of_job = finish(box, main, job)
         own, place = job.repo.git_dir, job.repo.root
         leave_half(main, place)
         if far in {"begun", "files"}:
@@ -319,27 +318,40 @@ def test_what_a_session_left_deep_in_a_copy_stays_when_the_user_changes_the_orig
     assert result.read_text() == "a session's"
 
 
+COPY_AND_DIE = """\
+import os, signal, sys
+from pathlib import Path
+from relay.config import Settings
+from relay.git.repository import open_repo
+from relay.run.phases.worktrees import ensure_job
+made = []
+def count(event, given):
+    if event == "open" and str(given[0]).startswith("part-") and given[2] & os.O_CREAT:
+        made.append(given)
+        if len(made) == 3:
+            os.kill(os.getpid(), signal.SIGKILL)
+sys.addaudithook(count)
+ensure_job(open_repo(Path(sys.argv[1])), "1", "PLAN.md", settings=Settings(), busy=())
+"""
+
+
 @pytest.mark.parametrize("begun", take_each(2, [True, False]))
 def test_a_copy_that_a_kill_left_half_made_is_made_anew(box, main, begun):
     """It is no session's work: the next run finds out that the copying did not come to its end."""
     box.write(".gitignore", "/out/\n/rest/\n")
     box.commit("ignore")
-    names = [f"out/{number // 50}/{number}" for number in range(4_000)]
-    for name in (*names, "rest/file"):
+    names = [*(f"out/part-{number}" for number in range(5)), "rest/file"]
+    for name in names:
         box.write(name, "x")
-    own = main.root.with_name(f"{main.root.name}.relay") / "1"
-    imports = "from tests.phases.test_worktrees import Path, ensure, open_repo"
-    code = f"{imports}; ensure(open_repo(Path({str(main.root)!r})), '1')"
-    child = subprocess.Popen([sys.executable, "-c", code], cwd=Path(__file__).parents[2])
-    wait_until((own / "out").exists)
-    child.kill()
-    child.wait()
+    subprocess.run([sys.executable, "-c", COPY_AND_DIE, main.root], cwd=Path(__file__).parents[2], check=False)
+    own = get_jobs_place(main.root) / "1"
+    assert len([*own.glob("out/*")]) == 2
     if begun:
         open_attempt(open_repo(own), START)
 
     job = ensure(main, "1")
 
-    assert [name for name in (*names, "rest/file") if not (job.repo.root / name).exists()] == []
+    assert [name for name in names if not (job.repo.root / name).exists()] == []
 
 
 def test_a_directory_that_is_lent_has_nothing_that_sessions_must_not_see(box, main, monkeypatch):
@@ -356,14 +368,15 @@ def test_a_directory_that_is_lent_has_nothing_that_sessions_must_not_see(box, ma
     assert list((job.repo.root / "data").iterdir()) == []
 
 
-@pytest.mark.parametrize("kind", ["file", "link"])
-def test_what_is_not_a_directory_beside_the_repository_is_left_alone(box, main, kind, monkeypatch):
+def test_what_is_not_a_directory_beside_the_repository_is_left_alone(box, main, monkeypatch):
     monkeypatch.delenv("XDG_DATA_HOME", raising=False)
     beside = main.root.with_name(f"{main.root.name}.relay")
-    beside.write_text("mine") if kind == "file" else beside.symlink_to(box.home)
-    job = ensure(main, "1")
-    assert job.repo.root.is_relative_to(box.home / ".local/share/relay/trees")
-    assert beside.is_symlink() or beside.read_text() == "mine"
+    beside.write_text("mine")
+    for phase_id in ("1", "2"):
+        assert ensure(main, phase_id).repo.root.is_relative_to(box.home / ".local/share/relay/trees"), phase_id
+        assert beside.is_symlink() or beside.read_text() == "mine"
+        beside.unlink()
+        beside.symlink_to(box.home)
 
 
 def test_what_holds_nothing_goes_in_the_end_and_what_relay_kept_comes_home(box, main):
@@ -500,43 +513,43 @@ def test_branches_of_jobs_say_whose_they_are(box, main):
         name_job_branch(main, "1")
 
 
-def list_as_git(box):
-    blocks = box.text("worktree", "list", "--porcelain").split("\n\n")
-    return [dict(line.partition(" ")[::2] for line in block.splitlines()) for block in blocks]
-
-
-def add_named(box, name):
-    """Add what git would keep of a work tree, with that for the name of its `.git`."""
-    own = box.root / ".git/worktrees/none"
-    own.mkdir()
-    (own / "HEAD").write_text("ref: refs/heads/x\n")
-    (own / "gitdir").write_bytes(name)
-
-
-ODD = {
-    "detached": lambda box, place: box.git("switch", "-q", "--detach", cwd=place),
-    "locked": lambda box, place: box.git("worktree", "lock", "--reason", "away", place),
-    "prunable": lambda _box, place: shutil.rmtree(place),
-    "no name": lambda box, _place: add_named(box, b""),
-    "a name that is none": lambda box, _place: add_named(box, b"/a\0b/.git\n"),
-    "the main one detached": lambda box, _place: box.git("switch", "-q", "--detach"),
-    "the main one bare": lambda box, _place: (
-        (box.root / ".git").rename(box.root.with_name("bare.git")),
-        (box.root / ".git").symlink_to(box.root.with_name("bare.git")),
-    ),
-}
-
-
-@pytest.mark.parametrize("name", ODD)
-def test_what_is_odd_about_work_trees_git_says(box, main, name):
-    ODD[name](box, ensure(main, "1").repo.root)
+def require_git_s_list(box):
+    """Demand that relay lists the work trees as git does, and fails where git does."""
     main = box.open()
-    found, asked = list_worktrees(main), list_as_git(box)
-    assert [(str(tree.root), bool(tree.unusable)) for tree in found] == [
-        (tree["worktree"], "locked" in tree or "prunable" in tree) for tree in asked
+    asked = [
+        dict(line.partition(" ")[::2] for line in block.splitlines())
+        for block in box.text("worktree", "list", "--porcelain").split("\n\n")
     ]
-    assert [tree.branch for tree in found] == [
-        tree.get("branch", "").removeprefix("refs/heads/") or None for tree in asked
+    wanted = [
+        (
+            tree["worktree"],
+            "locked" in tree or "prunable" in tree,
+            tree.get("branch", "").removeprefix("refs/heads/") or None,
+        )
+        for tree in asked
     ]
+    assert [(str(tree.root), bool(tree.unusable), tree.branch) for tree in list_worktrees(main)] == wanted
     with pytest.raises(GitError):
         list_worktrees(replace(main, git=replace(main.git, program="/bin/false")))
+    return wanted
+
+
+def test_what_is_odd_about_work_trees_git_says(box):
+    """Detached, locked, gone, without a name or with one that is none; the main one detached, and bare."""
+    beside, git_dir = box.root.with_name("beside"), box.root / ".git"
+    for name in ("plain", "detached", "locked", "gone"):
+        box.git("worktree", "add", "-q", "-b", name, beside / name)
+    box.git("switch", "-q", "--detach", cwd=beside / "detached")
+    box.git("worktree", "lock", "--reason", "away", beside / "locked")
+    shutil.rmtree(beside / "gone")
+    for name, place in (("unnamed", b""), ("misnamed", b"/a\0b/.git\n")):  # what git keeps of a work tree
+        own = git_dir / "worktrees" / name
+        own.mkdir()
+        (own / "HEAD").write_text("ref: refs/heads/x\n")
+        (own / "gitdir").write_bytes(place)
+    assert len(require_git_s_list(box)) == 6
+    box.git("switch", "-q", "--detach")
+    require_git_s_list(box)
+    git_dir.rename(bare := box.root.with_name("bare.git"))
+    git_dir.symlink_to(bare)
+    require_git_s_list(box)
