@@ -120,7 +120,7 @@ def servers():
         yield find
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def database(servers):
     """The address of the embedded PostgreSQL, or with ``TESTS_POSTGRES=debian`` of that."""
     return servers(os.environ.get("TESTS_POSTGRES", "embedded")).url
