@@ -47,7 +47,7 @@ from relay.plan.model import Plan
 from relay.plan.waves import find_ready
 from relay.run.phases.jobs import JobEnd, JobRun
 from relay.run.phases.landing import Job, Landing, LandingCase, find_landing, find_phase_id, get_tip, land, prepare
-from relay.run.phases.worktrees import ensure_job, find_jobs, name_job_branch, remove_free
+from relay.run.phases.worktrees import ensure_job, find_jobs, look_at_trees, name_job_branch, remove_free
 from relay.session.events import RunEnded, SessionEnded, SessionStarted
 from relay.session.records import LoggedEvent
 from relay.setup.open import hold_worktree
@@ -356,8 +356,9 @@ class PhaseWork:
 
     def _make_job(self) -> Job:
         with lock_worktree(self._main, wait_s=_LOCK_S):
-            phase_id, plan_path = self._ticket.phase_id, self._ticket.plan_path
-            job = ensure_job(self._main, phase_id, plan_path, settings=self._settings, busy=())
+            phase_id = self._ticket.phase_id
+            trees = look_at_trees(self._main, self._ticket.plan_path, repair=True)
+            job = ensure_job(trees, phase_id, settings=self._settings, busy=())
         if job is None:
             raise BusyError(f"a run of this machine is still at work on phase {phase_id}")
         return job

@@ -276,6 +276,23 @@ def open_repo(cwd: Path, environ: Mapping[str, str] | None = None) -> Repo:
     )
 
 
+def open_worktree(repo: Repo, root: Path) -> Repo:
+    """Open another work tree of the same repository; git need not be asked for what they share.
+
+    Raises:
+        RepoError: There is none of this repository.
+    """
+    try:
+        said = read_start(root / ".git", os.pathconf("/", "PC_PATH_MAX"))  # None: a directory
+        link = ".git" if said is None else os.fsdecode(said.removeprefix(b"gitdir: ").rstrip(b"\n"))
+        git_dir = Path(os.path.realpath(root / link))
+    except (OSError, ValueError) as error:
+        raise RepoError(f"{root} is no work tree any more: {error}", hint="git worktree repair") from error
+    _require_own(root, git_dir, repo.common_dir)
+    git = replace(repo.git, cwd=root, place=(f"--git-dir={git_dir}", f"--work-tree={root}"))
+    return replace(repo, root=root, git_dir=git_dir, git=git, on="")
+
+
 def _discover(git: Git, here: Path, root: Path | None) -> tuple[Path, Path, Path, str]:
     """Ask git for root, git directory, common directory and object format.
 

@@ -22,7 +22,8 @@ from relay.git.config_guard import guard
 from relay.git.lock_journal import declare_locks, is_git_at_work
 from relay.git.notes import drop_note, is_locked, read_note, write_note
 from relay.git.objects import check_out
-from relay.git.repository import Repo, find_link, list_linked, open_repo
+from relay.git.refs import find_ref
+from relay.git.repository import Repo, find_link, list_linked, open_worktree
 from relay.git.trees import find_mode
 
 KEYS = "git-crypt"
@@ -53,7 +54,7 @@ def finish_half(repo: Repo, folder: Path) -> Path | None:
         return None
     if is_ours:
         for own in _find_own(repo, place):
-            _finish(own, place)
+            _finish(repo, own, place)
         with contextlib.suppress(OSError):  # something is in it: it is whole, or somebody's
             place.rmdir()
     drop_note(repo, _NOTE)
@@ -88,7 +89,7 @@ def forget_gone(repo: Repo, folder: Path) -> tuple[Path, ...]:
             _link(own, place)
             repaired.append(place)
             with contextlib.suppress(GitError):
-                _fill(open_repo(place))
+                _fill(open_worktree(repo, place))
     return tuple(repaired)
 
 
@@ -115,7 +116,7 @@ def _read_place(own: Path) -> Path | None:
     return Path(os.path.normpath(own / text)).parent if text else None
 
 
-def _finish(own: Path, place: Path) -> None:
+def _finish(repo: Repo, own: Path, place: Path) -> None:
     is_named = _read_place(own) is not None and (read_file(own, "HEAD") or b"0")[:1] != b"0"
     if not (is_named and (own / "commondir").exists() and place.is_dir()):
         _discard(own, place)
@@ -127,7 +128,7 @@ def _finish(own: Path, place: Path) -> None:
     if not os.path.lexists(place / ".git") or read_file(place, ".git") == b"":
         _link(own, place)
     with contextlib.suppress(GitError):  # on a full disk, say: what is there stays, and keeps it
-        _fill(open_repo(place))
+        _fill(open_worktree(repo, place))
 
 
 def _link(own: Path, place: Path) -> None:
@@ -224,8 +225,8 @@ def _parse(lines: list[str]) -> Worktree:
     )
 
 
-def add_worktree(repo: Repo, place: Path, branch: str) -> None:
-    """Make a work tree that is on an existing branch, or on none where that is empty.
+def add_worktree(repo: Repo, place: Path, branch: str) -> Repo:
+    """Make a work tree that is on an existing branch, or on none where that is empty, and return it.
 
     No hook and no filter of the repository's own is run.
 
@@ -235,10 +236,11 @@ def add_worktree(repo: Repo, place: Path, branch: str) -> None:
     write_note(repo, _NOTE, str(place))  # on the disk first: git may be killed alone
     where = (*(() if branch else ("--detach",)), str(place), branch or "HEAD")
     guard(repo).git.run("worktree", "add", "--quiet", "--no-checkout", *where)
-    new = open_repo(place)
+    new = open_worktree(repo, place)
     _link_keys(new)
     guard(new).git.run("read-tree", "-m", "-u", "HEAD")
     drop_note(repo, _NOTE)
+    return new
 
 
 def remove_worktree(repo: Repo, place: Path) -> bool:
@@ -344,7 +346,7 @@ def put_on_branch(repo: Repo, branch: str) -> None:
     Raises:
         GitError: The branch is at another commit, or git cannot write.
     """
-    if repo.find_commit(f"refs/heads/{branch}") != repo.head():
+    if find_ref(repo, f"refs/heads/{branch}") != repo.head():
         raise GitError(f"{branch} is not where HEAD is")
     with declare_locks(repo, repo.git_dir / "HEAD.lock"):
         repo.git.run("symbolic-ref", "-m", "relay: the work tree's next phase", "HEAD", f"refs/heads/{branch}")

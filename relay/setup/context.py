@@ -149,8 +149,8 @@ class RunContext:
     """Secrets of the environment; relay keeps none of them anywhere."""
     open_reading: Callable[[SessionKind], AbstractContextManager[Workspace]]
     """Opens the same work tree for sessions of a kind that writes nothing."""
-    open_tree: "Callable[[RunContext, Repo], AbstractContextManager[RunContext]]"
-    """Opens a work tree of relay's own for the run's sessions; everything but the tree is shared."""
+    open_tree: "Callable[[RunContext, Repo, tuple[str, ...]], AbstractContextManager[RunContext]]"
+    """Opens a work tree of relay's own, whose lock is held, for the run's sessions; everything but it is shared."""
     open_gate: Callable[[GateFiles], AbstractContextManager[GateTree]]
     """Checks a commit's files out in the tree of the gates, and opens that."""
     home: Repo | None = None

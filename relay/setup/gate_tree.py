@@ -23,7 +23,7 @@ from relay.git.command import GitError
 from relay.git.names import with_parents
 from relay.git.notes import read_note, write_note
 from relay.git.objects import read_entries
-from relay.git.repository import Repo, open_repo
+from relay.git.repository import Repo, open_worktree
 from relay.git.trees import SYMLINK
 from relay.plan.text import STATE_DIR
 from relay.sandbox.places import GENERATED, find_real, is_below
@@ -79,9 +79,9 @@ class GateOpener:
         """Bring what the commit does not hold, and check its files out; the value lacks its workspace."""
         job, settings = self.request.repo, self.request.settings
         if self.gate is None or not (self.gate.root / ".git").exists():
-            self.gate = replace(_ensure(job), hidden=job.hidden)
+            self.gate = _ensure(job)
         if self.main is None:
-            users = replace(self.request, repo=open_repo(find_home(job))) if is_own_tree(job) else self.request
+            users = replace(self.request, repo=open_worktree(job, find_home(job))) if is_own_tree(job) else self.request
             self.main = hide_places(users).repo
         gate, before = self.gate, read_brought(self.gate)
         named = (*settings.copy, *([settings.env_file] if settings.env_file else []))
@@ -108,12 +108,11 @@ def _ensure(job: Repo) -> Repo:
     """Return the gate's tree; make it anew unless it is whole."""
     home, place = find_home(job), get_gate_place(job)
     with contextlib.suppress(RepoError, OSError):
-        if (place / ".git").exists() and is_own_tree(found := open_repo(place)) and find_home(found) == home:
+        if (place / ".git").exists() and is_own_tree(found := open_worktree(job, place)) and find_home(found) == home:
             return found
     worktrees.drop_worktree(job, place)
     place.parent.mkdir(parents=True, exist_ok=True)
-    worktrees.add_worktree(job, place, "")
-    made = open_repo(place)
+    made = worktrees.add_worktree(job, place, "")
     note_home(made, home)  # last: it says that the tree is whole
     return made
 

@@ -115,7 +115,7 @@ def open_run(
             secret_values=find_all_secrets(request),
             environ=request.environ,
             open_reading=partial(_open_reading, request, rules, interrupts),
-            open_tree=partial(_open_tree, request, open_heard, interrupts, set[str]()),
+            open_tree=partial(_open_tree, request, open_heard, set[str]()),
             open_gate=GateOpener(request=request, rules=rules, observe=observe, open_heard=open_heard).open,
         )
         announce(ctx, request, run_id, (*left, *describe_settings(settings, request.environ)))
@@ -141,18 +141,19 @@ def _open_heard(
 def _open_tree(
     request: RunRequest,
     open_heard: _OpenHeard,
-    interrupts: Interrupts,
     told: set[str],
     ctx: RunContext,
     repo: Repo,
+    left: tuple[str, ...],
 ) -> Iterator[RunContext]:
     """Yield the collaborators of a run for sessions in another work tree; see `RunContext.open_tree`.
 
     Args:
         told: What the user has been told of the sandboxes of this run.
+        left: What `hold_worktree` said of it: the caller holds its lock.
     """
     own = hide_places(replace(request, repo=repo))
-    with hold_worktree(repo) as left, _watching(own):
+    with _watching(own):
         rules = load_run_rules(own)
         with open_heard(own, rules) as workspace:
             require_all(check_enclosed(own, workspace.sandbox))
@@ -169,7 +170,7 @@ def _open_tree(
                 sessions=_put_in(ctx.sessions, workspace),
                 rules=rules,
                 secret_values=find_all_secrets(own),
-                open_reading=partial(_open_reading, own, rules, interrupts),
+                open_reading=partial(_open_reading, own, rules, ctx.interrupts),
                 open_gate=GateOpener(request=own, rules=rules, observe=ctx.observe, open_heard=open_heard).open,
                 after_phase=lambda: None,
             )

@@ -9,7 +9,7 @@ from relay.fleet.takes import TakeState
 from relay.gate.model import CommandCheck, GateResult, Outcome, render_baseline
 from relay.git.repository import open_repo
 from relay.run.phases.landing import LandingCase, find_landing
-from relay.run.phases.worktrees import ensure_job
+from relay.run.phases.worktrees import ensure_job, look_at_trees
 from relay.session.events import GateFinished
 from relay.session.usage import Spent
 from relay.store.attempts import AttemptStart, open_attempt
@@ -111,10 +111,10 @@ def test_a_branch_that_somebody_made_by_hand_is_checked_by_a_run_with_jobs(stage
     stage.write("PLAN.md", TICKED)
     stage.commit("by hand")
     stage.git("switch", "-q", "main")
-    made = ensure_job(main, "1", "PLAN.md", settings=Settings(), busy=())
+    made = ensure_job(look_at_trees(main, "PLAN.md", repair=True), "1", settings=Settings(), busy=())
     assert made is not None
     assert find_landing(main, made).case is LandingCase.APART
-    own = ensure_job(main, "2", "PLAN.md", settings=Settings(), busy=())
+    own = ensure_job(look_at_trees(main, "PLAN.md", repair=True), "2", settings=Settings(), busy=())
     assert own is not None
     (own.repo.root / "PLAN.md").write_text(PLAN.replace("[ ] Write two.txt", "[x] Write two.txt"))
     subprocess.run(["git", "commit", "-qam", "by hand in the work tree"], cwd=own.repo.root, check=True)

@@ -4,7 +4,7 @@ from functools import partial
 
 import pytest
 
-from relay.run.phases.jobs import Working
+from relay.run.phases.jobs import Held, Working
 from relay.run.phases.landing import Job
 from relay.session.usage import Spent, Usage
 from relay.store.attempts import AttemptStart, note_spent, open_attempt
@@ -32,7 +32,7 @@ def work(repo):
     """Return a run that has just begun."""
     read = partial(find_phase_cost, repo, "PLAN.md", "main", "1", repo.head())
     job = Job(phase_id="1", plan_path="PLAN.md", repo=repo)
-    return Working(job=job, child=None, merges="", has_all=False, read_cost=read, before=read())
+    return Working(job=job, held=Held(), child=None, merges="", has_all=False, read_cost=read, before=read())
 
 
 def test_what_was_noted_before_the_last_request_counts(repo):

@@ -18,7 +18,15 @@ from relay.git.repository import open_repo
 from relay.git.worktrees import list_worktrees, remove_worktree
 from relay.plan.parse import parse_plan
 from relay.run.phases.landing import find_landing, land
-from relay.run.phases.worktrees import ensure_job, find_jobs, find_lost, is_free, name_job_branch, remove_free
+from relay.run.phases.worktrees import (
+    ensure_job,
+    find_jobs,
+    find_lost,
+    is_free,
+    look_at_trees,
+    name_job_branch,
+    remove_free,
+)
 from relay.session.usage import Spent
 from relay.store.attempts import NOWHERE, AttemptStart, continue_attempt, open_attempt, read_attempt
 from relay.store.checkpoints import WipRecord, save_wip
@@ -48,7 +56,9 @@ def main(box, monkeypatch):
 
 
 def ensure(main, phase_id, *, copied=(), busy=(), start=""):
-    job = ensure_job(main, phase_id, "PLAN.md", settings=Settings(copy=copied), busy=busy, start=start)
+    job = ensure_job(
+        look_at_trees(main, "PLAN.md", repair=True), phase_id, settings=Settings(copy=copied), busy=busy, start=start
+    )
     assert job is not None
     return job
 
@@ -81,7 +91,7 @@ def test_a_job_s_work_tree_lies_beside_the_repository_at_the_plan_s_tip(box, mai
     assert list(remove_free(main, "PLAN.md")) == []
     assert job.repo.root.exists()
     with lock_worktree(job.repo):
-        assert ensure_job(main, "1", "PLAN.md", settings=Settings(), busy=()) is None
+        assert ensure_job(look_at_trees(main, "PLAN.md", repair=True), "1", settings=Settings(), busy=()) is None
     box.git("worktree", "lock", str(job.repo.root))  # by somebody, or by a git that was killed as it made it
     assert find_jobs(main, "PLAN.md") == ()
 
@@ -96,12 +106,12 @@ def test_a_clone_with_relays_refs_alone_goes_on_where_the_phase_began(box, main,
     other.git("fetch", "-q", box.root, "main:refs/heads/main", "refs/relay/*:refs/relay/*", "--update-head-ok")
     other.git("reset", "-q", "--hard", "main")
     clone = other.open()
-    assert find_lost(clone, parse_plan(PLAN)) == ("1",)
+    assert find_lost(look_at_trees(clone, "PLAN.md"), parse_plan(PLAN)) == ("1",)
     there = ensure(clone, "1").repo
     found = read_attempt(there)
     assert found is not None
     assert (there.head(), found.session_id, found.place) == (attempt.base_head, attempt.session_id, NOWHERE)
-    assert find_lost(clone, parse_plan(PLAN)) == ()
+    assert find_lost(look_at_trees(clone, "PLAN.md"), parse_plan(PLAN)) == ()
 
 
 def test_places_that_relay_made_are_known_to_each_work_tree(main):
@@ -419,9 +429,9 @@ def test_one_that_somebody_removed_without_git_is_made_again_where_its_phase_was
     for remove in (remove_all, remove_all_above, remove_content):
         job = ensure(main, "1")
         own = type(box)(root=job.repo.root, home=box.home).commit("on the way")
-        assert find_lost(main, parse_plan(PLAN)) == ()
+        assert find_lost(look_at_trees(main, "PLAN.md"), parse_plan(PLAN)) == ()
         remove(job.repo.root)
-        assert find_lost(main, parse_plan(PLAN)) == ("1",)
+        assert find_lost(look_at_trees(main, "PLAN.md"), parse_plan(PLAN)) == ("1",)
         again = ensure(main, "1")
         assert (again.repo.branch, again.repo.head()) == (job.repo.branch, own), remove
         assert box.text("status", "--porcelain") == ""
@@ -497,7 +507,7 @@ def test_one_that_is_gone_while_a_relay_is_at_work_there_is_taken(main):
     job = ensure(main, "1")
     with lock_worktree(job.repo):
         shutil.rmtree(job.repo.root)
-        assert ensure_job(main, "1", "PLAN.md", settings=Settings(), busy=()) is None
+        assert ensure_job(look_at_trees(main, "PLAN.md", repair=True), "1", settings=Settings(), busy=()) is None
     assert ensure(main, "1").repo.root == job.repo.root
 
 

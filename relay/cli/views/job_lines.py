@@ -14,7 +14,7 @@ from relay.git.repository import Repo
 from relay.insight.telemetry.log import LogTail, list_own_logs
 from relay.plan.model import Plan
 from relay.run.phases.landing import LandingCase, find_landing, find_obstacles, is_open
-from relay.run.phases.worktrees import find_jobs, find_lost, name_job_branch
+from relay.run.phases.worktrees import find_lost, look_at_trees, name_job_branch
 from relay.session.events import JobMoved
 from relay.store.attempts import read_attempt
 from relay.store.obstacles import describe_in_the_way
@@ -58,8 +58,8 @@ class JobStanding:
 
 def find_job_standings(repo: Repo, plan_path: str, plan: Plan) -> tuple[JobStanding, ...]:
     """Return the plan's jobs, by phase, with removed work trees that had work in them."""
-    said, found = _find_told(repo), list[JobStanding]()
-    for job in find_jobs(repo, plan_path):
+    said, found, trees = _find_told(repo), list[JobStanding](), look_at_trees(repo, plan_path)
+    for job in trees.jobs:
         session, landing, state = read_attempt(job.repo), find_landing(repo, job), said.pop(job.phase_id, ("", ""))
         waits = state[1] if state[0] in _WAITS else ""
         if not waits and landing.case in {LandingCase.FORWARD, LandingCase.APART}:
@@ -80,7 +80,7 @@ def find_job_standings(repo: Repo, plan_path: str, plan: Plan) -> tuple[JobStand
                 waits=waits,
             )
         )
-    for phase_id in find_lost(repo, plan):
+    for phase_id in find_lost(trees, plan):
         session = read_attempt(repo, name_job_branch(repo, phase_id))
         claims = len(session.items) if session is not None else 0
         found.append(JobStanding(phase_id=phase_id, place=None, case=LandingCase.WORKING, is_open=True, claims=claims))

@@ -11,7 +11,7 @@ from relay.plan.check import require_covered
 from relay.plan.model import Plan
 from relay.run.commit.readiness import require_gates
 from relay.run.phases.landing import find_landing, is_open
-from relay.run.phases.worktrees import find_jobs, find_lost, name_job_branch, remove_free
+from relay.run.phases.worktrees import find_lost, look_at_trees, name_job_branch, remove_free
 from relay.run.selection import Selection
 from relay.setup.context import RunRequest
 from relay.store.attempts import read_attempt
@@ -39,12 +39,13 @@ def find_begun(repo: Repo, plan_path: str, plan: Plan) -> Mapping[str, str]:
     """
     if not has_jobs(repo):
         return {}
+    trees = look_at_trees(repo, plan_path)
     found = {
         job.phase_id: render_path(str(job.repo.root))
-        for job in find_jobs(repo, plan_path)
+        for job in trees.jobs
         if is_open(find_landing(repo, job).case, read_attempt(job.repo))
     }
-    found |= {phase_id: name_job_branch(repo, phase_id) for phase_id in find_lost(repo, plan)}
+    found |= {phase_id: name_job_branch(repo, phase_id) for phase_id in find_lost(trees, plan)}
     return {phase.id: found[phase.id] for phase in plan.phases if phase.id in found and not phase.done}
 
 

@@ -13,9 +13,10 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import field
 from pathlib import Path
-from typing import IO
+from typing import IO, Self
 
 from relay.base.errors import ExitCode
 from relay.base.interrupts import Interrupts
@@ -35,6 +36,7 @@ from relay.session.events import (
 from relay.session.records import LoggedEvent, parse_record
 from relay.session.usage import Spent, Usage
 from relay.setup.context import RunEnd
+from relay.setup.open import hold_worktree
 from relay.store.history import find_text
 from relay.store.plan_versions import parse_at
 
@@ -303,20 +305,42 @@ def _is_same(plan: Plan, phase: Phase, other_plan: Plan, other: Phase) -> bool:
     return texts[0] == texts[1] and (phase.verify, phase.after) == (other.verify, other.after) and names[0] == names[1]
 
 
+class Held(ExitStack):
+    """The lock of a job's work tree, kept until a phase has been worked on there. Mutable: it is taken and closed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.left: tuple[str, ...] | None = None
+        """What `relay.setup.open.hold_worktree` said; None: it is not held."""
+
+    def hold(self, repo: Repo) -> AbstractContextManager[object]:
+        """Take the lock, and keep it."""
+        self.left = self.enter_context(hold_worktree(repo))
+        return nullcontext()
+
+    def keep(self) -> Self:
+        """Return what is held; the end of this one's block does not give it back."""
+        kept = self.pop_all()
+        kept.left = self.left
+        return kept
+
+
 @dataclass(slots=True, kw_only=True)
 class Working:
     """A phase at work. Mutable: the parent reads its events."""
 
     job: Job
-    child: JobRun | None
-    """None: this process works on it."""
     merges: str
-    """The commit that the child lands; empty where it works on the phase."""
-    has_all: bool
+    """The commit that it lands; empty where it works on the phase."""
+    held: Held
+    """The lock of its work tree, where this process works on it."""
+    child: JobRun | None = None
+    """None: this process works on it."""
+    has_all: bool = True
     """Whether it has all that was left of the cap."""
-    read_cost: Callable[[], Spent]
-    """Return what its phase has cost since a commit, by git: its work tree may be gone when it ends."""
-    before: Spent
+    read_cost: Callable[[], Spent] = Spent
+    """Return what a child's phase has cost since a commit, by git: its work tree may be gone when it ends."""
+    before: Spent = Spent()
     """That cost when it began."""
 
     @property

@@ -30,6 +30,7 @@ from relay.run.loop import add_doubts, end_done, raise_cap, run
 from relay.run.phases.beginning import find_begun
 from relay.run.phases.jobs import (
     Amounts,
+    Held,
     JobEnd,
     JobRun,
     JobTable,
@@ -54,7 +55,15 @@ from relay.run.phases.landing import (
     prepare,
     require_unmoved,
 )
-from relay.run.phases.worktrees import adopt_jobs, ensure_job, find_jobs, find_lost, remove_free
+from relay.run.phases.worktrees import (
+    Trees,
+    adopt_jobs,
+    ensure_job,
+    find_jobs,
+    find_lost,
+    look_at_trees,
+    remove_free,
+)
 from relay.run.resume import settle
 from relay.run.selection import Selection, choose_phase
 from relay.session.events import JobMoved, Noticed
@@ -141,6 +150,8 @@ class _Parent:
         self._order = order
         self._tell = tell
         self._state = JobTable()
+        self._trees: Trees | None = None
+        """As the last look found them; None: relay looks again."""
         self._cap = SharedCap(_get_caps(ctx.settings.max_cost_usd, ctx.settings.max_tokens_total), ctx.meter.total)
 
     def run(self) -> RunEnd:
@@ -168,6 +179,8 @@ class _Parent:
             child.interrupt(now=True)
         for child in self._children:
             child.close()
+        for working in self._state.working.values():
+            working.held.close()
 
     @property
     def _children(self) -> list[JobRun]:
@@ -201,8 +214,12 @@ class _Parent:
         """
         ctx, job = self._ctx, working.job
         try:
-            with ctx.open_tree(ctx, job.repo) as own:
-                end = run(own, replace(self._order.selection, phase_id=find_phase_id(job), last_id="", all=False))
+            with working.held as held:
+                if held.left is None:
+                    held.hold(job.repo)
+                with ctx.open_tree(ctx, job.repo, held.left or ()) as own:
+                    selection = replace(self._order.selection, phase_id=find_phase_id(job), last_id="", all=False)
+                    end = run(own, selection)
         except (RelayError, OSError):
             if job.is_there:
                 raise
@@ -214,7 +231,8 @@ class _Parent:
         state = self._state
         del state.working[phase_id]
         state.is_warm = state.is_stale = True
-        self._cap.give_back(phase_id, working.find_cost())
+        if working.child:
+            self._cap.give_back(phase_id, working.find_cost())
         state.last = end.own
         if not self._ctx.interrupts.finish_turn:
             self._judge_end(phase_id, working, end)
@@ -258,7 +276,7 @@ class _Parent:
         self._state.is_stale, self._state.held = False, ""
         try:
             with self._holding():
-                plan = self._settle()
+                plan, self._trees = self._settle(), None
                 self._restore_lost(plan)
                 found = tuple(self._find_landings(plan))
                 while self._land_forward(found):
@@ -339,10 +357,18 @@ class _Parent:
 
     def _restore_lost(self, plan: Plan) -> None:
         """Make removed work trees again where their phases have work that has not landed."""
-        for phase_id in find_lost(self._ctx.repo, plan):
-            if phase_id not in self._state.working and (job := self._ensure_job(ReadyPhase(phase_id=phase_id))):
+        for phase_id in find_lost(self._look(), plan):
+            if phase_id in self._state.working:
+                continue
+            job, held = self._ensure_job(ReadyPhase(phase_id=phase_id))
+            held.close()
+            if job:
                 words = f"phase {phase_id}: its work tree was gone, and is made again in {job.repo.root}"
                 self._ctx.observe(Noticed(text=words, warning=True))
+
+    def _look(self) -> Trees:
+        self._trees = self._trees or look_at_trees(self._ctx.repo, self._ctx.plan_path, repair=True)
+        return self._trees
 
     def _say_waits(self, plan: Plan) -> None:
         """Say of each waiting phase why it waits, where that is new."""
@@ -393,7 +419,7 @@ class _Parent:
                 continue
             places = self._count_places(plan, 1 + len(self._find_ready(plan)), more=1)
             places = self._find_places(job.phase_id, places, is_alone=not self._state.working)
-            if places and self._start(job, merges=landing.done, places=places):
+            if places and self._start(job, merges=landing.done, places=places, held=Held()):
                 return
 
     def _prepare(self, job: Job, landing: Landing) -> bool:
@@ -413,7 +439,7 @@ class _Parent:
     def _find_landings(self, plan: Plan) -> Iterator[tuple[Job, Landing]]:
         """Yield the jobs that are done and have not landed, in plan order; note phases that other relays work on."""
         main, state = self._ctx.repo, self._state
-        jobs = {job.phase_id: job for job in find_jobs(main, self._ctx.plan_path)}
+        jobs = {job.phase_id: job for job in self._look().jobs}
         for one in jobs.values():
             require_unmoved(main, one, plan)
         state.foreign, pending, waits = {}, dict[str, str](), plan.find_waits()
@@ -448,10 +474,10 @@ class _Parent:
             begin, places = self._choose(found, places, is_alone=not (state.working or landings))
             if begin is None:
                 return
-            job = self._ensure_job(begin)
+            job, held = self._ensure_job(begin)
             if job is None:  # a run of a killed parent's begins there in this moment
                 state.foreign[begin.phase_id] = "another relay has just begun it; waiting for it"
-            elif not self._start(job, merges="", places=places):
+            elif not self._start(job, merges="", places=places, held=held):
                 return
 
     def _choose(self, found: Iterable[ReadyPhase], places: int, *, is_alone: bool) -> tuple[ReadyPhase | None, int]:
@@ -488,9 +514,19 @@ class _Parent:
         selection = self._order.selection
         return selection.all or phase_id in {phase.id for phase in selection.get_named(plan)}
 
-    def _ensure_job(self, begin: ReadyPhase) -> Job | None:
-        ctx, held = self._ctx, self._state.held_ids
-        return ensure_job(ctx.repo, begin.phase_id, ctx.plan_path, settings=ctx.settings, busy=held, start=begin.commit)
+    def _ensure_job(self, begin: ReadyPhase) -> tuple[Job | None, Held]:
+        """Return the work tree of a phase, and its lock."""
+        ctx, trees, self._trees = self._ctx, self._look(), None
+        with Held() as held:
+            job = ensure_job(
+                trees,
+                begin.phase_id,
+                settings=ctx.settings,
+                busy=self._state.held_ids,
+                start=begin.commit,
+                hold=held.hold,
+            )
+            return job, held.keep()
 
     def _count_places(self, plan: Plan, ready: int, *, more: int = 0) -> int:
         state = self._state
@@ -498,30 +534,34 @@ class _Parent:
         free = self._order.jobs - state.busy + more
         return count_places(free, ready=ready, waiting=waiting, is_alone=not state.working)
 
-    def _start(self, job: Job, *, merges: str, places: int) -> bool:
-        """Start a child in a job's work tree; False when the cap leaves nothing for it."""
+    def _start(self, job: Job, *, merges: str, places: int, held: Held) -> bool:
+        """Start a phase in a job's work tree; False when the cap leaves nothing for it."""
         ctx, phase_id = self._ctx, job.phase_id
-        if 0.0 in self._cap.offer(places) and self._state.working:
+        is_apart = self._order.jobs > 1
+        has_none = 0.0 in self._cap.offer(places) and self._state.working
+        if is_apart or has_none:
+            held.close()
+        if has_none:
             return False  # with nobody at work it says itself what the cap is
-        usd, tokens = self._cap.take(phase_id, places)
-        words, environ = list(self._order.words), dict(self._order.environ)
-        seen = make_meter(job.repo, ctx.plan_path, ctx.settings, None).total
-        if math.isfinite(usd):
-            words += ["--max-cost", f"{(seen.cost_usd or 0.0) + usd:.6f}"]
-        if math.isfinite(tokens):
-            environ[_TOKENS] = str(int(seen.tokens + tokens))
         said = read_words(self._here, phase_id)
         for heard in said:  # the session that begins in the job's work tree gets them
             leave_words(job.repo, heard.text, phase_id=heard.phase_id)
         drop_words(self._here, tuple(heard.name for heard in said))
-        here, branch, head = find_phase_id(job), get_branch(job.repo), job.repo.head() or ""
-        read_cost = partial(find_phase_cost, ctx.repo, ctx.plan_path, branch, here, head)
-        before, is_apart = read_cost(), self._order.jobs > 1
-        child = JobRun(job.repo.root, ("run", "--phase", here, *words), environ) if is_apart else None
-        has_all = (places <= 1 and not self._state.working) or math.isinf(min(usd, tokens))
-        self._state.working[phase_id] = Working(
-            job=job, child=child, merges=merges, has_all=has_all, read_cost=read_cost, before=before
-        )
+        working = Working(job=job, merges=merges, held=held)
+        if is_apart:  # else this process works on it, under the cap of the whole run
+            here, branch, head = find_phase_id(job), get_branch(job.repo), job.repo.head() or ""
+            working.read_cost = partial(find_phase_cost, ctx.repo, ctx.plan_path, branch, here, head)
+            working.before = working.read_cost()
+            words, environ = list(self._order.words), dict(self._order.environ)
+            usd, tokens = self._cap.take(phase_id, places)
+            seen = make_meter(job.repo, ctx.plan_path, ctx.settings, None).total
+            if math.isfinite(usd):
+                words += ["--max-cost", f"{(seen.cost_usd or 0.0) + usd:.6f}"]
+            if math.isfinite(tokens):
+                environ[_TOKENS] = str(int(seen.tokens + tokens))
+            working.has_all = (places <= 1 and not self._state.working) or math.isinf(min(usd, tokens))
+            working.child = JobRun(job.repo.root, ("run", "--phase", here, *words), environ)
+        self._state.working[phase_id] = working
         self._state.out_of_share.pop(phase_id, None)
         self._say(phase_id, "merging" if merges else "started", str(job.repo.root))
         return True

@@ -7,7 +7,8 @@ this from git each time, so the next run finds the work trees of a killed one.
 import contextlib
 import os
 import shlex
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
 from urllib.parse import quote, unquote
@@ -22,7 +23,7 @@ from relay.git.config_guard import guard
 from relay.git.names import JOB_BRANCHES, find_plan_branch, name_jobs
 from relay.git.notes import is_locked, lock_worktree
 from relay.git.objects import is_ancestor
-from relay.git.repository import Repo, open_repo
+from relay.git.repository import Repo, open_worktree
 from relay.git.status import read_status
 from relay.git.trees import SYMLINK
 from relay.plan.model import Plan
@@ -54,20 +55,40 @@ def name_job_branch(main: Repo, phase_id: str) -> str:
     return f"{name_jobs(get_branch(main))}{quote(phase_id, safe='.')}"
 
 
-def find_jobs(main: Repo, plan_path: str) -> tuple[Job, ...]:
-    """Return the jobs of the plan's branch that have a work tree, by its place."""
-    if (branch := main.branch) is None:
-        return ()
-    prefix = name_jobs(branch)
-    found = []
-    for tree in worktrees.list_worktrees(main):
-        if tree.branch is None or tree.unusable or not tree.branch.startswith(prefix):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trees:
+    """The work trees of a repository, as one look found them."""
+
+    main: Repo
+    """The work tree whose branch is the plan's."""
+    plan_path: str
+    listed: tuple[worktrees.Worktree, ...]
+    jobs: tuple[Job, ...]
+    """Those of the plan's branch."""
+
+
+def look_at_trees(main: Repo, plan_path: str, *, repair: bool = False) -> Trees:
+    """Look at all work trees.
+
+    Args:
+        repair: Whether half-made ones are repaired first; the caller holds the lock of the plan's.
+    """
+    if repair:
+        _finish_half(main)
+    listed, branch, found = worktrees.list_worktrees(main), main.branch, []
+    prefix = name_jobs(branch) if branch else None
+    for tree in listed:
+        if not (prefix and tree.branch and tree.branch.startswith(prefix)) or tree.unusable:
             continue
         with contextlib.suppress(RelayError):  # it is nobody's work tree any more
-            repo = replace(open_repo(tree.root), hidden=main.hidden)
             phase_id = unquote(tree.branch.removeprefix(prefix))
-            found.append(Job(phase_id=phase_id, plan_path=plan_path, repo=repo))
-    return tuple(found)
+            found.append(Job(phase_id=phase_id, plan_path=plan_path, repo=open_worktree(main, tree.root)))
+    return Trees(main=main, plan_path=plan_path, listed=listed, jobs=tuple(found))
+
+
+def find_jobs(main: Repo, plan_path: str) -> tuple[Job, ...]:
+    """Return the jobs of the plan's branch that have a work tree, by its place."""
+    return look_at_trees(main, plan_path).jobs
 
 
 def move_jobs(main: Repo, old: str | None, new: str) -> None:
@@ -93,7 +114,7 @@ def move_jobs(main: Repo, old: str | None, new: str) -> None:
             tree = trees.get(own)
             if tree is not None and tree.unusable.startswith("locked"):  # a person did that: it stays where it is
                 continue
-            repo = open_repo(tree.root) if tree is not None and not tree.unusable else None
+            repo = open_worktree(main, tree.root) if tree is not None and not tree.unusable else None
             if repo is not None:
                 stack.enter_context(lock_worktree(repo))
             refs.move_ref(main, f"refs/heads/{other}", commit, None)
@@ -145,11 +166,12 @@ def _stands_here(main: Repo, branch: str) -> bool:
     return all(attempt is not None and is_ancestor(main, attempt.base_head or tip, tip) for attempt in attempts)
 
 
-def find_lost(main: Repo, plan: Plan) -> tuple[str, ...]:
+def find_lost(trees: Trees, plan: Plan) -> tuple[str, ...]:
     """Return the open phases with work that has not landed, and without a work tree here."""
+    main = trees.main
     if main.branch is None:
         return ()
-    places = {tree.branch: tree.root for tree in worktrees.list_worktrees(main)}
+    places = {tree.branch: tree.root for tree in trees.listed}
     commits, tip = main.list_refs(f"refs/heads/{name_jobs(main.branch)}"), get_tip(main)
     attempts = main.list_refs(ATTEMPTS)
     found = []
@@ -172,34 +194,49 @@ def is_free(main: Repo, job: Job) -> bool:
 
 
 def ensure_job(
-    main: Repo, phase_id: str, plan_path: str, *, settings: Settings, busy: Collection[str], start: str = ""
+    trees: Trees,
+    phase_id: str,
+    *,
+    settings: Settings,
+    busy: Collection[str],
+    start: str = "",
+    hold: Callable[[Repo], AbstractContextManager[object]] = hold_worktree,
 ) -> Job | None:
     """Return a phase's work tree, moved to `start` where nothing has been done in it yet; None: another relay has it.
 
     It is the phase's own, else a free one, else a new one.
 
     Args:
-        main: The work tree whose branch is the plan's.
+        trees: As a look has just found them; half-made ones are repaired.
         settings: Say which ignored files each work tree gets, whatever they are, and whether setup installs packages.
         busy: Ids of phases whose work trees are not free, whatever git says.
         start: The commit that the phase begins at; empty for the plan's tip.
+        hold: Takes the work tree's lock, and may keep it.
 
     Raises:
         RelayError: It cannot be made.
     """
-    _finish_half(main)
+    main = trees.main
     start = start or get_tip(main)
-    jobs = find_jobs(main, plan_path)
-    job = next((job for job in jobs if job.phase_id == phase_id), None)
+    job = next((job for job in trees.jobs if job.phase_id == phase_id), None)
     if job is None:
-        free = (job for job in jobs if job.phase_id not in busy and is_free(main, job))
-        job = _hand_on(main, next(free, None), phase_id, plan_path, start)
-    if job is None:
-        return None
-    if find_home(job.repo) != main.root:
-        note_home(job.repo, main.root)
+        branch = name_job_branch(main, phase_id)
+        if held := next((tree for tree in trees.listed if tree.branch == branch), None):
+            if held.unusable.startswith("prunable"):  # its relay is still at work
+                return None
+            act = "unlock" if held.unusable else "repair"
+            words = f"{branch} is checked out in {held.root}, which is {held.unusable or 'broken'}"
+            raise RepoError(words, hint=f"git worktree {act} {shlex.quote(str(held.root))}")
+        kept = _find_kept(main, branch)
+        free = (job for job in trees.jobs if job.phase_id not in busy and is_free(main, job))
+        # A branch without its work tree may have anything.
+        job = (None if kept else next(free, None)) or _make_job(trees, phase_id, "" if kept else start)
     try:
-        with hold_worktree(job.repo):
+        with hold(job.repo):
+            if job.phase_id != phase_id:
+                job = _hand_on(main, job, phase_id)
+            if find_home(job.repo) != main.root:
+                note_home(job.repo, main.root)
             _catch_up(main, job)
             if _bring_up(main, job, start) or not is_brought(job.repo):
                 named = (*settings.copy, *([settings.env_file] if settings.env_file else []))
@@ -210,42 +247,42 @@ def ensure_job(
     return job
 
 
-def _hand_on(main: Repo, free: Job | None, phase_id: str, plan_path: str, start: str) -> Job | None:
-    branch = name_job_branch(main, phase_id)
-    if held := next((tree for tree in worktrees.list_worktrees(main) if tree.branch == branch), None):
-        if held.unusable.startswith("prunable"):  # its relay is still at work
-            return None
-        act = "unlock" if held.unusable else "repair"
-        words = f"{branch} is checked out in {held.root}, which is {held.unusable or 'broken'}"
-        raise RepoError(words, hint=f"git worktree {act} {shlex.quote(str(held.root))}")
+def _find_kept(main: Repo, branch: str) -> str | None:
+    """Return the commit of a job's branch that has no work tree; None without one."""
     ref = f"refs/heads/{branch}"
     kept = refs.find_ref(main, ref)
     attempt = read_attempt(main, branch) if kept is None else None
     if attempt is not None and attempt.base_head and main.find_commit(attempt.base_head):
         refs.move_ref(main, ref, attempt.base_head, None)  # a clone that has only relay's refs of an open phase
-        kept = attempt.base_head
-    if free is None or kept is not None:  # a branch without its work tree may have anything
-        folder = get_jobs_place(main.root)
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            hint = "move that away, or set XDG_DATA_HOME to a directory that you can write to"
-            raise RepoError(f"relay cannot make its work trees in {folder}: {error.strerror}", hint=hint) from error
-        if kept is None and not refs.move_ref(main, ref, start, None):
-            raise RepoError(f"there is a branch {branch} since a moment ago", hint="run this again")
-        displace_attempt(main, branch)
-        place = next((folder / str(n) for n in range(1, _MOST_PLACES) if not os.path.lexists(folder / str(n))), None)
-        if place is None:
-            raise RepoError(f"{folder} is full of work trees", hint="git worktree list")
-        worktrees.add_worktree(main, place, branch)
-        repo = open_repo(place)
-        return Job(phase_id=phase_id, plan_path=plan_path, repo=replace(repo, hidden=main.hidden))
-    with hold_worktree(free.repo):
-        old, own = get_branch(free.repo), get_tip(free.repo)
-        note_checked(free.repo)  # of the phase that has landed
-        refs.move_ref(main, ref, own, None)
-        worktrees.put_on_branch(free.repo, branch)
-        refs.drop_ref(main, f"refs/heads/{old}", own)
+        return attempt.base_head
+    return kept
+
+
+def _make_job(trees: Trees, phase_id: str, start: str) -> Job:
+    """Make a work tree for a phase, whose branch begins at `start`; the branch is there where that is empty."""
+    main = trees.main
+    folder, branch = get_jobs_place(main.root), name_job_branch(main, phase_id)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        hint = "move that away, or set XDG_DATA_HOME to a directory that you can write to"
+        raise RepoError(f"relay cannot make its work trees in {folder}: {error.strerror}", hint=hint) from error
+    if start and not refs.move_ref(main, f"refs/heads/{branch}", start, None):
+        raise RepoError(f"there is a branch {branch} since a moment ago", hint="run this again")
+    displace_attempt(main, branch)
+    place = next((folder / str(n) for n in range(1, _MOST_PLACES) if not os.path.lexists(folder / str(n))), None)
+    if place is None:
+        raise RepoError(f"{folder} is full of work trees", hint="git worktree list")
+    return Job(phase_id=phase_id, plan_path=trees.plan_path, repo=worktrees.add_worktree(main, place, branch))
+
+
+def _hand_on(main: Repo, free: Job, phase_id: str) -> Job:
+    """Give a free work tree, whose lock is held, to another phase."""
+    branch, old, own = name_job_branch(main, phase_id), get_branch(free.repo), get_tip(free.repo)
+    note_checked(free.repo)  # of the phase that has landed
+    refs.move_ref(main, f"refs/heads/{branch}", own, None)
+    worktrees.put_on_branch(free.repo, branch)
+    refs.drop_ref(main, f"refs/heads/{old}", own)
     return replace(free, phase_id=phase_id)
 
 
@@ -342,7 +379,7 @@ def _is_only_there(main: Repo, job: Job, path: str) -> bool:
 def _finish_half(main: Repo) -> None:
     """Repair half-made work trees; without an ignore file relay's own folder would count as a user's files."""
     for half in worktrees.forget_gone(main, get_jobs_place(main.root)):
-        if branch := open_repo(half).branch:
+        if branch := open_worktree(main, half).branch:
             displace_attempt(main, branch)
     place = worktrees.finish_half(main, get_jobs_place(main.root))
     if place is not None and (place / STATE_DIR).is_dir():
