@@ -205,10 +205,11 @@ def list_known(repo: Repo) -> tuple[str, ...]:
     return tuple(sorted(set(guard(repo).git.list_files("--cached", "--others", "--exclude-standard"))))
 
 
+_ORDINARY = (b"H 100", b"H 120")
 _PRIVATE = (("core.splitIndex", "false"), ("core.untrackedCache", "keep"), ("core.ignoreStat", "false"))
 _listings: dict[Path, tuple[str, tuple[bytes, ...]]] = {}
 """Per index file: its mark, and the records of ``git ls-files -v --stage`` that are not ordinary. A phase of four tools
-asks 15 times, and git reads the whole index for each listing."""
+asks 18 times, and git reads the whole index for each listing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -232,13 +233,13 @@ def read_mark(index: Path) -> str:
 
 
 def _list_odd(repo: Repo) -> tuple[bytes, ...]:
-    """Return the records of flagged entries and of conflicts; git is asked when the index changed."""
+    """Return the records of flagged entries, conflicts and submodules; git is asked when the index changed."""
     index = repo.git_dir / "index"
     if not (mark := read_mark(index)):
         return ()
     if _listings.get(index, ("", ()))[0] != mark:
         records = repo.git.run("ls-files", "-z", "-v", "--stage").split(b"\0")[:-1]
-        _listings[index] = (mark, tuple(record for record in records if record[:1] != b"H"))
+        _listings[index] = (mark, tuple(record for record in records if not record.startswith(_ORDINARY)))
     return _listings[index][1]
 
 
@@ -328,6 +329,5 @@ def _exists(repo: Repo, name: str) -> bool:
 
 def list_submodules(repo: Repo) -> tuple[str, ...]:
     """Return the submodules that have files in the work tree."""
-    records = repo.git.run("ls-files", "-z", "--stage").split(b"\0")
-    paths = (os.fsdecode(record.partition(b"\t")[2]) for record in records if record.startswith(GITLINK.encode()))
+    paths = (entry.path for entry in map(_parse, _list_odd(repo)) if entry.mode == GITLINK)
     return tuple(path for path in paths if os.path.lexists(repo.root / path / ".git"))

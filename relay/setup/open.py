@@ -45,7 +45,7 @@ from relay.setup.workspace import (
 )
 from relay.store.checkpoints import repair_refs
 from relay.store.completion import finish_pending
-from relay.store.plan_state import read_plan_cost
+from relay.store.plan_state import read_open_cost
 from relay.store.steering_files import begin_watch, end_watch
 from relay.store.worktree_notes import find_home
 from relay.tools.workspace import Workspace
@@ -161,7 +161,7 @@ def _open_tree(
                 if words not in told:
                     ctx.observe(Noticed(text=words, warning=True))
             told.update(describe_sandbox(workspace.sandbox))
-            ctx.meter.take_up(read_plan_cost(repo, request.plan_path).open)
+            ctx.meter.take_up(read_open_cost(repo, request.plan_path))
             yield replace(
                 ctx,
                 files=own.files,

@@ -60,6 +60,8 @@ class CommitRequest:
     """The work tree's bytes at paths of `replace` when the new bytes were made, where they differ from HEAD."""
     tree: str | None = None
     """The snapshot that was checked. A path that has changed since stops the commit. None: not checked."""
+    files: str = ""
+    """The tree that the gate saw: the commit's, but for `replace`. Empty: it is made of `paths`."""
     keep_out: frozenset[str] = frozenset()
     """The user's paths: not committed even if a hook rewrites them."""
     adopt: Callable[[str, bytes], bool] | None = None
@@ -119,7 +121,8 @@ class _Ready:
 
     request: CommitRequest
     """With the hooks' versions of its `replace`, as far as they were adopted."""
-    index: str
+    files: str
+    """The commit's tree, but for `replace`."""
     paths: tuple[str, ...]
     tree: str | None
     message: Message
@@ -199,10 +202,10 @@ def _write_loose(repo: Repo, request: CommitRequest) -> None:
 
 def judge_message(repo: Repo, request: CommitRequest, hooks: Hooks) -> CommitOutcome | None:
     """Have the user's hooks judge a message without a commit; return how they refuse it, None if they accept it."""
-    index = objects.copy_index(repo, "message-index")
-    text, author = render_message(request.message), get_identity(repo).begin_commit()
-    ready = _Ready(request=request, index=index, paths=(), tree=None, message=request.message, text=text, author=author)
-    judged = _run_message_hooks(repo, guard(repo), ready, hooks)
+    text, author, guarded = render_message(request.message), get_identity(repo).begin_commit(), guard(repo)
+    files = completion.store_files(repo, guarded, request.head, ())
+    ready = _Ready(request=request, files=files, paths=(), tree=None, message=request.message, text=text, author=author)
+    judged = _run_message_hooks(repo, guarded, ready, hooks)
     return judged if isinstance(judged, CommitOutcome) else None
 
 
@@ -217,17 +220,17 @@ def _commit_paths(repo: Repo, request: CommitRequest, hooks: Hooks | None) -> Co
     identity = get_identity(repo).begin_commit()
     guarded = guard(repo)
     paths = tuple(sorted(set(request.paths).difference(request.replace)))
-    completion.require_filters(guarded, (*paths, *request.replace))
+    completion.require_filters(guarded, tuple(request.replace))
     ready = _Ready(
         request=request,
-        index=_stage(repo, guarded, request, paths),
+        files=request.files or completion.store_files(repo, guarded, request.head, paths),
         paths=paths,
         tree=request.tree,
         message=request.message,
         text=render_message(request.message),
         author=identity,
     )
-    checked = _check_unmoved(repo, guarded, ready)
+    checked = _check_unmoved(repo, ready)
     if hooks and isinstance(checked, _Ready):
         checked = _run_hooks(repo, guarded, checked, hooks)
     if isinstance(checked, CommitOutcome):
@@ -235,25 +238,28 @@ def _commit_paths(repo: Repo, request: CommitRequest, hooks: Hooks | None) -> Co
     return _write(repo, guarded, checked, identity)
 
 
-def _stage(repo: Repo, guarded: Guarded, request: CommitRequest, paths: tuple[str, ...]) -> str:
-    """Make the index whose copy the hooks see: the paths, and those of `replace` that the work tree has.
+def _stage(repo: Repo, guarded: Guarded, ready: _Ready) -> Path:
+    """Make the index whose copy the hooks see: the commit's files, and those of `replace` that the work tree has.
 
     A plan that the user edited is staged for the hook. A plan that only relay has ticked is not: it would differ from
     the work tree, and hook frameworks stash such differences before they run, but the plan is read-only. Hooks that get
     copies of the given files see the work tree's version of them.
     """
-    index = completion.stage_paths(repo, guarded, request.head, paths)
+    git, index = objects.private_git(guarded.git), objects.copy_index(repo, completion.INDEX)
+    git.run("read-tree", "--reset", "-i", ready.files, env={"GIT_INDEX_FILE": index})
+    request = ready.request
     given = request.replace.items()
     as_is = {path: data for path, data in given if request.adopt or read_file(repo.root, path) == data}
-    completion.put_files(repo, guarded, index, request.head, as_is)
-    return index
+    objects.fill_index(git, index, completion.clean_files(repo, guarded, request.head, as_is))
+    return Path(index)
 
 
-def _check_unmoved(repo: Repo, guarded: Guarded, ready: _Ready) -> _Ready | CommitOutcome:
-    """Compare the staged files with those that were checked: the user may edit while the gate runs."""
+def _check_unmoved(repo: Repo, ready: _Ready) -> _Ready | CommitOutcome:
+    """Compare the files with those that were checked: somebody may write while the gate runs."""
     if ready.tree is None:
         return ready
-    moved = completion.find_staged_otherwise(repo, guarded, ready.index, ready.paths, ready.tree)
+    since = objects.diff_trees(repo, ready.tree, write_snapshot_tree(repo).tree)
+    moved = tuple(change.path for change in since if change.path in ready.paths)
     return ready.end(CommitEnd.FILES_MOVED, paths=moved) if moved else ready
 
 
@@ -267,10 +273,10 @@ def _run_hooks(repo: Repo, guarded: Guarded, ready: _Ready, hooks: Hooks) -> _Re
     if after.rewritten and after.tree:
         if words := hooks.recheck(after.rewritten):
             return after.end(CommitEnd.RECHECK_REFUSED, output=words)
-        # They were staged and checked from the work tree again: the user may have saved once more in between.
-        changes = objects.diff_trees(repo, after.tree, write_snapshot_tree(repo).tree)
-        if moved := tuple(change.path for change in changes if change.path in after.paths):
-            return after.end(CommitEnd.FILES_MOVED, paths=moved)
+        # They were staged and checked from the work tree again: somebody may have saved once more in between.
+        unmoved = _check_unmoved(repo, after)
+        if isinstance(unmoved, CommitOutcome):
+            return unmoved
     return _run_message_hooks(repo, guarded, after, hooks)
 
 
@@ -294,14 +300,14 @@ def _run_pre_commit(repo: Repo, guarded: Guarded, ready: _Ready, hooks: Hooks) -
     request = replace(ready.request, replace={**ready.request.replace, **adopted})
     ready = replace(ready, request=request, rewritten=rewritten, not_taken=not_taken)
     if rewritten or adopted:
-        completion.require_filters(guarded, rewritten)
         if hooks.tree and rewritten:
             if moved := _take_over(repo, hooks.tree, ready, rewritten):
                 return ready.end(CommitEnd.FILES_MOVED, paths=moved)
             now = write_snapshot_tree(repo)
-        taken = tuple(sorted({*ready.paths, *rewritten}))
-        index = _stage(repo, guarded, ready.request, taken)
-        ready = replace(ready, index=index, paths=taken, tree=now.tree if rewritten else ready.tree)
+        if rewritten:
+            taken = tuple(sorted({*ready.paths, *rewritten}))
+            files = completion.store_files(repo, guarded, ready.request.head, taken)
+            ready = replace(ready, files=files, paths=taken, tree=now.tree)
     # A formatter refuses because it rewrote files; once these are staged it must agree. A hook that refuses without
     # changing a file does not run twice.
     if not result.ok and (adopted or any(path not in ready.request.replace for path in changed)):
@@ -391,7 +397,7 @@ def _make_scratch(hooks: Hooks) -> Path:
 
 def _run_hook(repo: Repo, guarded: Guarded, ready: _Ready, hooks: Hooks, name: str, *args: str) -> HookResult:
     """Run one hook on fresh copies of index and given files; links that a hook leaves there are not followed."""
-    source = hooks.tree.git_dir / "index" if hooks.tree else Path(ready.index)
+    source = hooks.tree.git_dir / "index" if hooks.tree else _stage(repo, guarded, ready)
     copy = _make_scratch(hooks) / "index"
     found = source.stat()
     replace_file(copy.parent, copy.name, source.read_bytes(), FILE)
@@ -416,8 +422,8 @@ def _write(repo: Repo, guarded: Guarded, ready: _Ready, identity: Mapping[str, s
         GitError: ``git gc`` has taken what was staged while hooks were at work, or the disk is full.
     """
     request = ready.request
-    completion.put_files(repo, guarded, ready.index, request.head, request.replace)
-    tree = objects.write_tree(objects.private_git(guarded.git), ready.index)
+    given = completion.clean_files(repo, guarded, request.head, request.replace)
+    tree = objects.write_paths_tree(repo, given, start=ready.files)
     parents = tuple(filter(None, (request.head, request.merges)))
     text = _finish_text(ready)
     commit = write_user_commit(repo, guarded, CommitDraft(tree=tree, parents=parents, message=text, identity=identity))

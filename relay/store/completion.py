@@ -24,7 +24,7 @@ from relay.git.names import parse_path
 from relay.git.notes import drop_note, read_note, write_note
 from relay.git.repository import Repo
 from relay.git.status import ChangeKind, PathChange, find_hidden, read_flagged, render_flagged, show_hidden
-from relay.git.trees import ABSENT, FILE, SYMLINK, find_mode
+from relay.git.trees import ABSENT, FILE, SYMLINK, find_mode, find_tree
 from relay.plan.text import find_ledger_path
 from relay.store.trailers import PLAN
 
@@ -59,12 +59,19 @@ def require_filters(guarded: Guarded, paths: Sequence[str]) -> None:
         )
 
 
-def stage_paths(repo: Repo, guarded: Guarded, head: str | None, paths: Sequence[str]) -> str:
-    """Make a private index of `head` with the work tree's content at `paths` and return its file.
+def store_files(repo: Repo, guarded: Guarded, head: str | None, paths: Sequence[str]) -> str:
+    """Store the tree of `head` with the work tree's content at `paths`, as git would commit it; return its id.
 
-    It starts as a copy of the user's index, since that knows which files are unchanged. Then it is reset to HEAD, so
-    the user's staged content is not in it.
+    A private index starts as a copy of the user's, since that knows which files are unchanged. Then it is reset to
+    HEAD, so the user's staged content is not in it.
+
+    Raises:
+        NotStagedError: Git does not take a file's content.
+        RepoError: A file needs a filter that relay does not run.
     """
+    if not paths:
+        return find_tree(repo, head) if head else repo.empty_tree
+    require_filters(guarded, paths)
     git = objects.private_git(guarded.git)
     index = objects.copy_index(repo, INDEX)
     own = frozenset(paths)
@@ -88,7 +95,7 @@ def stage_paths(repo: Repo, guarded: Guarded, head: str | None, paths: Sequence[
             raise GitError(f"git update-index failed: {result.words}")
         if result.code:
             raise NotStagedError(result.words)
-    return index
+    return objects.write_tree(git, index)
 
 
 def _is_file(repo: Repo, path: str) -> bool:
@@ -97,29 +104,16 @@ def _is_file(repo: Repo, path: str) -> bool:
     return found is not None and not stat.S_ISDIR(found.st_mode)
 
 
-def find_staged_otherwise(repo: Repo, guarded: Guarded, index: str, paths: Sequence[str], tree: str) -> tuple[str, ...]:
-    """Return those of `paths` that are not staged as the snapshot `tree` holds them.
-
-    A snapshot holds raw bytes, or HEAD's cleaned ones where the file was as in HEAD; either will do.
-    """
-    wanted = objects.read_entries(repo, tree, paths)
-    staged = objects.read_index(guarded.git, paths, index=index)
-    moved = [path for path in paths if (path in wanted) != (path in staged)]
-    unequal = [path for path in paths if path in wanted and path in staged and wanted[path] != staged[path]]
-    files = [path for path in unequal if wanted[path][0] == staged[path][0] != SYMLINK]
-    raw = dict(zip(files, objects.hash_files(repo.git, files), strict=True))
-    moved += [path for path in unequal if raw.get(path) != wanted[path][1]]
-    return tuple(sorted(moved))
-
-
-def put_files(repo: Repo, guarded: Guarded, index: str, head: str | None, files: Mapping[str, bytes]) -> None:
-    """Put given bytes into a private index, cleaned as the files at these paths would be; modes as in `head`."""
+def clean_files(
+    repo: Repo, guarded: Guarded, head: str | None, files: Mapping[str, bytes]
+) -> tuple[tuple[str, str, str], ...]:
+    """Store given bytes, cleaned as the files at these paths would be; return tree entries with modes as in `head`."""
     at_head = objects.read_entries(repo, head, tuple(files)) if head else {}
-    entries = []
-    for path, data in files.items():
-        mode, old = at_head.get(path, (FILE, ""))
-        entries.append((path, mode, hash_cleaned(repo, guarded.git, path, data, old)))
-    objects.fill_index(objects.private_git(guarded.git), index, entries)
+    modes = {path: at_head.get(path, (FILE, "")) for path in files}
+    return tuple(
+        (path, modes[path][0], hash_cleaned(repo, guarded.git, path, data, modes[path][1]))
+        for path, data in files.items()
+    )
 
 
 def hash_cleaned(repo: Repo, git: Git, path: str, data: bytes, old: str) -> str:

@@ -69,6 +69,8 @@ def find_in_the_way(repo: Repo, old: str, new: str, *, at: str = "") -> tuple[st
     tracked = find_entries(repo, at, [change.path for change in changes]) if is_there else {}
     coming = tuple(change for change in changes if change.kind is ChangeKind.DELETED or change.path not in tracked)
     found = {*(c.path for c in changes if c.path in changed), *_find_untracked(repo, coming)}
+    if not found:
+        return ()
     return tuple(sorted(found - _find_landed(repo, [change for change in changes if change.path in found])))
 
 

@@ -273,25 +273,13 @@ def read_plan_cost(repo: Repo, plan_path: str) -> PlanCost:
 
     It is the one sum of a plan's money: commits' trailers and refs, never a log.
     """
-    cost = _read_closed_cost(repo, plan_path)
-    if not has_kept_refs(repo):
-        return cost
-    from relay.store.attempts import read_attempt
-    from relay.store.branches import find_attempt_commit, is_of_another_plan
-
-    attempt = read_attempt(repo)
-    if attempt is None or find_attempt_commit(repo, attempt) or is_of_another_plan(repo, attempt, plan_path):
-        return cost  # a commit records what its attempt has spent
-    return replace(cost, open=attempt.spend)
-
-
-def _read_closed_cost(repo: Repo, plan_path: str) -> PlanCost:
     if holds_another_plan(repo, plan_path):
         from relay.store.spend import read_plan_usage
 
         planning = read_plan_usage(repo)
         is_own = planning is not None and planning.plan_path == plan_path
-        return PlanCost(commits=(), closed=planning.spend if planning and is_own else Spent())
+        closed = planning.spend if planning and is_own else Spent()
+        return PlanCost(commits=(), closed=closed, open=read_open_cost(repo, plan_path))
     own = read_plan_commits(repo, plan_path)
     if not has_kept_refs(repo):
         return PlanCost(commits=own, closed=add_spent(own))
@@ -299,8 +287,19 @@ def _read_closed_cost(repo: Repo, plan_path: str) -> PlanCost:
 
     rewound = read_rewound_commits(repo, plan_path, own)
     others = (*rewound, *read_unlanded_commits(repo, plan_path, own))
-    spent = sum(read_uncommitted(repo, plan_path, own, others), start=add_spent((*own, *others)))
-    return PlanCost(commits=own, closed=spent, rewound=add_spent(rewound))
+    closed = sum(read_uncommitted(repo, plan_path, own, others), start=add_spent((*own, *others)))
+    return PlanCost(commits=own, closed=closed, rewound=add_spent(rewound), open=read_open_cost(repo, plan_path))
+
+
+def read_open_cost(repo: Repo, plan_path: str) -> Spent:
+    """Return what the open attempt has spent: no commit records it yet."""
+    from relay.store.attempts import read_attempt
+    from relay.store.branches import find_attempt_commit, is_of_another_plan
+
+    attempt = read_attempt(repo)
+    if attempt is None or find_attempt_commit(repo, attempt) or is_of_another_plan(repo, attempt, plan_path):
+        return Spent()
+    return attempt.spend
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

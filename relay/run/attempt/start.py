@@ -146,7 +146,7 @@ def begin_phase(ctx: RunContext, plan: Plan, phase: Phase, *, reason: str) -> Ha
     settled = settle_in(ctx.repo, ctx.plan_path, plan, head)
     phase = settled.find_phase(phase.id) or phase
     commands = get_commands(ctx.settings, phase)
-    require_room(ctx, settled, phase)
+    base = require_room(ctx, settled, phase)
     gate = run_phase_gate(ctx, _make_baseline_task(ctx.repo, phase, commands, head))
     if ctx.interrupts.stop_now or any(check.status is Outcome.INTERRUPTED for check in gate.result.commands):
         return None
@@ -165,7 +165,7 @@ def begin_phase(ctx: RunContext, plan: Plan, phase: Phase, *, reason: str) -> Ha
         course=Course(number=number, tries=number, baseline=render_baseline(gate.result)),
         carried=Carried(said=parse_said(earlier), rungs=tuple(value for key, value in earlier if key == RUNG)),
     )
-    attempt = open_attempt(ctx.repo, start)
+    attempt = open_attempt(ctx.repo, start, base=base)  # nobody wrote since: gate and hooks have a tree of their own
     return _make_handover(ctx, attempt, pending, reason=reason, handoff_note=handoff_note, baseline=gate.result)
 
 

@@ -9,7 +9,7 @@ from typing import Protocol
 
 from relay.base.errors import LedgerError, PlanError, RepoError, within
 from relay.base.hints import TypedPath
-from relay.base.tree import replace_file
+from relay.base.tree import find_stat, read_file, replace_file
 from relay.base.values import dataclass
 from relay.base.words import list_some, shorten
 from relay.config import Settings
@@ -19,10 +19,10 @@ from relay.git.identity import render_signoff
 from relay.git.lock_journal import hold_collections
 from relay.git.message import Message
 from relay.git.names import list_paths, render_path
-from relay.git.objects import read_blob
+from relay.git.objects import find_blob_id, read_blob, read_entries
 from relay.git.repository import Repo
 from relay.git.status import read_status
-from relay.git.trees import FILE
+from relay.git.trees import FILE, find_mode
 from relay.ledger.model import Entry, Ledger, merge_entries, parse_ledger
 from relay.plan.lineage import check_ticks_kept, find_lineage
 from relay.plan.meaning import is_reformatted
@@ -206,18 +206,23 @@ def put_back(files: PlanFiles) -> tuple[str, ...]:
         A sentence for each file that was otherwise.
     """
     repo, own = files.repo, (files.plan_path, files.ledger_path)
-    status = read_status(repo, own)
-    found = [path for path in own if path in {*status.changed, *status.untracked}]
-    if not found:
+    found = {path: read_file(repo.root, path) for path in own}
+    modes = {path: find_mode(find_stat(repo.root, path)) for path in own}
+    now = {path: (modes[path], find_blob_id(repo, data)) for path, data in found.items() if data is not None}
+    if now == read_entries(repo, "HEAD", own):
+        return ()
+    status = read_status(repo, own)  # git may have written line ends of its own
+    changed = [path for path in own if path in {*status.changed, *status.untracked}]
+    if not changed:
         return ()
     with hold_collections(repo):
         ref, _ = keep_snapshot(repo, write_snapshot_tree(repo), "relay: the plan as it was found")
-    for path in found:
+    for path in changed:
         if (committed := read_blob(repo, "HEAD", path)) is None:
             (repo.root / path).unlink()
         else:
             replace_file(repo.root, path, committed, FILE)
-    return tuple(f"{path} in {repo.root} was put back; as it was found: git show {ref}:{path}" for path in found)
+    return tuple(f"{path} in {repo.root} was put back; as it was found: git show {ref}:{path}" for path in changed)
 
 
 def change_edited_plan(files: PlanFiles, commit: str) -> tuple[str, ...]:

@@ -5,7 +5,7 @@ reviewed, then make one commit with code, ticks and trailers. Each refusal is a 
 the user.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import replace
 
 from relay.base.errors import ConfigError, RepoError
@@ -21,8 +21,7 @@ from relay.git.config_guard import guard
 from relay.git.identity import render_signoff
 from relay.git.message import LINE_CHARS, Message, disarm
 from relay.git.names import list_paths, render_path
-from relay.git.objects import count_lines, private_git, write_tree
-from relay.git.repository import Repo
+from relay.git.objects import count_lines
 from relay.git.status import ChangeKind, PathChange, check_state
 from relay.git.trees import find_tree
 from relay.ledger.belief import judge
@@ -66,7 +65,7 @@ from relay.setup.context import GateFiles, PlanFiles, RunContext
 from relay.store import trailers
 from relay.store.attempts import close_attempt, find_attempt_changes, find_brought_paths, select_owned
 from relay.store.commit import CommitEnd, CommitOutcome, CommitRequest, commit_paths
-from relay.store.completion import NotStagedError, require_filters, stage_paths
+from relay.store.completion import NotStagedError, store_files
 from relay.store.history import HANDOFF_NOTE_TITLE
 from relay.store.loose import is_loose
 from relay.store.outdated import find_outdated, is_amended
@@ -141,7 +140,7 @@ def _find_work(ctx: RunContext, candidate: Candidate) -> _Work | Refused:
     user |= find_brought_paths(repo, (c.path for c in changes if c.kind is ChangeKind.ADDED))
     owned = select_owned(ctx.plan_path, attempt, changes, user)
     try:
-        tree = _make_tree(repo, attempt.base_head, owned)
+        tree = store_files(repo, guard(repo), attempt.base_head, owned)
     except NotStagedError as error:
         return _explain(CommitOutcome(end=CommitEnd.NOT_STAGED, output=str(error)))
     try:
@@ -150,13 +149,6 @@ def _find_work(ctx: RunContext, candidate: Candidate) -> _Work | Refused:
         words = str(error)
         return Refused(for_user=words.partition("\n")[0], for_model=words, ways=error.hint or "", once=True)
     return _Work(owned=owned, user=user, changes=changes, after=after, tree=tree, run=run)
-
-
-def _make_tree(repo: Repo, head: str | None, paths: Sequence[str]) -> str:
-    """Store the files that a commit of these paths would hold, but for the plan and its ledger."""
-    guarded = guard(repo)
-    require_filters(guarded, paths)
-    return write_tree(private_git(guarded.git), stage_paths(repo, guarded, head, paths))
 
 
 def _refuse_red(ctx: RunContext, candidate: Candidate, work: _Work) -> Refused:
@@ -373,6 +365,7 @@ def _commit(ctx: RunContext, candidate: Candidate, work: _Work, message: Message
         replace=candidate.pending.render_files(ctx.plan_path, ctx.ledger_path),
         loose=ctx.plan_path if is_loose(ctx.repo, ctx.plan_path) else "",
         tree=work.after.tree,
+        files=work.tree,
         keep_out=work.user,
     )
 
@@ -383,7 +376,8 @@ def _commit(ctx: RunContext, candidate: Candidate, work: _Work, message: Message
         if refused := _check_secrets(ctx, candidate, paths, write_snapshot_tree(ctx.repo)):
             return refused.for_model
         owned = tuple(dict.fromkeys((*work.owned, *paths)))
-        run = _run_gate(ctx, candidate, _make_tree(ctx.repo, candidate.attempt.base_head, owned), owned)
+        tree = store_files(ctx.repo, guard(ctx.repo), candidate.attempt.base_head, owned)
+        run = _run_gate(ctx, candidate, tree, owned)
         if run.rewritten:
             return f"the verify commands rewrite files that a commit hook rewrote: {list_paths(tuple(run.rewritten))}"
         if run.verdict.green and not run.result.green >= work.run.result.green:  # the hook made a command red again
