@@ -73,8 +73,8 @@ def test_a_client_that_leaves_during_a_delay_is_noticed(play: Any) -> None:
 
 
 def test_many_clients_at_once(play: Any) -> None:
-    """Thirty conversations in parallel, each with its own session."""
-    names = [f"s{i}" for i in range(30)]
+    """Sixteen conversations in parallel, each with its own session."""
+    names = [f"s{i}" for i in range(16)]
     sessions = "\n".join(
         f"  - {{when: {{first_message_contains: '<{name}>'}}, turns: [{{text: '{name}.'}}]}}" for name in names
     )
