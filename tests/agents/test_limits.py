@@ -97,6 +97,9 @@ class FakeChild:
     def look(self):
         pass
 
+    def freeze(self):
+        pass
+
     def read_errors(self):
         return ""
 
@@ -262,6 +265,28 @@ def test_a_message_of_many_parts_is_no_message_and_a_text_is_one_part():
         assert parse_incoming(many) is None, part
     file = json.dumps({"method": "m", "params": {"text": '[{"a", "b"}, \\' * 100_000}}).encode()
     assert parse_incoming(file) is not None
+
+
+def test_a_turn_that_failed_is_not_finished_whatever_the_agent_says(enter):
+    """By the last answer that passed, by the agent's own stop reason, and else by nothing."""
+    for stop, agents, end in (
+        ("end_turn", "end_turn", "finished"),
+        ("refusal", "end_turn", "refused"),
+        ("max_tokens", "end_turn", "truncated"),
+        ("model_context_window_exceeded", "end_turn", "overflow"),
+        ("end_turn", "refusal", "refused"),
+        ("end_turn", "max_turn_requests", "hard_line"),
+    ):
+        session, context, _, child = enter(by_s=0.0)
+        ended = begin(session.advance, "work")
+        wait_until(partial(has_prompts, child, 1))
+        held = HeldRequest(request=replace(MADE, is_main=True))
+        context.inbox.put(held)
+        assert held.release.result(20) is None
+        tally = make_tally(stop=stop, input_tokens=9, output_tokens=9)
+        context.inbox.put(Passed(request=held.request, tally=tally, fault=None))
+        child.said.put(say(id=child.prompts[-1][0], result={"stopReason": agents}))
+        assert ended.result(20).end == end, (stop, agents)
 
 
 def test_of_words_and_tools_so_much_is_kept_between_two_boundaries_and_the_rest_counted():

@@ -30,6 +30,7 @@ from relay.session.events import (
 )
 from tests.agents.conftest import make_profile
 from tests.effort import take_each
+from tests.tapes import read_tape
 from tests.waiting import wait_until
 
 TITLE = """
@@ -53,6 +54,7 @@ ON_AND_ON = HELLO.replace(
     "      - {tools: [{name: bash, input: {command: 'true'}}], repeat: 40}\n      - tools: [{name: tick",
 )
 """An agent tells of a tool that has ended when it likes, also after its next request: a stop has many to come at."""
+SECRET = "ghp_" + "aB3dE6gH9j" * 4
 BASH = '[{name: bash, input: {command: "echo hello > hello.txt"}}]'
 
 
@@ -72,8 +74,11 @@ def sum_usage(usage):
 
 
 def test_a_phase_ends_in_a_commit_with_every_token_of_the_servers_log(stage, agent):
-    """Whatever else the agent says: unknown kinds, no JSON, lines of megabytes, a title of its own."""
-    with agent("run", HELLO, "noise", "title") as ctx:
+    """Whatever else the agent says and tries: noise, a title of its own, keys, the plan, git, other hosts."""
+    head = stage.git("rev-parse", "HEAD")
+    script = HELLO.replace("I write.", f"I know {SECRET}.").replace("echo hello", f"echo {SECRET}; echo hello")
+    profile = replace(make_profile("noise", "title", "peek", "fetch"), effort={"FAKE_EFFORT": "is {effort}"})
+    with agent("run", script, kind=make_kind(profile, Settings()), effort="high") as ctx:
         ended = play(ctx)
 
     assert ended.exit_code == ExitCode.DONE, ended
@@ -86,7 +91,7 @@ def test_a_phase_ends_in_a_commit_with_every_token_of_the_servers_log(stage, age
     assert "Relay-Agent: fake 9.9\nRelay-Metering: gateway\n" in message
     assert stage.git("show", "HEAD:hello.txt") == "hello\n"
     assert sorted(tool.name for tool in stage.seen(ToolFinished)) == ["bash", "tick"]
-    assert any(shown.text == "I write." for shown in stage.seen(TextShown))
+    assert any(shown.text.startswith("I know") for shown in stage.seen(TextShown))
     assert stage.server.errors == []
     bodies = [request.body for request in stage.server.requests if request.body and request.body.get("tools")]
     first = str(bodies[0]["messages"])
@@ -96,28 +101,15 @@ def test_a_phase_ends_in_a_commit_with_every_token_of_the_servers_log(stage, age
     assert [tool["name"] for tool in bodies[0]["tools"]] == [
         *("bash", "tick", "record", "amend", "hand_off", "defer", "block")
     ]
-
-
-@pytest.mark.parametrize("effort", [{}, {"FAKE_EFFORT": "is {effort}"}], ids=["its own", "told"])
-@pytest.mark.parametrize("asked", take_each(2, ["high", None]))
-def test_an_effort_is_told_to_an_agent_that_takes_one_and_else_to_the_user(stage, agent, effort, asked):
-    kind = make_kind(replace(make_profile("peek"), effort=effort), Settings())
-    with agent("run", HELLO, kind=kind, effort=asked) as ctx:
-        assert play(ctx).exit_code == ExitCode.DONE
-    assert ("FAKE_EFFORT=is high" in (stage.root / "peek.txt").read_text()) is bool(effort and asked)
-    words = "Fake has an effort of its own; relay cannot tell it high"
-    assert (words in [noticed.text for noticed in stage.seen(Noticed)]) is bool(asked and not effort)
-
-
-def test_what_an_agent_tries_stays_in_its_sandbox_and_its_endpoint_fetches_nothing(stage, agent):
-    """Of the refused requests agent and user are told."""
-    head = stage.git("rev-parse", "HEAD")
-    with agent("run", HELLO, "peek", "fetch") as ctx:
-        ended = play(ctx)
-
-    assert ended.exit_code == ExitCode.DONE, ended
     assert stage.git("rev-parse", "HEAD~1") == head
+    check_confinement(stage)
+    check_history(stage)
+
+
+def check_confinement(stage):
+    """The agent stays in its sandbox and its endpoint fetches nothing; of the refusal agent and user are told."""
     seen = (stage.root / "peek.txt").read_text()
+    assert "FAKE_EFFORT=is high" in seen
     assert "sk-the-real-key" not in seen
     assert "stolen: 0" not in seen
     assert "PLAN.md: 0" not in seen
@@ -133,6 +125,22 @@ def test_what_an_agent_tries_stays_in_its_sandbox_and_its_endpoint_fetches_nothi
     assert [(noticed.text, noticed.warning) for noticed in shown] == [
         (f"a request of Fake was not sent: {words}", True)
     ]
+
+
+def check_history(stage):
+    """The history has every request and answer as it passed the gateway, but for secrets."""
+    posted = [request for request in stage.server.requests if request.path == "/v1/messages"]
+    [tape] = (stage.root / ".relay/history").iterdir()
+    taped = read_tape(tape)
+    assert [exchange.body["messages"][0] for exchange in taped] == [request.body["messages"][0] for request in posted]
+    assert [len(exchange.body["messages"]) for exchange in taped] == [
+        len(request.body["messages"]) for request in posted
+    ]
+    used = [request.usage["output_tokens"] for request in posted]
+    assert [exchange.made["usage"]["output_tokens"] for exchange in taped] == used
+    assert "aB3dE6gH9j" not in tape.read_text()
+    assert "[redacted]" in tape.read_text()
+    assert "api-key" not in tape.read_text().lower()
 
 
 @pytest.mark.nightly
@@ -161,10 +169,10 @@ FAILED = [
     ("{kind: window_exceeded}", [], "overflow", "window"),
     ("{kind: max_tokens}", ["stubborn"], "truncated", "max_tokens"),
 ]
-"""The gateway's own tests have every fault."""
+"""The gateway's own tests have every fault, `test_limits.py` has every bad end of a turn."""
 
 
-@pytest.mark.parametrize(("fault", "lies", "end", "words"), take_each(4, FAILED))
+@pytest.mark.parametrize(("fault", "lies", "end", "words"), take_each(6, FAILED))
 def test_a_turn_that_failed_is_not_finished_whatever_the_agent_says(stage, agent, fault, lies, end, words):
     script = f"sessions: [{{turns: [{{tools: {BASH}}}, {{text: never, fault: {fault}}}]}}, {{turns: [{{text: x}}]}}]"
     with agent("run", script, *lies) as ctx:
@@ -263,6 +271,7 @@ sessions:
     assert stage.server.errors == []
 
 
+@pytest.mark.nightly
 def test_at_the_hard_line_no_further_request_is_sent(stage, agent):
     script = SOFT.replace("30000", "60000")
     with agent("run", script, reset_at="25000") as ctx:
@@ -274,13 +283,16 @@ def test_at_the_hard_line_no_further_request_is_sent(stage, agent):
 
 
 def test_a_request_that_could_cross_the_cap_is_not_sent(stage, agent):
-    with agent("run", HELLO, max_cost_usd=0.01) as ctx:
+    """Nor is the effort that the user set, which Fake cannot be told: it says so."""
+    with agent("run", HELLO, max_cost_usd=0.01, effort="high") as ctx:
         ended = play(ctx)
 
     assert ended.exit_code == ExitCode.STOPPED
     assert [session.end for session in stage.seen(SessionEnded)] == ["budget"]
     assert not stage.seen(ResponseReceived)
     assert [request for request in stage.server.requests if request.usage] == []
+    words = "Fake has an effort of its own; relay cannot tell it high"
+    assert words in [noticed.text for noticed in stage.seen(Noticed)]
 
 
 @pytest.mark.nightly

@@ -36,7 +36,7 @@ def tunnel(agent, tmp_path):
 
 
 def test_a_phase_ends_in_a_commit_that_says_who_counted(stage, tunnel):
-    with tunnel("noise", "abroad") as ctx:
+    with tunnel("abroad") as ctx:
         ended = play(ctx)
 
     assert ended.exit_code == ExitCode.DONE, ended

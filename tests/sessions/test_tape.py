@@ -1,14 +1,15 @@
 """Notes of a session, whatever they hold."""
 
 import json
+from pathlib import Path
 from typing import Any
 
-import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from relay.insight.telemetry.tape import redact_stream
-from relay.session.tape import shorten_request
+from relay.insight.telemetry.tape import open_tape, redact_stream
+from relay.session.tape import find_conversation, shorten_request
+from tests.tapes import read_tape
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers(-9, 9) | st.text(max_size=3),
@@ -50,18 +51,30 @@ def test_a_secret_in_pieces_is_left_out_and_the_rest_of_a_stream_is_untouched(pi
     assert "".join(e["delta"]["text"] for e in said if e.get("index") == 0) == "".join(pieces) + "*"
 
 
-@pytest.mark.parametrize(
-    "shape",
-    [
+def test_a_secret_in_pieces_is_left_out_in_every_dialect() -> None:
+    for shape in (
         '{"type":"response.output_text.delta","item_id":"m1","delta":PIECE}',
         '{"choices":[{"index":0,"delta":{"content":PIECE}}]}',
         '{"choices":[{"index":0,"delta":{"tool_calls":[{"index":0,"function":{"arguments":PIECE}}]}}]}',
         '{"candidates":[{"content":{"role":"model","parts":[{"text":PIECE}]}}]}',
         '{"type":"content_block_delta","index":1,"delta":{"type":"input_json_delta","partial_json":PIECE}}',
-    ],
-)
-def test_a_secret_in_pieces_is_left_out_in_every_dialect(shape: str) -> None:
-    lines = [f"data: {shape.replace('PIECE', json.dumps(piece))}\n\n" for piece in ("a se", "cr", "et! b")]
-    left = redact_stream("".join(lines) + "data: [DONE]\n\n", lambda text: text.replace("secret!", "*"))
-    assert [json.dumps(piece) in left for piece in ("a * b", "a se", "cr", "et! b")] == [True, False, False, False]
-    assert left.endswith("data: [DONE]\n\n")
+    ):
+        lines = [f"data: {shape.replace('PIECE', json.dumps(piece))}\n\n" for piece in ("a se", "cr", "et! b")]
+        left = redact_stream("".join(lines) + "data: [DONE]\n\n", lambda text: text.replace("secret!", "*"))
+        found = [json.dumps(piece) in left for piece in ("a * b", "a se", "cr", "et! b")]
+        assert found == [True, False, False, False], shape
+        assert left.endswith("data: [DONE]\n\n"), shape
+
+
+def test_what_grows_from_request_to_request_is_kept_once_in_each_dialect(tmp_path: Path) -> None:
+    for name in ("messages", "input", "contents"):
+        kept = open_tape(tmp_path, name)
+        kept.keep({"kind": "session"})
+        bodies = [{"model": "m", name: [{"text": f"part {n}" * 200} for n in range(most)]} for most in (1, 2, 3, 2)]
+        for body in bodies:
+            kept.keep({"kind": "request", "body": body})
+        kept.close()
+        path = tmp_path / f".relay/history/{name}.jsonl"
+        assert [exchange.body for exchange in read_tape(path)] == bodies
+        assert find_conversation(bodies[0])[0] == name
+        assert len(path.read_text()) < len(json.dumps(bodies[2])) * 1.2, name
