@@ -41,40 +41,30 @@ def list_openings(stage):
     return [messages for messages in bodies if len(messages) == 1]
 
 
-@pytest.mark.nightly
-def test_the_handoff_note_of_a_session_that_did_not_hand_off(stage):
-    """Done, open, decisions with reasons, dead ends, files: relay knows them without having asked."""
+def test_the_next_session_starts_from_plan_and_handoff_note_and_nothing_else(stage):
+    """Nothing that was read before is in the fresh context, and its fill begins small.
+
+    Done, open, decisions with reasons, dead ends, files: relay knows them without having asked.
+    """
+    stage.edit("— World\n", "— World\nAfter: none\n")
     stage.write("big.txt", BIG)
     stage.commit()
-    stage.run(make_script(HELLO), all_=False)
 
-    ended = stage.run(make_script(FIRST, SECOND), reset_at="12k")
+    ended = stage.run(make_script(FIRST, SECOND), phase="2", reset_at="12k")
 
     assert ended.exit_code == ExitCode.DONE, ended
     assert [session.end for session in stage.seen(SessionEnded)] == [SessionEnd.HARD_LINE, SessionEnd.FINISHED]
     assert stage.seen(GaugeCrossed)[-1].line == "hard"
-    ((opening,),) = list_openings(stage)[1:]
+    _, (opening,) = list_openings(stage)
     text = opening["content"][0]["text"]
+    assert "must not be charged with" not in json.dumps(opening)
     known, _, handoff_note = text.partition("# From the session before you")
     claim = re.search(r"- (c\w+) decision: One line each — the plan says twice", known)
     assert claim, known
     assert "One line each" not in handoff_note  # said once: the handoff note names the claim
     assert "written by relay from its own log" in handoff_note
-    for words in ("2.1: ", "cat world.txt", "- 2.2", f"- {claim[1]}", "- world.txt"):
+    for words in ("2.1: ", "cat world.txt", "- 2.2", f"- {claim[1]}", "- world.txt", "exit 3"):
         assert words in handoff_note, words
-    assert "exit 3" in handoff_note
-
-
-def test_the_next_session_starts_from_plan_and_handoff_note_and_nothing_else(stage):
-    """None of what was read before is in the fresh context, and its fill begins small."""
-    stage.write("big.txt", BIG)
-    stage.commit()
-    stage.run(make_script(HELLO), all_=False)
-
-    stage.run(make_script(FIRST, SECOND), reset_at="12k")
-
-    _, second = list_openings(stage)
-    assert "must not be charged with" not in json.dumps(second)
     usage = [r.usage for r in stage.server.requests if r.path == "/v1/messages"]
     sizes = [sum(u[k] for k in u if isinstance(u[k], int) and k != "output_tokens") for u in usage]
     assert sizes[len(FIRST) - 1] > 3 * sizes[len(FIRST)]
