@@ -12,7 +12,7 @@ PURE := relay/plan/*,relay/ledger/*,relay/session/*,relay/insight/figures.py,rel
 PURE_TESTS := tests/plan tests/transcripts tests/figures tests/sessions tests/context/test_gauge.py tests/resume/test_point.py \
 	tests/gate/test_model.py tests/gate/test_verdict.py tests/gate/test_lint.py tests/gate/test_checker_output.py tests/gate/test_shell_line.py tests/settings/test_telemetry.py tests/lab/test_comparing.py tests/lab/test_tuning.py
 # Without the long texts, which take no branch that others do not.
-PURE_CASES := not linear_time and not quadratic_time and not read_in_time
+PURE_CASES := not linear_time
 
 .PHONY: demo test test-nightly check pure coverage agents transcripts crash toolchains templates report-browser pictures compare-kit fuzz docs site package audit sandbox clean
 .DELETE_ON_ERROR:

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from random import Random
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -126,6 +127,7 @@ def test_where_claims_stand() -> None:
     assert ask(say("c1", A, B), changed=CHANGED)["c1"].because == "a.py:3-9 has changed; b.py is gone"
 
 
+@pytest.mark.nightly
 def test_ten_thousand_claims_take_linear_time() -> None:
     """As do circles of that size, a contradiction of all, and one for each: whoever reads them is hostile."""
     names = [f"c{number}" for number in range(10_000)]

@@ -400,6 +400,7 @@ def is_claim(line: str) -> bool:
     return line.startswith("- ") and " CONTRADICTION of " not in line
 
 
+@pytest.mark.nightly
 def test_ten_thousand_claims_that_rest_on_each_other_are_shown_in_linear_time() -> None:
     claims = [Claim(id=f"c{n}", claim="x", because="y", rests_on=(f"c{n - 1}",) if n else ()) for n in range(10_000)]
     assert snap(*claims, budget=1_000_000).endswith("; 10000 shown)\n")

@@ -151,6 +151,7 @@ def test_a_task_of_gsd_beside_a_phase_is_named_and_one_that_is_shown_or_for_a_pe
     ]
 
 
-def test_many_tasks_are_read_in_time():
+@pytest.mark.nightly
+def test_many_tasks_are_read_in_linear_time():
     text = "# P\n" + "## Task 1: A\n" * 5_000 + "<task>\n" * 5_000 + "## Success criteria\n- [ ] a\n" * 5_000
     assert len(list_unboxed(read_outline(text))) == 5_000

@@ -84,7 +84,7 @@ def test_each_phase_gets_the_text_that_is_about_it():
 
 
 def test_a_text_that_is_too_long_is_cut_at_a_line_with_every_item_and_command_and_check_says_so():
-    long = "".join(f"line {n} of the prose\n" for n in range(4_000))
+    long = "".join(f"line {n} of the prose\n" for n in range(2_000))
     text = (
         f"# W\n\n## Phase 1 — A\n{long}\nVerify: `make a`\n- [ ] One — a.py\n- [ ] Two — b.py\n\n## Risks\n{long}{long}"
     )

@@ -263,7 +263,7 @@ def keeps(lines: list[str], others: list[str]) -> bool:
 
 
 @given(edited(BASE, "theirs"), worked(BASE, "ours"))
-@settings(max_examples=8 * EXAMPLES)
+@settings(max_examples=4 * EXAMPLES)
 def test_my_edit_yours_and_the_replay(tip, own):
     """Each word of the person's stays in its place, and each box of his but those that were worked on.
 
@@ -295,7 +295,7 @@ def test_my_edit_yours_and_the_replay(tip, own):
 
 
 @given(worked(BASE, "theirs"), worked(BASE, "ours"))
-@settings(max_examples=4 * EXAMPLES)
+@settings(max_examples=2 * EXAMPLES)
 def test_what_two_did_side_by_side_is_the_same_whoever_lands_first(tip, own):
     """But for the order in which they stand; nothing of either is lost where no phase was done meanwhile."""
     one, other = merge(tip, own), merge(own, tip)
