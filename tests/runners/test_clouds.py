@@ -35,6 +35,7 @@ from tests.clouds import (
     render_frames,
     serve_clouds,
 )
+from tests.effort import take_each
 from tests.runners.test_api import WHOLE
 from tests.runners.test_wire import REQUEST
 from tests.sdks import anthropic
@@ -168,7 +169,7 @@ RENEWED = [
 
 def test_a_login_that_ends_between_two_requests_is_renewed(open_api, become, tmp_path):
     """By the clock where it says when, by a refusal where it is taken back; no answer is lost."""
-    for number, (provider, login, model) in enumerate(RENEWED):
+    for number, (provider, login, model) in enumerate(take_each(2, RENEWED)):
         with serve_clouds(answer=WHOLE) as clouds:
             environ = become(log_in(clouds, provider, login, tmp_path / str(number)))
             api = open_api(environ, provider, model)

@@ -12,7 +12,7 @@ import pytest
 
 import relay.api
 from relay.base.errors import ExitCode
-from relay.session.events import Event, ResponseReceived
+from relay.session.events import Event, ResponseReceived, RunStarted
 from tests.scripts import serving
 
 ROOT = Path(__file__).parents[2]
@@ -48,10 +48,20 @@ def project(stage):
 
 
 def test_a_run_is_events_and_its_values_are_those_of_its_commits(project):
+    """Also behind an observer that raised, which stops the run with its work and its cost kept."""
+
+    def refuse(event):
+        if isinstance(event, ResponseReceived):
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        project.run(observe=refuse)
     seen: list[Event] = []
-    ended = project.run("all", "--max-cost", "5", observe=seen.append)
+    ended = project.run("all", "--max-cost", "5", observe=seen.append)  # nobody holds the lock
     assert (ended.exit_code, seen[-1]) == (ExitCode.DONE, ended)
-    cost = sum(event.cost_usd or 0.0 for event in seen if isinstance(event, ResponseReceived))
+    [before] = [event.spent_usd or 0.0 for event in seen if isinstance(event, RunStarted)]
+    assert before > 0
+    cost = before + sum(event.cost_usd or 0.0 for event in seen if isinstance(event, ResponseReceived))
 
     summary = project.summarize()
     assert summary.spent.cost_usd == pytest.approx(cost, abs=1e-6)
@@ -59,18 +69,7 @@ def test_a_run_is_events_and_its_values_are_those_of_its_commits(project):
     assert [item.text for item in project.read_plan().items] == ["Write one — one.txt"]
     (outcome,) = project.list_outcomes()
     assert (outcome.phase_id, outcome.spent, outcome.repairs) == ("1", summary.spent, 0)
-    (held,) = project.list_claims()
-    assert (held.claim.claim, str(held.belief.status)) == ("one is right", "in")
-
-
-def test_an_observer_that_raises_stops_the_run_with_its_work_kept(project):
-    def refuse(event):
-        if isinstance(event, ResponseReceived):
-            raise ZeroDivisionError
-
-    with pytest.raises(ZeroDivisionError):
-        project.run(observe=refuse)
-    assert project.run().exit_code == ExitCode.DONE  # nobody holds the lock
+    assert {(held.claim.claim, str(held.belief.status)) for held in project.list_claims()} == {("one is right", "in")}
 
 
 def test_a_repository_may_be_a_path_below_it_or_gitpythons_value(stage, tmp_path):
