@@ -8,7 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.effort import NIGHTLY
+from relay.base.errors import PlanError
+from relay.base.hints import AT_ROOT
+from relay.run.commit.plan_commit import ensure_plan_committed, make_source
+from relay.session.values import SessionKind
+from relay.store.plan_state import summarize_plan
+from tests.scripted import ScriptedRunner
 from tests.scripts import serving
 
 PLAN = """\
@@ -79,77 +84,17 @@ def read_state(relay, name, **where):
     return [phase["done"] for phase in told["phases"]], told
 
 
-@pytest.mark.parametrize("name", [IGNORED, BELOW_HOME, ELSEWHERE] if NIGHTLY else [IGNORED])
-def test_a_loose_plan_is_ticked_and_no_commit_holds_it(relay, project, git, put, work, name):
-    file = put(name)
-    assert relay("check", name).code == 0
-    ran = work(name)
-    assert (ran.code, ran.err) == (0, ""), ran.out
-    assert file.read_text() == DONE
-    assert "it is one" in file.with_name(f"{file.stem}.ledger.yaml").read_text()
-    assert git("log", "--format=", "--name-only").split() == ["two.txt", "one.txt", ".gitignore"]
-    assert git("status", "--porcelain") == ""
-    assert git("for-each-ref", "--format=%(refname)", "refs/heads", "refs/relay/leg") == "refs/heads/main"
-    assert not project.with_name("project.relay").exists()
-    shutil.rmtree(project / ".relay")
-    done, told = read_state(relay, name)
-    assert done == [True, True]
-    assert told["spent"]["usd"] > 0
-    assert "nothing is left" in relay("run", name, env={"ANTHROPIC_API_KEY": "k"}).out or done
-
-
-@pytest.mark.nightly
-def test_phases_side_by_side_tick_one_loose_plan(git, put, work):
+def test_a_loose_plan_is_ticked_no_commit_holds_it_and_a_clone_goes_on_once_it_has_the_ref(
+    relay, project, environ, put, work, tmp_path
+):
+    """A link that the session makes at the plan's path leads to no other file."""
     file = put(IGNORED)
-    ran = work(IGNORED, "--jobs", "2")
-    assert (ran.code, ran.err) == (0, ""), ran.out
-    assert file.read_text() == DONE
-    assert git("ls-tree", "-r", "--name-only", "HEAD").split() == [".gitignore", "one.txt", "two.txt"]
-
-
-def test_a_loose_plan_follows_git_and_keeps_its_users_edits(relay, git, put, work):
-    """What the file is like is what a kill, a switch, a stale editor or a person may leave of it."""
-    file = put(BELOW_HOME)
-    assert work(BELOW_HOME, "--phase", "1").code == 0
-    assert file.read_text() == ONE
-    edited = PLAN.replace("Say two", "Say two, loudly")
-    cases = {
-        "as before the landing: relay was killed, or an editor saved what it had": (PLAN, [True, False], ONE),
-        "edited before the landing": (edited, [True, False], edited.replace("[ ] Say one", "[x] Say one")),
-        "removed": (None, [True, False], edited.replace("[ ] Say one", "[x] Say one")),
-    }
-    for what, (text, done, after) in cases.items():
-        file.write_text(text) if text else file.unlink()
-        assert read_state(relay, BELOW_HOME)[0] == done, what
-        shown = file.read_text() if file.exists() else None
-        assert shown == text, f"{what}: status writes nothing"
-        ran = work(BELOW_HOME, "--phase", "2", words=())  # no session is there: only what comes before one is done
-        assert ran.code != 0, what
-        assert file.read_text() == after, what
-    file.write_text(DONE)
-    ran = work(BELOW_HOME, words=())
-    assert "x.md:10: item 2.1" in ran.err, "by hand"
-    assert "`git revert` of a phase's commit" in ran.err
-    file.write_text(ONE)
-    assert work(BELOW_HOME).code == 0
-    git("switch", "-q", "-c", "back", "HEAD~1")
-    assert read_state(relay, BELOW_HOME)[0] == [True, False], "on another branch"
-
-
-@pytest.mark.nightly
-def test_a_reverted_commit_opens_its_phase_in_a_loose_plan(relay, git, put, work):
-    file = put(IGNORED)
-    assert work(IGNORED).code == 0
-    git("revert", "--no-edit", "HEAD~1")
-    assert read_state(relay, IGNORED)[0] == [False, True]
-    assert work(IGNORED).code == 0
-    assert file.read_text() == DONE
-    assert read_state(relay, IGNORED)[0] == [True, True]
-
-
-def test_a_clone_goes_on_with_a_loose_plan_once_it_has_the_ref(project, environ, put, work, tmp_path):
-    file = put(IGNORED)
-    assert work(IGNORED, "--phase", "1").code == 0
+    (victim := tmp_path / "victim.md").write_text(PLAN)
+    commands = [f"mkdir -p .planning; ln -sf {victim} .planning/PLAN.md"]
+    assert relay("check", IGNORED).code == 0
+    assert work(IGNORED, "--phase", "1", before=commands).code == 0
+    assert (file.read_text(), victim.read_text()) == (ONE, PLAN)
+    assert "it is one" in file.with_name("PLAN.ledger.yaml").read_text()
     clone = tmp_path / "clone"
     subprocess.run(["git", "clone", "-q", project, clone], check=True, env=environ)
     for text in (None, PLAN):
@@ -162,8 +107,113 @@ def test_a_clone_goes_on_with_a_loose_plan_once_it_has_the_ref(project, environ,
     subprocess.run(["git", *FETCH], check=True, env=environ, cwd=clone)
     ran = work(IGNORED, words=["two"], cwd=clone)
     assert (ran.code, ran.err) == (0, ""), ran.out
-    assert (clone / IGNORED).read_text() == DONE
-    assert file.read_text() == ONE
+    assert ((clone / IGNORED).read_text(), file.read_text()) == (DONE, ONE)
+    check_done(relay, clone, IGNORED)
+
+
+def check_done(relay, root, name):
+    """Commits hold code alone, nothing of the work is left over, and the ticks are found again from git."""
+
+    def say(*args):
+        return subprocess.run(["git", *args], cwd=root, check=True, capture_output=True, text=True).stdout
+
+    assert say("log", "--format=", "--name-only").split() == ["two.txt", "one.txt", ".gitignore"]
+    assert say("status", "--porcelain") == ""
+    assert say("for-each-ref", "--format=%(refname)", "refs/heads", "refs/relay/leg") == "refs/heads/main\n"
+    assert not root.with_name(f"{root.name}.relay").exists()
+    shutil.rmtree(root / ".relay")
+    done, told = read_state(relay, name, cwd=root)
+    assert done == [True, True]
+    assert told["spent"]["usd"] > 0
+    assert "2 of 2 phases" in relay("run", name, cwd=root, env={"ANTHROPIC_API_KEY": "k"}).out
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("name", [BELOW_HOME, ELSEWHERE])
+def test_a_plan_outside_of_the_repository_is_ticked_and_no_commit_holds_it(relay, project, put, work, name):
+    file = put(name)
+    ran = work(name)
+    assert (ran.code, ran.err, file.read_text()) == (0, "", DONE), ran.out
+    check_done(relay, project, name)
+
+
+@pytest.mark.nightly
+def test_phases_side_by_side_tick_one_loose_plan(git, put, work):
+    file = put(IGNORED)
+    ran = work(IGNORED, "--jobs", "2")
+    assert (ran.code, ran.err) == (0, ""), ran.out
+    assert file.read_text() == DONE
+    assert git("ls-tree", "-r", "--name-only", "HEAD").split() == [".gitignore", "one.txt", "two.txt"]
+
+
+def do(number, word, *before):
+    """Return the turns of a session that does a phase."""
+    written = ("write", {"path": f"{word}.txt", "content": f"{word}\n"})
+    return [*before, written, ("tick", {"item": f"{number}.1", "evidence": "seen"})]
+
+
+def test_a_loose_plan_follows_git_and_keeps_its_users_edits(stage, tmp_path, monkeypatch):
+    """What the file is like is what a kill, a switch, a stale editor or a person may leave of it.
+
+    A link of its name in relay's tree leads no write to another file.
+    """
+    stage.git("rm", "-q", "PLAN.md")
+    stage.commit()
+    stage.plan_path = "~/plans/x.md"
+    file = tmp_path / "home/plans/x.md"
+    file.parent.mkdir(parents=True)
+    file.write_text(PLAN)
+    shutil.copy(Path.home() / ".gitconfig", tmp_path / "home")
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    (victim := tmp_path / "victim.md").write_text(PLAN)
+    link = ("bash", {"command": f"mkdir -p '~/plans'; ln -sf {victim} '~/plans/x.md'"})
+
+    def show():
+        """Return what status says is done; it writes nothing."""
+        before = file.read_text() if file.exists() else None
+        with stage.enter(SessionKind.RUN, runner=ScriptedRunner([])) as ctx:
+            told = [phase.done for phase in summarize_plan(make_source(ctx.files), ctx.repo).plan_state.plan.phases]
+        assert (file.read_text() if file.exists() else None) == before
+        return told
+
+    def begin():
+        """Do what comes before a session."""
+        with stage.enter(SessionKind.RUN, runner=ScriptedRunner([])) as ctx:
+            ensure_plan_committed(ctx)
+
+    assert stage.play(ScriptedRunner([[do(1, "one", link)]]), phase="1").exit_code == 0
+    assert (file.read_text(), victim.read_text()) == (ONE, PLAN)
+    assert "x.md" not in stage.git("ls-tree", "-r", "--name-only", "HEAD")
+    edited = PLAN.replace("Say two", "Say two, loudly")
+    for what, text, after in (
+        ("as before the landing: relay was killed, or an editor saved what it had", PLAN, ONE),
+        ("edited before the landing", edited, edited.replace("[ ] Say one", "[x] Say one")),
+        ("removed", None, edited.replace("[ ] Say one", "[x] Say one")),
+    ):
+        file.write_text(text) if text else file.unlink()
+        assert show() == [True, False], what
+        begin()
+        assert file.read_text() == after, what
+    file.write_text(DONE)
+    with pytest.raises(PlanError, match=r"item 2\.1") as by_hand:
+        begin()
+    assert "`git revert` of a phase's commit" in AT_ROOT.write(by_hand.value.hint)
+    file.write_text(ONE)
+    assert stage.play(ScriptedRunner([[do(2, "two")]]), phase="2").exit_code == 0
+    assert file.read_text() == DONE
+    stage.git("switch", "-q", "-c", "back", "HEAD~1")
+    assert show() == [True, False], "on another branch"
+
+
+@pytest.mark.nightly
+def test_a_reverted_commit_opens_its_phase_in_a_loose_plan(relay, git, put, work):
+    file = put(IGNORED)
+    assert work(IGNORED).code == 0
+    git("revert", "--no-edit", "HEAD~1")
+    assert read_state(relay, IGNORED)[0] == [False, True]
+    assert work(IGNORED).code == 0
+    assert file.read_text() == DONE
+    assert read_state(relay, IGNORED)[0] == [True, True]
 
 
 @pytest.mark.nightly
@@ -179,21 +229,6 @@ def test_a_persons_claim_beside_a_loose_plan_is_kept_with_it(relay, git, put, wo
     assert git("cat-file", "blob", f"{kept}:~/.claude/plans/x.ledger.yaml") == ledger.read_text().strip()
     ledger.unlink()
     assert relay("run", BELOW_HOME, env={"ANTHROPIC_API_KEY": "k"}).code == 0
-
-
-def test_nothing_that_a_session_makes_leads_relay_to_another_file(git, put, work, tmp_path):
-    """Neither a file or a link of the plan's name in relay's tree, nor a rule that ignores it no more."""
-    name = "~/plans/x.md"
-    file = put(name)
-    (victim := tmp_path / "victim.md").write_text(PLAN)
-    commands = [
-        f"mkdir -p '~/plans'; ln -sf {victim} '~/plans/x.md'",
-        "mkdir -p .planning; echo '# Mine' > .planning/PLAN.md; true",
-    ]
-    ran = work(name, before=commands)
-    assert ran.code == 0, ran.out
-    assert (file.read_text(), victim.read_text()) == (DONE, PLAN)
-    assert "x.md" not in git("ls-tree", "-r", "--name-only", "HEAD")
 
 
 def test_where_a_loose_plan_is_refused(relay, project, put):

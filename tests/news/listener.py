@@ -1,4 +1,4 @@
-"""A real HTTP server that answers as it is told: with a status, too late, with nonsense, without end, or not at all."""
+"""A real HTTP server that answers as it is told: with a status, with nonsense, without end, or not at all."""
 
 import contextlib
 import threading
@@ -14,7 +14,6 @@ class Listener:
         self.seen: list[tuple[str, dict[str, str], bytes]] = []
         self.answers: list[int | str] = []
         """One for each request, the last for all further ones: a status, or a name that `_answer` has."""
-        self.released = threading.Event()
         self.url = ""
 
     @property
@@ -27,15 +26,13 @@ class Listener:
         return (self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]) if self.answers else 200
 
 
-def _answer(handler: BaseHTTPRequestHandler, answer: int | str, released: threading.Event) -> None:
+def _answer(handler: BaseHTTPRequestHandler, answer: int | str) -> None:
     match answer:
         case "drop":
             return
         case "nonsense":
             handler.wfile.write(b"\xff\xfe what is this\r\n\r\n" * 9)
             return
-        case "late":
-            released.wait(60)
         case _:
             pass
     handler.send_response(answer if isinstance(answer, int) else 429 if answer == "later" else 200)
@@ -59,17 +56,16 @@ def listen() -> Iterator[Listener]:
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers["Content-Length"]))
             found.seen.append((self.path, dict(self.headers), body))
-            _answer(self, found.answer(), found.released)
+            _answer(self, found.answer())
             self.close_connection = True
 
         def log_message(self, *_: object) -> None:
             """Say nothing."""
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        thread = threading.Thread(target=server.serve_forever, daemon=True)
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
         thread.start()
         found.url = f"http://127.0.0.1:{server.server_port}/topic"
         yield found
-        found.released.set()
         server.shutdown()
         thread.join()

@@ -2,11 +2,13 @@
 
 import json
 import os
+import resource
 import socket
 import sys
-import time
+import warnings
 
 import pytest
+import requests.sessions
 
 from relay.base.hints import advise_extra
 from relay.config.news import Channel
@@ -23,7 +25,6 @@ from relay.news.notifier import (
     render_news,
 )
 from relay.session.events import Event, RunEnded, RunStarted
-from tests.news.listener import listen
 from tests.test_program import is_alive, waits
 from tests.waiting import wait_until
 
@@ -37,11 +38,10 @@ AT_ONCE = (0.0, 0.0, 0.0)
 SECRET = "s3cr3t-0f-mine"
 
 
-def deliver(*jobs, wait_s=30.0, waits_s=AT_ONCE):
-    sender = Sender(waits_s=waits_s)
-    for job in jobs:
-        sender.send("news", job)
-    sender.close(wait_s)
+def deliver(job):
+    sender = Sender(waits_s=AT_ONCE)
+    sender.send("news", job)
+    sender.close(30.0)
     return sender.take_ends()
 
 
@@ -57,7 +57,20 @@ def lost(words):
     return (CallEnd(name="news", reached=False, words=words),)
 
 
-def test_a_service_is_told_by_a_name_that_none_refuses(endpoint):
+@pytest.fixture
+def tell(monkeypatch, capsys):
+    """Tell a service in this process: Apprise is imported once. Return whether it took it, and what was said."""
+    monkeypatch.setattr(call, "MEMORY_BYTES", resource.RLIM_INFINITY)  # the tests' own process keeps its memory
+    monkeypatch.setattr(requests.sessions, "HTTPAdapter", requests.sessions.HTTPAdapter)
+    warnings.simplefilter("ignore", DeprecationWarning)  # of Apprise's plugins; pytest puts the filters back
+
+    def run(job, waits_s=AT_ONCE):
+        return call.tell_service(**job, waits_s=waits_s), capsys.readouterr().out.splitlines()
+
+    return run
+
+
+def test_a_service_is_told_by_a_name_that_none_refuses(endpoint, tell):
     """Python's own name in the User-Agent is refused by Discord's edge; whole channels are called by no text."""
     url = endpoint.address.replace("topic", "${TOPIC}?+Authorization=Bearer%20${TOKEN}")
     job = post(url, {"TOPIC": "mine", "TOKEN": SECRET}, details=True)
@@ -67,58 +80,58 @@ def test_a_service_is_told_by_a_name_that_none_refuses(endpoint):
     body = json.loads(data)
     assert (body["title"], body["type"]) == ("relay: it needs you", "failure")
     assert body["message"] == "exit status 1, $0.42 spent · PLAN.md on main · ‹!channel› & \uff20everyone"
-    assert (
-        deliver(post(endpoint.address.replace("json", "ntfy"))) == reached()
-    )  # nothing of the repository unless asked
-    assert json.loads(endpoint.seen[1][2])["message"] == "exit status 1, $0.42 spent"
+    assert tell(post(endpoint.address.replace("json", "ntfy"))) == (True, ["answered with 200"])
+    message = json.loads(endpoint.seen[1][2])["message"]
+    assert message == "exit status 1, $0.42 spent", "nothing of the repository unless asked"
 
 
-def test_what_fails_is_tried_again_or_given_up(endpoint):
-    for answers, tries, answer in (
-        ([500, "later", 204], 3, reached("answered with 204")),
-        (["drop", "nonsense", 200], 3, reached()),
-        ([503], 4, lost("answered with 503")),
-        ([302], 1, lost("answered with 302")),
-        (["endless"], 1, lost("answered with more than anybody reads")),
+def test_what_fails_is_tried_again_or_given_up(endpoint, tell):
+    for answers, tries, (took, words) in (
+        ([500, "later", 204], 3, (True, "answered with 204")),
+        (["drop", "nonsense", 200], 3, (True, "answered with 200")),
+        ([503], 4, (False, "answered with 503")),
+        ([302], 1, (False, "answered with 302")),
     ):
         endpoint.answers, endpoint.seen = answers.copy(), []
         waits = (0.0, 60.0) if "later" in answers else AT_ONCE  # it says itself that a second is enough
-        assert deliver(post(f"{endpoint.address}/{SECRET}"), waits_s=waits) == answer, answers
+        done, said = tell(post(f"{endpoint.address}/{SECRET}"), waits)
+        assert (done, said[-1]) == (took, words), answers
         assert [path for path, *_ in endpoint.seen] == [f"/topic/{SECRET}"] * tries, answers
 
 
-def test_who_cannot_be_told_is_said_without_the_address():
+def test_an_answer_without_end_ends_at_the_memory_of_its_own_process(endpoint, monkeypatch):
+    lower = f"call.MEMORY_BYTES = {200 << 20}; sys.exit(call.main())"
+    start = "import sys; sys.path.insert(0, sys.argv[1]); from relay.news import call; "
+    monkeypatch.setattr(notifiers, "_CALL", start + lower)
+    endpoint.answers = ["endless"]
+    assert deliver(post(endpoint.address)) == lost("answered with more than anybody reads")
+
+
+def test_who_cannot_be_told_is_said_without_the_address(tell):
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         nobody = post(f"json://user:{SECRET}@127.0.0.1:{free.getsockname()[1]}/{SECRET}")
-        found = deliver(nobody, post(f"nosuch://{SECRET}"))
-    assert [one.words for one in found] == [
-        "no answer: [Errno 111] Connection refused",
-        "Apprise knows no service of this address, or needs another package for it",
-    ]
+        assert tell(nobody) == (False, ["no answer: [Errno 111] Connection refused"] * 4)
+    words = "Apprise knows no service of this address, or needs another package for it"
+    assert tell(post(f"nosuch://{SECRET}")) == (False, [words])
 
 
-def test_the_end_waits_for_the_last_message_and_for_nobody_else(endpoint, monkeypatch):
+def test_the_end_waits_for_the_last_message_and_for_nobody_else(tmp_path, monkeypatch):
     """All are on their way side by side: one that does not answer keeps none from its three further tries."""
     assert sum(WAITS_S) < LAST_S
-    monkeypatch.setattr(notifiers, "MOST_CALLS", 4)
-    endpoint.answers = ["late"]
-    with listen() as other:
-        other.answers = [500, 500, 500, 200]
-        silent = [post(endpoint.address)] * 4
-        sender = Sender(waits_s=AT_ONCE)
-        sender.send("last", post(other.address))
-        for job in silent:
-            sender.send("silent", job)
-        deadline = time.monotonic() + 60
-        found: tuple[CallEnd, ...] = ()
-        while not any(one.name == "last" for one in found) and time.monotonic() < deadline:
-            found += sender.take_ends()
-        sender.close(0)
-        found += sender.take_ends()
-    assert CallEnd(name="last", reached=True, words="answered with 200") in found
-    assert CallEnd(name="silent", reached=False, words="too much to tell at once") in found
-    assert [one.words for one in found].count("given up at the end of the run") == 3
+    monkeypatch.setattr(notifiers, "MOST_CALLS", 2)
+    fourth = f"echo >> {tmp_path}/tries; test $(wc -l < {tmp_path}/tries) = 4"
+    sender = Sender(waits_s=AT_ONCE)
+    for name, words in (("silent", ["sleep", "600"]), ("last", ["sh", "-c", fourth]), ("more", ["true"])):
+        sender.send(name, {"words": words})
+    found: list[CallEnd] = []
+    wait_until(lambda: found.extend(sender.take_ends()) or any(one.name == "last" for one in found))
+    sender.close(0)
+    assert [*found, *sender.take_ends()] == [
+        CallEnd(name="more", reached=False, words="too much to tell at once"),
+        CallEnd(name="last", reached=True, words="sh ended with 0"),
+        CallEnd(name="silent", reached=False, words="given up at the end of the run"),
+    ]
 
 
 def test_programs_are_started_without_a_shell(tmp_path):
@@ -153,10 +166,16 @@ def test_a_program_that_hangs_is_given_up(monkeypatch, capsys):
     assert capsys.readouterr().out == "sleep did not end in 0.05 s\n"
 
 
-def test_a_run_calls_those_who_want_to_know(endpoint):
+def note(path, on, **given):
+    """Return a channel whose program adds what it is told to a file."""
+    words = ("sh", "-c", f'printf "%s\\n" "$0" >> {path}', "{text}")
+    return Channel(command=words, on=on, **given)
+
+
+def test_a_run_calls_those_who_want_to_know(endpoint, tmp_path):
     said: list[Event] = []
-    urls = [f"{endpoint.address}/{name}" for name in ("done", "red", "${NOWHERE}")]
-    channels = [Channel(url=url, on=(on,)) for url, on in zip(urls, ("done", "red", "done"), strict=True)]
+    channels = [note(tmp_path / on, (on,)) for on in ("done", "red")]
+    channels.append(Channel(url=f"{endpoint.address}/${{NOWHERE}}", on=("done",)))
     channels.append(Channel(command=("/nonexistent", "{title}"), on=("done",)))
     with open_notifier(channels, os.environ, str, said.append) as notifier:
         for event in (STARTED, ENDED):
@@ -165,23 +184,21 @@ def test_a_run_calls_those_who_want_to_know(endpoint):
             "nobody is notified by json: the variable NOWHERE is not set",
             "nobody is notified by /nonexistent: there is no program /nonexistent",
         ]
-    assert [path for path, *_ in endpoint.seen] == ["/topic/done"]
-    assert said == []
+    assert [path.name for path in tmp_path.iterdir()] == ["done"]
+    assert endpoint.seen == said == []
 
 
-def test_a_run_that_breaks_off_calls_too_and_hides_secrets(endpoint):
-    said: list[Event] = []
-    channels = [Channel(url=endpoint.address, details=True)]
+def test_a_run_that_breaks_off_calls_too_and_hides_secrets(tmp_path):
+    channels = [note(tmp_path / "said", ("stopped",), details=True)]
 
     def break_off():
-        with open_notifier(channels, {}, lambda text: text.replace(SECRET, "…"), said.append) as notifier:
+        with open_notifier(channels, {}, lambda text: text.replace(SECRET, "…"), lambda _: None) as notifier:
             notifier.observe(STARTED)
             raise RuntimeError(f"the disk with {SECRET} is full")
 
     with pytest.raises(RuntimeError):
         break_off()
-    [(_, _, data)] = endpoint.seen
-    assert json.loads(data)["message"] == "it could not go on · PLAN.md on main · the disk with … is full"
+    assert (tmp_path / "said").read_text() == "it could not go on · PLAN.md on main · the disk with … is full\n"
 
 
 def test_without_apprise_it_is_said_at_the_start_what_to_install(monkeypatch):
