@@ -8,7 +8,7 @@ import sys
 import warnings
 
 import pytest
-import requests.sessions
+from requests.adapters import HTTPAdapter
 
 from relay.base.hints import advise_extra
 from relay.config.news import Channel
@@ -61,7 +61,7 @@ def lost(words):
 def tell(monkeypatch, capsys):
     """Tell a service in this process: Apprise is imported once. Return whether it took it, and what was said."""
     monkeypatch.setattr(call, "MEMORY_BYTES", resource.RLIM_INFINITY)  # the tests' own process keeps its memory
-    monkeypatch.setattr(requests.sessions, "HTTPAdapter", requests.sessions.HTTPAdapter)
+    monkeypatch.setattr("requests.sessions.HTTPAdapter", HTTPAdapter)
     warnings.simplefilter("ignore", DeprecationWarning)  # of Apprise's plugins; pytest puts the filters back
 
     def run(job, waits_s=AT_ONCE):
@@ -125,7 +125,12 @@ def test_the_end_waits_for_the_last_message_and_for_nobody_else(tmp_path, monkey
     for name, words in (("silent", ["sleep", "600"]), ("last", ["sh", "-c", fourth]), ("more", ["true"])):
         sender.send(name, {"words": words})
     found: list[CallEnd] = []
-    wait_until(lambda: found.extend(sender.take_ends()) or any(one.name == "last" for one in found))
+
+    def has_last():
+        found.extend(sender.take_ends())
+        return any(one.name == "last" for one in found)
+
+    wait_until(has_last)
     sender.close(0)
     assert [*found, *sender.take_ends()] == [
         CallEnd(name="more", reached=False, words="too much to tell at once"),
