@@ -12,7 +12,7 @@ from relay.cli.status import Near, render_json
 from relay.git.notes import lock_worktree
 from relay.git.repository import open_repo
 from relay.plan.parse import parse_plan
-from relay.session.events import RunEnded, SessionStarted
+from relay.session.events import RunEnded, RunStarted, SessionStarted
 from relay.store.attempts import AttemptStart, open_attempt
 from relay.store.plan_state import PlanSource, find_done, summarize_plan
 from relay.store.resume import ResumeCase
@@ -237,16 +237,21 @@ def test_what_is_said_is_done(stage, build, name):
 
 
 def test_what_is_said_after_the_commit_point_is_done(stage, landed):
-    """The plan that is shown is the commit's before the file is; a run begins the phase that was named."""
+    """The plan that is shown is the commit's before the file is; a run begins the phase that was named.
+
+    The attempt's snapshots say what its commit says: neither the cap nor `relay status` counts both.
+    """
     assert landed.exit_code == 0
     before = read_everything(stage)
     said = ask_status(stage)
     assert (said["next"]["row"], said["next"]["phase"]) == (ResumeCase.AFTER_COMMIT, "2")
     assert said["phases"][0]["done"]
+    assert said["spent"]["usd"] == said["phases"][0]["spent"]["usd"] == pytest.approx(landed.spent_usd, abs=1e-6)
     assert read_everything(stage) == before
 
     run(stage)
 
+    assert stage.seen(RunStarted)[0].spent_usd == pytest.approx(landed.spent_usd, abs=1e-6)
     assert [session.phase_id for session in stage.seen(SessionStarted)] == ["2"]
     assert "- [x] Say hello" in (stage.root / "PLAN.md").read_text()
     assert stage.git("status", "--porcelain") == ""

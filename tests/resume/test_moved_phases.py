@@ -8,7 +8,7 @@ from relay.base.errors import ExitCode, PlanError, RepoError
 from relay.base.interrupts import Urgency
 from relay.git.repository import open_repo
 from relay.run.rewind import get_rewind
-from relay.session.events import Committed, Noticed, SessionStarted
+from relay.session.events import Committed, GateStarted, Noticed, SessionStarted
 from relay.store.attempts import read_attempt
 from tests.effort import take_each
 from tests.endpoint.script import parse_script
@@ -37,6 +37,8 @@ sessions:
       - tools: [{name: %s}]
 """
 BLOCK = "block, input: {reason: lunch}"
+NOTE_AND_BLOCK = """amend, input: {phase: "2", change: "ask whom to greet", why: "nobody said"}}]
+      - tools: [{name: block, input: {reason: lunch}"""
 HAND_OFF = 'hand_off, input: {next_step: "say it again", learned: [], dead_ends: []}'
 REST = """
 sessions:
@@ -68,6 +70,18 @@ def greeting(stage):
     stage.arrange("a plan without numbers", greet)
     stage.calm()
     return stage
+
+
+@pytest.fixture
+def half(greeting):
+    """A session of phase 2 has claimed one of two items, amended the plan and stopped."""
+
+    def work():
+        assert greeting.run(HALF % NOTE_AND_BLOCK, all_=False).exit_code == ExitCode.STOPPED
+
+    greeting.arrange("half of a phase", work)
+    greeting.calm()
+    return greeting
 
 
 def ask(stage):
@@ -125,52 +139,47 @@ SECOND_TICK = """      - tools: [{name: tick, input: {item: "2.2", evidence: "gr
       - tools: [{name: block"""
 
 
-def test_an_open_attempt_goes_on_where_its_phase_stands_now(greeting):
-    """With its files and its claim; the new phase gets nothing of it."""
-    assert greeting.run(HALF % BLOCK, all_=False).exit_code == ExitCode.STOPPED
-    greeting.edit("## Alpha", f"{ZETA}## Alpha\nAfter: none")
-    said = ask(greeting)
+def test_an_open_attempt_goes_on_where_its_phase_stands_now(half):
+    """With its files and its claim; the new phase gets nothing of it, and the gate that was edited counts."""
+    half.edit("## Alpha", f"{ZETA}## Alpha\nAfter: none")
+    half.edit("grep -q world", "grep -c world")
+    said = ask(half)
     states = [[item["state"] for item in phase["items"]] for phase in said["phases"]]
     assert (said["next"]["phase"], states) == ("3", [["open"], ["done"], ["claimed", "open"]])
 
-    ended = greeting.run(REST % "[~] 3.1 Say it", all_=False)
+    ended = half.run(REST % "[~] 3.1 Say it", all_=False)
 
-    assert (ended.exit_code, greeting.server.errors) == (ExitCode.DONE, [])
-    assert greeting.seen(SessionStarted)[0].reason == said["next"]["why"]
-    assert [event.items for event in greeting.seen(Committed)] == [(), ("3.1", "3.2")]
-    assert names(greeting) == ["PLAN.md", "world.txt"]
-
-
-NOTE_AND_BLOCK = """amend, input: {phase: "2", change: "ask whom to greet", why: "nobody said"}}]
-      - tools: [{name: block, input: {reason: lunch}"""
+    assert (ended.exit_code, half.server.errors) == (ExitCode.DONE, [])
+    assert half.seen(SessionStarted)[0].reason == said["next"]["why"]
+    assert [event.items for event in half.seen(Committed)] == [(), ("3.1", "3.2")]
+    assert half.seen(GateStarted)[-1].commands == ("grep -c world world.txt",)
+    assert names(half) == ["PLAN.md", "world.txt"]
 
 
-def test_what_sessions_did_to_the_plan_is_done_again_on_an_edited_one(greeting):
+def test_what_sessions_did_to_the_plan_is_done_again_on_an_edited_one(half):
     """Notes are there; a claimed item that was reworded is open, and the next session is told so with its text."""
-    assert greeting.run(HALF % NOTE_AND_BLOCK, all_=False).exit_code == ExitCode.STOPPED
-    greeting.edit("## Alpha", f"{ZETA}## Alpha\nAfter: none")
-    greeting.edit("- [ ] Say it — world.txt", "- [ ] Say it loudly — world.txt")
+    half.edit("## Alpha", f"{ZETA}## Alpha\nAfter: none")
+    half.edit("- [ ] Say it — world.txt", "- [ ] Say it loudly — world.txt")
 
-    greeting.run(LUNCH, phase="3", all_=False)
+    half.run(LUNCH, phase="3", all_=False)
 
-    told = str(greeting.server.requests)
+    told = str(half.server.requests)
     assert "item 3.1 was claimed as `Say it — world.txt`, and was reworded since: it is open" in told
     assert "[ ] 3.1 Say it loudly" in told
     assert "ask whom to greet" in told
-    assert any("reworded since: it is open" in event.text for event in greeting.seen(Noticed))
+    assert any("reworded since: it is open" in event.text for event in half.seen(Noticed))
 
 
-def test_a_phase_that_comes_after_the_new_one_waits_with_its_work(greeting):
+def test_a_phase_that_comes_after_the_new_one_waits_with_its_work(half):
     """The new phase is not begun over the other's files; what they are of is said."""
-    assert greeting.run(HALF % BLOCK, all_=False).exit_code == ExitCode.STOPPED
-    greeting.edit("## Beta", ZETA.replace("After: none\n", "") + "## Beta")
+    half.edit("## Beta", ZETA.replace("After: none\n", "") + "## Beta")
 
     with pytest.raises(
         RepoError, match=r"Phase 2, now 3, is open.*It comes after 2.*uncommitted work is in world\.txt"
     ):
-        greeting.run(DO_ZETA)
+        half.run(DO_ZETA)
 
-    attempt = read_attempt(open_repo(greeting.root))
+    attempt = read_attempt(open_repo(half.root))
     assert attempt is not None
     assert attempt.phase_id == "2"
 
@@ -198,14 +207,13 @@ def test_a_handoff_note_goes_to_its_phase(greeting):
     assert "say it again" in str(greeting.server.requests)
 
 
-def test_another_phase_in_the_place_of_the_open_one_gets_nothing_of_it(greeting):
+def test_another_phase_in_the_place_of_the_open_one_gets_nothing_of_it(half):
     """Neither its title nor an item nor a file is the same: the work has to be cleared away first."""
-    assert greeting.run(HALF % BLOCK, all_=False).exit_code == ExitCode.STOPPED
-    text = (greeting.root / "PLAN.md").read_text()
-    greeting.write("PLAN.md", text[: text.index("## Beta")] + ZETA)
+    text = (half.root / "PLAN.md").read_text()
+    half.write("PLAN.md", text[: text.index("## Beta")] + ZETA)
 
     with pytest.raises(RepoError, match="Phase 2, which is not in the plan any more, is open"):
-        greeting.run(DO_ZETA)
+        half.run(DO_ZETA)
 
 
 def test_a_tick_that_is_taken_back_is_refused_until_it_is_committed(greeting):

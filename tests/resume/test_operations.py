@@ -126,7 +126,7 @@ def test_an_operation_begun_while_a_session_works(forked, finish, name):
 
 
 @pytest.mark.parametrize(("how", "now"), take_each(2, [(("-c", "other"), "other"), (("--detach",), "no branch")]))
-def test_another_branch_checked_out_while_a_session_works(stage, finish, how, now):
+def test_another_branch_checked_out_while_a_session_works(stage, ask, how, now):
     """Its files would be taken for the user's there: the run stops, and goes on where its branch is again."""
 
     def switch():
@@ -141,4 +141,5 @@ def test_another_branch_checked_out_while_a_session_works(stage, finish, how, no
     assert len(stage.seen(SessionStarted)) == 1
     stage.calm()
     stage.git("switch", "-q", "main")
-    finish(HELLO, files=("PLAN.md", "hello.txt"))
+    asked = ask()
+    assert (asked["row"], asked["phase"]) == (ResumeCase.MID_ATTEMPT, "1")
