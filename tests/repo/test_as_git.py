@@ -12,6 +12,7 @@ from relay.git.message import Message
 from relay.git.objects import write_commit
 from relay.git.refs import find_ref, move_ref
 from relay.store.snapshot import KnownPaths, write_snapshot_tree
+from tests.effort import NIGHTLY
 from tests.repo.conftest import CONFIG, Box
 
 PATHS = ("a", "a.b", "a-", "a/b", "a/b.c", "a/b/c", "a0", "é/\udcff", "z\n/ \r", ".github/x")
@@ -95,7 +96,7 @@ def fingerprint(box):
     return box.files(), box.git("ls-files", "--stage", "-v", "-z"), (box.root / ".git/HEAD").read_bytes(), refs
 
 
-@settings(max_examples=6, deadline=None)
+@settings(max_examples=200 if NIGHTLY else 3)
 @given(rounds=st.lists(st.lists(_steps, min_size=1, max_size=4), min_size=1, max_size=3), sha256=st.booleans())
 def test_a_snapshot_is_the_tree_that_git_makes_of_the_same_files(rounds, sha256):
     with open_box(*(("--object-format=sha256",) if sha256 else ())) as box:

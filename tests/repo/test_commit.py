@@ -12,11 +12,13 @@ from relay.git.identity import check_signing, find_identity
 from relay.git.message import Message
 from relay.git.objects import count_lines
 from relay.git.refs import move_ref
+from relay.store import completion
 from relay.store.attempts import AttemptStart, find_attempt_changes, open_attempt
 from relay.store.commit import CommitEnd, CommitRequest, commit_paths
 from relay.store.completion import finish_commit, finish_pending, note_pending, withdraw_pending
 from relay.store.history import read_relay_commits
 from relay.store.snapshot import write_snapshot_tree
+from tests.effort import take_each
 
 TRAILERS = (("Relay-Plan", "PLAN.md"), ("Relay-Phase", "1"), ("Relay-Status", "done"), ("Relay-Cost", "0.10 USD"))
 TICKED = b"# Plan\n\n## Phase 1 \xe2\x80\x94 One\n- [x] Do it\n"
@@ -26,6 +28,12 @@ STRANGE = ["with\nnewline", 'quo"te', "-leading", "\udcff\udcfe", "sp ace ", ":(
 def request(repo, *paths, **kwargs):
     given = {"branch": repo.branch, "head": repo.head(), "message": Message(subject="phase 1", trailers=TRAILERS)}
     return CommitRequest(paths=paths, **(given | kwargs))
+
+
+@pytest.fixture
+def impatient(monkeypatch):
+    """Asks for a lock that somebody holds once more, and not for a second."""
+    monkeypatch.setattr(completion, "LOCK_ATTEMPTS", 1)
 
 
 def committed(box, *paths, **kwargs):
@@ -135,7 +143,7 @@ def test_the_first_commit_of_a_branch(new_box):
     box.fsck()
 
 
-@pytest.mark.parametrize(("args", "version"), [(("--object-format=sha256",), "4"), ((), "4"), ((), "2")])
+@pytest.mark.parametrize(("args", "version"), take_each(2, [(("--object-format=sha256",), "4"), ((), "4"), ((), "2")]))
 def test_formats_of_objects_and_index(new_box, args, version):
     """A split index stays one, with no part more."""
     box = new_box(*args)
@@ -338,6 +346,7 @@ def test_a_crash_right_after_the_commit_point_is_repaired(box):
         assert box.text("status", "--porcelain") == "A  notes.txt"
 
 
+@pytest.mark.usefixtures("impatient")
 def test_an_index_that_stayed_behind_several_commits_goes_through_all_of_them(box):
     """An editor held the index while two phases were committed; what the user staged himself stays staged."""
     box.write("mine.txt", "mine\n")
@@ -357,6 +366,7 @@ def test_an_index_that_stayed_behind_several_commits_goes_through_all_of_them(bo
     assert finish_pending(repo) == ()
 
 
+@pytest.mark.usefixtures("impatient")
 @pytest.mark.parametrize("moved", [False, True])
 def test_a_commit_that_was_not_made_takes_no_other_out_of_the_note(box, moved):
     """Killed between the note and the branch, or somebody else moved the branch first."""

@@ -6,12 +6,13 @@ from relay.ledger.citation import parse_place
 from relay.ledger.model import Claim, Ledger, Stamp
 from relay.plan.parse import parse_plan
 from relay.store.staleness import cite_sources, find_stale, find_stale_claims, has_moved
+from tests.effort import take_each
 
 PLAN = "# Plan\n\n## Phase 1 — One\nVerify: `true`\n- [ ] Do it — src/app.py\n"
 DONE = "a phase\n\nRelay-Plan: PLAN.md\nRelay-Status: done"
 
 
-@pytest.mark.parametrize("branch", [False, True])
+@pytest.mark.parametrize("branch", take_each(2, [True, False]))
 def test_it_is_the_same_loose_and_packed(box, branch):
     """Counted from the commit that wrote the plan, below relay's own that ticked it and the user's on other files."""
     box.write("PLAN.md", PLAN)

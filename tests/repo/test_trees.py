@@ -1,8 +1,10 @@
 """The objects that relay has git store are, byte for byte, those that git makes of the same files by itself."""
 
+import inspect
 import os
 import signal
 import subprocess
+import sys
 from dataclasses import replace
 
 import pytest
@@ -21,7 +23,7 @@ from relay.git.objects import (
 )
 from relay.git.repository import open_repo
 from relay.git.trees import ABSENT
-from tests.effort import take_turns
+from tests.effort import take_each, take_turns
 
 NAMES = st.sampled_from(["a", "a.b", "a-", "a/b", "a/b/c", "a/c", "b", "b/a", "é/ü", "sp ace/x\n", "\udcff/z", "Z"])
 MODES = st.sampled_from(["100644", "100755", "120000", "160000", ABSENT])
@@ -96,7 +98,7 @@ def test_a_damaged_tree_is_no_start_for_another(box):
     box.git("prune", "--expire=now")
 
 
-@pytest.mark.parametrize("args", [(), ("--object-format=sha256",)])
+@pytest.mark.parametrize("args", take_each(2, [("--object-format=sha256",), ()]))
 def test_blobs_and_commits_are_what_git_makes(new_box, args):
     box = new_box(*args)
     repo = box.open()
@@ -184,11 +186,16 @@ def test_objects_are_stored_by_one_process_that_may_end(box, tmp_path, kill):
 
 
 def test_a_path_as_deep_as_any_is_put_into_a_tree(box):
-    repo = box.open()
+    """Deeper than a recursion may be."""
+    repo, before = box.open(), sys.getrecursionlimit()
     (blob,) = store_blobs(repo, [b"x"])
-    path = "d/" * 1_200 + "x"  # deeper than a recursion may be
-    tree = write_paths_tree(repo, [(path, "100644", blob)], start="HEAD")
-    assert read_entries(repo, tree, (path, "src/app.py")).keys() == {path, "src/app.py"}
+    path = "d/" * 300 + "x"
+    sys.setrecursionlimit(len(inspect.stack()) + 150)
+    try:
+        tree = write_paths_tree(repo, [(path, "100644", blob)], start="HEAD")
+        assert read_entries(repo, tree, (path, "src/app.py")).keys() == {path, "src/app.py"}
+    finally:
+        sys.setrecursionlimit(before)
 
 
 def test_a_path_that_git_refuses_is_not_put_into_a_tree(box):
