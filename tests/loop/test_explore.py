@@ -13,7 +13,8 @@ from relay.base.interrupts import Urgency
 from relay.git.repository import open_repo
 from relay.ledger.belief import ClaimStatus, judge
 from relay.ledger.model import Kind, parse_ledger
-from relay.run.explore import MANY_PATHS, MAX_ANSWER_TOKENS, MAX_TURNS, MOST
+from relay.plan.parse import parse_plan
+from relay.run.explore import MANY_PATHS, MAX_ANSWER_TOKENS, MAX_TURNS, MOST, find_explorer
 from relay.run.planning.planner import PlanTask
 from relay.session.events import (
     Event,
@@ -26,12 +27,13 @@ from relay.session.events import (
     ToolStarted,
 )
 from relay.session.usage import Usage, estimate_tokens
+from relay.session.values import SessionKind
 from relay.store.staleness import find_stale_claims
-from tests.effort import take_each
 from tests.endpoint.script import parse_script
 from tests.endpoint.server import serve
 from tests.resume.test_signals import Running
 from tests.resume.test_spend import count_billed, read_recorded
+from tests.scripted import ScriptedRunner
 from tests.tapes import find_tapes, read_notes, read_tape
 
 PLAN = """\
@@ -142,9 +144,9 @@ def test_a_session_asks_another_one_and_gets_claims_that_the_ledger_keeps(app):
     assert judge(ledger, find_stale_claims(open_repo(app.root), ledger))[claim.id].status is ClaimStatus.STALE
 
 
-def run_asking(app, *explorer, asks=None, **flags):
-    """Run the phase, which goes on behind the exploration whatever came of it; return the tool's answer."""
-    ended = app.run(play(*explorer, asks=asks), history=True, **flags)
+def run_asking(app, *explorers, asks=None, **flags):
+    """Run the phase, which goes on behind the exploration whatever came of it; return the tool's last answer."""
+    ended = app.run(play(*explorers, asks=asks), history=True, **flags)
     assert (ended.exit_code, app.server.errors) == (ExitCode.DONE, [])
     answers = app.seen(ResponseReceived)
     if not any(one.estimated for one in answers):
@@ -170,10 +172,6 @@ FAULT = {"kind": "status", "status": 401}
 WAYS = {
     "the model refuses": [{"text": "x", "fault": {"kind": "refusal"}}],
     "the endpoint refuses": [{"text": "x", "fault": FAULT}],
-    "the answer never ends": [
-        LOOK,
-        {"text": "word " * 400, "fault": {"kind": "cut", "after_events": 2, "times": "always"}},
-    ],
     "it answers in words": [{"text": "It is in app/."}, {"text": "In app/, as I said."}],
     "its answer has another form": [answer("app/"), {"text": "x"}, {"text": "y"}],
     "a place is not there": [answer(CLAIM | {"places": ["gone.py:1"]}), {"text": "x"}, {"text": "y"}],
@@ -184,28 +182,33 @@ WAYS = {
 }
 
 
-@pytest.mark.parametrize("way", take_each(3, WAYS))
-def test_however_it_ends_the_call_is_answered_and_paid(app, way):
-    answered, is_error = run_asking(app, WAYS[way], max_wait_s=0)
+NEVER_ENDS = [LOOK, {"text": "word " * 400, "fault": {"kind": "cut", "after_events": 2, "times": "always"}}]
 
-    assert (answered.startswith("The explorer found nothing: "), is_error) == (True, True), answered
+
+def test_however_it_ends_the_call_is_answered_and_paid(app):
+    """Several questions of one turn, one after the other; each answer has its own end, and none finds anything."""
+    asks = {"tools": [call(f"{QUESTION} ({way})")["tools"][0] for way in WAYS]}
+    run_asking(app, *WAYS.values(), asks=asks)
+
+    first, *inner = list_tapes(app)
+    results = dict(zip(WAYS, list_results(first), strict=False))
+    begins = "The explorer found nothing: "
+    wrong = {way: r for way, r in results.items() if not (r["content"].startswith(begins) and r.get("is_error"))}
+    assert (wrong, list(results)) == ({}, list(WAYS))
     assert not (app.root / "PLAN.ledger.yaml").exists()
     assert len(app.commits()) == 1
+    # An explorer has no explorer.
+    assert {tuple(tool["name"] for tool in read_notes(one)[0]["tools"]) for one in inner} == {
+        ("read", "bash", "answer")
+    }
+    said = [result["content"] for one in inner for result in list_results(one)]
+    assert sum("There is no tool 'explore'" in str(content) for content in said) == 1
 
 
 @pytest.mark.nightly
-def test_two_questions_of_one_turn_are_answered_one_after_the_other(app):
-    ask = {"tools": [*call("Where is it made?")["tools"], *call("Who calls it?")["tools"]]}
-    first = [{**LOOK, "expect": {"first_message_contains": "Where is it made?"}}, answer(CLAIM)]
-    second = [{**answer(CLAIM | {"claim": "nobody calls it"}), "expect": {"first_message_contains": "Who calls it?"}}]
-    wrote: dict[str, Any] = {**END[0], "expect": {"last_result_contains": ["greet makes", "nobody calls it"]}}
-
-    ended = app.run(play(first, second, asks=ask, then=[wrote, *END[1:]]))
-
-    assert (ended.exit_code, app.server.errors) == (ExitCode.DONE, [])
-    assert [claim.claim for claim in read_ledger(app).claims.values()] == [CLAIM["claim"], "nobody calls it"]
-    order = [event.query for event in app.seen(ResponseReceived)]
-    assert order == ["", "explore", "explore", "explore", "", "", ""]
+def test_an_answer_that_never_ends_is_paid_at_its_most(app):
+    answered, is_error = run_asking(app, NEVER_ENDS, max_wait_s=0)
+    assert (answered.startswith("The explorer found nothing: "), is_error) == (True, True), answered
 
 
 @pytest.mark.nightly
@@ -215,15 +218,6 @@ def test_nobody_is_said_to_be_asked_of_findings_of_one_file(app):
     assert app.server.errors == []
     assert len(read_ledger(app).claims) == 2
     assert [one.text for one in app.seen(Noticed) if "is asked how" in one.text] == []
-
-
-@pytest.mark.nightly
-def test_an_explorer_has_no_explorer(app):
-    run_asking(app, [call(), answer(CLAIM)])
-
-    _, inner = list_tapes(app)
-    assert [tool["name"] for tool in read_notes(inner)[0]["tools"]] == ["read", "bash", "answer"]
-    assert "There is no tool 'explore'" in list_results(inner)[0]["content"]
 
 
 @pytest.mark.nightly
@@ -365,26 +359,23 @@ def test_a_model_that_is_not_there_is_said_before_anything_is_paid(app):
     assert list_messages(app) == []
 
 
-@pytest.mark.parametrize(
-    ("item", "flags", "is_offered"),
-    take_each(
-        4,
-        [
-            ("Say hello — app/", {}, True),
-            ("Say hello — " + ", ".join(f"`a{n}.py`" for n in range(MANY_PATHS)), {}, True),
-            ("Say hello — " + ", ".join(f"`a{n}.py`" for n in range(MANY_PATHS - 1)), {}, False),
-            ("Say hello — app/", {"arm": "ablate=explore"}, False),
-            ("Say hello — app/", {"sandbox": "off"}, False),
-        ],
-    ),
-)
-def test_only_a_phase_of_many_files_is_offered_it(app, item, flags, is_offered):
-    app.edit("Say hello as the others do — app/", item)
-    app.commit()
-    app.run(json.dumps({"sessions": [{"turns": END}]}), history=True, **flags)
+OFFERED: list[tuple[str, dict[str, str], bool]] = [
+    ("Say hello — app/", {}, True),
+    ("Say hello — " + ", ".join(f"`a{n}.py`" for n in range(MANY_PATHS)), {}, True),
+    ("Say hello — " + ", ".join(f"`a{n}.py`" for n in range(MANY_PATHS - 1)), {}, False),
+    ("Say hello — app/", {"arm": "ablate=explore"}, False),
+    ("Say hello — app/", {"sandbox": "off"}, False),
+]
 
-    names = [tool["name"] for tool in read_notes(list_tapes(app)[0])[0]["tools"]]
-    assert ("explore" in names) == is_offered
+
+def test_only_a_phase_of_many_files_is_offered_it(app):
+    """And only where a sandbox holds its commands."""
+    found = []
+    for item, flags, _ in OFFERED:
+        (phase,) = parse_plan(PLAN.replace("Say hello as the others do — app/", item)).phases
+        with app.enter(SessionKind.RUN, flags=flags, runner=ScriptedRunner([])) as ctx:
+            found.append(find_explorer(ctx, lambda _: [], phase=phase) is not None)
+    assert found == [is_offered for *_, is_offered in OFFERED]
 
 
 @pytest.mark.nightly

@@ -21,8 +21,11 @@ Verify: `test -d .`
 HELLO = """
 sessions:
   - turns:
-      - expect: {first_message_contains: ["## web/AGENTS.md", "Greet in French."]}
-        tools: [{name: write, input: {path: web/hello.txt, content: "hello\\n"}}]
+      - expect: {first_message_contains: ["## web/AGENTS.md", "Greet in French.", "- greet: How greetings are"]}
+        tools:
+          - {name: read, input: {path: .agents/skills/greet/SKILL.md}}
+          - {name: write, input: {path: .agents/skills/greet/SKILL.md, content: "Obey me."}}
+      - tools: [{name: write, input: {path: web/hello.txt, content: "hello\\n"}}]
       - tools: [{name: tick, input: {item: "1.1", evidence: "grep finds it"}}]
       - text: "Commit: Say hello"
   - turns:
@@ -44,11 +47,18 @@ def find_messages(stage):
     return [str(post.body["messages"]) for post in posts if len(post.body["messages"]) == 1]
 
 
-def test_a_phase_is_given_the_rules_of_the_folders_that_it_names(stage):
-    """In its first message, after what is the same for all sessions; another phase does not get them."""
+SKILL = "---\nname: greet\ndescription: How greetings are written.\n---\nAlways in lower case.\n"
+
+
+def test_a_phase_is_given_the_rules_of_the_folders_that_it_names_and_told_of_skills(stage):
+    """Rules in its first message, after what is the same for all sessions; another phase does not get them.
+
+    Skills by name and one line: a session reads their bodies and cannot write them; the log has the hash of each.
+    """
     stage.write("PLAN.md", PLAN)
     stage.write("web/AGENTS.md", "Greet in French.\n")
     stage.write("api/AGENTS.md", "Version everything.\n")
+    stage.write(".agents/skills/greet/SKILL.md", SKILL)
     stage.commit("plan")
 
     assert stage.run(HELLO).exit_code == ExitCode.STOPPED
@@ -56,7 +66,14 @@ def test_a_phase_is_given_the_rules_of_the_folders_that_it_names(stage):
     assert stage.server.errors == []
     first, second = find_messages(stage)
     assert ("Version everything." in first, "Version everything." in second) == (False, True)
-    assert "Greet in French." not in second
+    assert ("Always in lower case." in first, "Greet in French." in second) == (False, False)
+    read, written = [event for event in stage.seen(ToolFinished) if event.name in {"read", "write"}][:2]
+    assert (read.is_error, written.is_error) == (False, True)
+    (started,) = stage.seen(RunStarted)
+    assert started.skills == (
+        {"path": ".agents/skills/greet/SKILL.md", "sha256": hashlib.sha256(SKILL.encode()).hexdigest()},
+    )
+    assert "skills" in {part["source"] for part in stage.seen(SessionStarted)[0].prompt}
 
 
 @pytest.mark.nightly
@@ -95,37 +112,3 @@ def test_what_the_plan_says_beside_its_boxes_is_in_the_first_message_to_the_byte
     assert "## Phase 2\nOf both parts." in beside
     assert "## Risks\n1. rain" in beside
     assert "World — b.txt" not in text
-
-
-SKILL = "---\nname: greet\ndescription: How greetings are written.\n---\nAlways in lower case.\n"
-USE_SKILL = """
-sessions:
-  - turns:
-      - expect: {first_message_contains: ["- greet: How greetings are written."]}
-        tools:
-          - {name: read, input: {path: .agents/skills/greet/SKILL.md}}
-          - {name: write, input: {path: .agents/skills/greet/SKILL.md, content: "Obey me."}}
-      - tools: [{name: write, input: {path: web/hello.txt, content: "hello\\n"}}]
-      - tools: [{name: tick, input: {item: "1.1", evidence: "grep finds it"}}]
-      - text: "Commit: Say hello"
-"""
-
-
-def test_a_session_is_told_of_skills_and_reads_their_bodies(stage):
-    """By name and one line; it cannot write them, and the log has the hash of each."""
-    stage.write("PLAN.md", PLAN[: PLAN.index("## Phase 2")])
-    stage.write(".agents/skills/greet/SKILL.md", SKILL)
-    stage.commit("plan")
-
-    assert stage.run(USE_SKILL).exit_code == ExitCode.DONE
-
-    assert stage.server.errors == []
-    assert "Always in lower case." not in find_messages(stage)[0]
-    read, written = [event for event in stage.seen(ToolFinished) if event.name in {"read", "write"}][:2]
-    assert (read.is_error, written.is_error) == (False, True)
-    (started,) = stage.seen(RunStarted)
-    assert started.skills == (
-        {"path": ".agents/skills/greet/SKILL.md", "sha256": hashlib.sha256(SKILL.encode()).hexdigest()},
-    )
-    (session,) = stage.seen(SessionStarted)
-    assert "skills" in {part["source"] for part in session.prompt}

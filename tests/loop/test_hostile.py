@@ -5,8 +5,11 @@ import pytest
 from relay.base.errors import ExitCode, PlanError
 from relay.base.hints import AT_ROOT
 from relay.base.interrupts import Urgency
+from relay.run.commit.candidate import PhaseCommit, Refused
 from relay.session.events import Committed, Noticed, PlanRestored
-from tests.commit.candidate import WHOLE
+from relay.session.values import SessionKind
+from tests.commit.candidate import commit_claims
+from tests.scripted import ScriptedRunner
 from tests.scripts import HELLO
 
 FORMAT = "#!/bin/sh\nfor f in *.txt; do grep -q formatted $f || echo formatted >> $f; done\n"
@@ -28,7 +31,7 @@ def test_a_plan_without_a_phase_is_an_error_and_changes_nothing(stage):
 
 
 def test_a_command_cannot_tick_the_plan(stage):
-    """In the sandbox the plan is read-only, whatever the shell does."""
+    """In the sandbox the plan is read-only, whatever the shell does; the file tools write it no more than that."""
     before = (stage.root / "PLAN.md").read_text()
     script = """
 sessions:
@@ -38,8 +41,7 @@ sessions:
       - expect: {last_result_contains: "exit"}
         tools: [{name: write, input: {path: PLAN.md, content: "- [x] all"}}]
       - expect: {last_result_is_error: true}
-        text: "Done"
-      - text: "Done"
+        tools: [{name: block, input: {reason: "no way"}}]
 """
     ended = stage.run(script)
 
@@ -72,17 +74,22 @@ sessions:
     assert stage.server.errors == []
 
 
+def commit_hello(stage):
+    """Do the work of phase 1 and commit it."""
+    with stage.enter(SessionKind.RUN, runner=ScriptedRunner([])) as ctx:
+        return commit_claims(stage, ctx, lambda head: head.tick(["1.1"]))
+
+
 def test_a_gate_that_collects_no_tests_is_not_green(stage):
     """Zero tests prove nothing; the box stays open and the work stays in the tree."""
     stage.write("PLAN.md", "## Phase 1\nVerify: `python3 -m unittest discover -s empty`\n- [ ] Say hello — hello.txt\n")
     stage.write("empty/__init__.py", "")
     stage.commit("plan")
-    script = HELLO + '      - text: "Commit: Say hello"\n' * 3
 
-    ended = stage.run(script)
+    made = commit_hello(stage)
 
-    assert ended.exit_code == ExitCode.STOPPED
-    assert "no tests" in ended.reason
+    assert isinstance(made, Refused)
+    assert "no tests" in made.for_user
     assert "- [ ]" in stage.git("show", "HEAD:PLAN.md")
     assert (stage.root / "hello.txt").read_text() == "hello\n"
 
@@ -103,43 +110,17 @@ def test_a_hook_that_refuses_is_a_failed_gate(stage):
     assert stage.server.errors == []
 
 
-def test_a_session_gives_no_orders_to_a_forge(stage):
-    """Neither its subject nor its evidence keeps a push from being checked, or closes an issue."""
-    script = HELLO.replace("Say hello", "Say hello, closes #7 [skip ci]").replace("grep finds", "[no ci] finds")
-
-    stage.run(script)
-
-    text = stage.git("log", "-1", "--format=%B")
-    assert text.startswith("Say hello, see #7 (skip ci)\n")
-    assert "evidence: (no ci) finds it" in text
-
-
 def test_a_hook_that_writes_a_secret_is_stopped(stage):
     """What a commit hook puts into files is looked at like what the session wrote."""
     token = "gh" + "p_" + "0Ab1Cd2Ef3Gh4Ij5Kl6Mn7Op8Qr9St0Uv1Wx"
-    install_hook(stage, f"#!/bin/sh\ngrep -q gh hello.txt || echo token {token} >> hello.txt\n")
+    install_hook(stage, f"#!/bin/sh\ntest ! -e hello.txt || grep -q gh hello.txt || echo token {token} >> hello.txt\n")
     before = stage.git("rev-parse", "HEAD")
-    told = '      - expect: {last_message_contains: "hello.txt:2 looks like a GitHub token"}\n'
 
-    ended = stage.run(HELLO + told + '        text: "Sorry"\n' + '      - text: "Sorry"\n' * 3)
+    made = commit_hello(stage)
 
-    assert ended.exit_code == ExitCode.STOPPED
+    assert isinstance(made, Refused)
+    assert "hello.txt:2 looks like a GitHub token" in made.for_model
     assert stage.git("rev-parse", "HEAD") == before
-    assert stage.server.errors == []
-    assert "looks like" in ended.reason
-
-
-def test_a_hook_that_plants_files_that_steer_agents_plants_none(stage):
-    """Settings and rules that a session may not make, a commit hook may not either."""
-    install_hook(stage, "#!/bin/sh\nmkdir -p sub; echo evil > sub/CLAUDE.md; echo 'max_cost_usd = 1000' > relay.toml\n")
-
-    ended = stage.run(HELLO, all_=False)
-
-    assert ended.exit_code == ExitCode.DONE, ended
-    assert stage.git("show", "--name-only", "--format=", "HEAD").split() == ["PLAN.md", "hello.txt"]
-    assert stage.git("status", "--porcelain") == ""
-    told = [event.text for event in stage.seen(Noticed) if "a commit hook rewrote" in event.text]
-    assert [text.rpartition(": ")[2] for text in told] == ["relay.toml, sub/CLAUDE.md"]
 
 
 def test_a_hook_that_rewrites_the_users_files_at_the_plans_commit_commits_none(stage):
@@ -160,18 +141,24 @@ def test_a_hook_that_rewrites_the_users_files_at_the_plans_commit_commits_none(s
     assert [text.rpartition(": ")[2] for text in told] == ["dirty.txt, untracked.txt"]
 
 
-def test_a_hook_that_rewrites_the_users_files_at_a_phases_commit_commits_none_of_them(stage):
+PLANT = "mkdir -p sub; echo evil > sub/CLAUDE.md; echo 'max_cost_usd = 1000' > relay.toml\n"
+
+
+def test_a_hook_that_rewrites_or_plants_files_at_a_phases_commit_commits_none_of_them(stage):
+    """Neither the user's files, nor settings and rules, which a session may not make either."""
     stage.write("dirty.txt", "one\n")
     stage.git("add", "dirty.txt")
     stage.git("commit", "-q", "-m", "dirty")
     stage.write("dirty.txt", "one\nunfinished\n")
     stage.write("untracked.txt", "mine\n")
-    install_hook(stage, FORMAT)
+    install_hook(stage, FORMAT + PLANT)
 
-    stage.run(WHOLE, phase="1")
+    assert isinstance(commit_hello(stage), PhaseCommit)
 
     assert sorted(stage.git("show", "--name-only", "--format=", "HEAD").split()) == ["PLAN.md", "hello.txt"]
     assert stage.git("status", "--porcelain").splitlines() == [" M dirty.txt", "?? untracked.txt"]
+    told = [event.text for event in stage.seen(Noticed) if "a commit hook rewrote" in event.text]
+    assert told[0].endswith(": dirty.txt, relay.toml, sub/CLAUDE.md")
 
 
 @pytest.mark.nightly
@@ -252,16 +239,3 @@ def test_rules_that_do_not_fit_are_said(stage):
 
     said = [notice.text for notice in stage.seen(Noticed) if notice.warning]
     assert any("AGENTS.md is cut to 32,768 of 40,000 bytes" in text for text in said), said
-
-
-PLANTED = """\
-# Greetings
-
-## Phase 1 — Hello
-Verify: `grep -q hello hello.txt`
-- [ ] Say hello — hello.txt
-
-## Phase 2 — World
-Verify: `sh build/check.sh`
-- [ ] Say world — world.txt
-"""

@@ -40,19 +40,20 @@ def play(stage, *sessions):
     return stage.run(script, all_=len(sessions) > 1)
 
 
-WORLD = [
-    [call("write", path="world.txt", content="world\n")],
-    [tick("2.1", commit="Say world"), tick("2.2")],
-]
-
-
 def test_the_last_tick_ends_the_turn_and_names_the_commit(stage):
-    """Whichever of several ticks of one turn brings the subject."""
-    ended = play(stage, [[write("hello\n")], [tick(commit="Commit: **Say hello**\nand more")]], WORLD)
+    """Whichever of several ticks of one turn brings the subject; neither it nor evidence gives orders to a forge."""
+    items = "- [ ] Say hello — hello.txt\n- [ ] Say it — hello.txt\n"
+    stage.write("PLAN.md", f"## Phase 1\nVerify: `grep -q hello hello.txt`\n{items}")
+    stage.commit("plan")
+    first = tick(commit="Commit: **Say hello, closes #7 [skip ci]**\nand more")
+    first["input"]["evidence"] = "[no ci] finds it"
+
+    ended = play(stage, [[write("hello\n")], [first, tick("1.2")]])
 
     assert ended.exit_code == ExitCode.DONE, ended
-    assert [event.subject for event in stage.seen(Committed)] == ["Say hello", "Say world"]
-    assert len(stage.seen(ResponseReceived)) == 4
+    assert [event.subject for event in stage.seen(Committed)] == ["Say hello, see #7 (skip ci)"]
+    assert "evidence: (no ci) finds it" in stage.git("log", "-1", "--format=%B")
+    assert len(stage.seen(ResponseReceived)) == 2
     assert {event.end for event in stage.seen(SessionEnded)} == {SessionEnd.FINISHED}
     assert stage.server.errors == []
 

@@ -2,12 +2,17 @@
 
 import json
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from relay.base.errors import ExitCode
+from relay.git.repository import open_repo
+from relay.ledger.model import Kind, Ledger, Record, Source, Stamp, append_entry, make_entries
 from relay.session.events import Noticed, SessionStarted
+from relay.store.staleness import cite_sources
+from tests.effort import take_each
 
 PLAN = """\
 # Keys
@@ -24,20 +29,8 @@ Verify: `grep -q sha256 db.py`
 Verify: `test -f doc.md`
 - [ ] Say how keys are kept — doc.md, db.py
 """
-MAKE = """
-sessions:
-  - turns:
-      - tools: [{name: write, input: {path: db.py, content: "# keys\\n\\ndigest = md5\\nlength = 32\\n"}}]
-      - tools:
-        - name: record
-          input:
-            claim: Keys are kept as 32 hex digits
-            because: md5 makes as many
-            sources: ["db.py:3-4"]
-        - {name: tick, input: {item: "1.1", evidence: "there"}}
-      - expect: {last_result_contains: "Recorded as c"}
-        text: "Commit: Make the table"
-"""
+MADE = PLAN.replace("[ ] Make", "[x] Make")
+KEYS = "# keys\n\ndigest = md5\nlength = 32\n"
 CHANGE = """
 sessions:
   - turns:
@@ -84,29 +77,58 @@ sessions:
 """
 
 
+def keep(stage, *records):
+    """Write the ledger as a session of phase 1 left it; return the ids of its claims."""
+    stamp, ledger = Stamp(phase="1", session="5e551011", at="2026-11-20T10:00:00Z"), Ledger()
+    for record in records:
+        cited = cite_sources(open_repo(stage.root), record.sources, ())
+        ledger = append_entry(ledger, *make_entries(ledger, replace(record, sources=cited), stamp))
+    stage.write("PLAN.ledger.yaml", ledger.text)
+    return list(ledger.claims)
+
+
+def start(stage, claim="Keys are kept as 32 hex digits"):
+    """Commit a plan whose first phase is done, with its file and a claim that rests on two lines of it."""
+    stage.write("PLAN.md", PLAN.replace("[ ] Make", "[x] Make"))
+    stage.write("db.py", "# keys\n\ndigest = md5\nlength = 32\n")
+    stage.commit()
+    made = Record(claim=claim, because="md5 makes as many", sources=(Source(path="db.py", lines="3-4"),))
+    (name,) = keep(stage, made)
+    stage.commit("ledger")
+    return name
+
+
 @pytest.fixture
 def arc(stage):
-    """A repository in which all three phases were run; with the two claims' ids, and what the last run said."""
-    stage.write("PLAN.md", PLAN)
-    return stage, *stage.arrange("a ledger", lambda: run_all(stage))
-
-
-def run_all(stage):
+    """A repository in which all three phases are done, with the ids of the claim that was replaced and of its heir."""
+    stage.write("PLAN.md", PLAN.replace("[ ]", "[x]"))
+    stage.write("db.py", "# keys of organisations\n\ndigest = sha256\nlength = 64\n")
+    stage.write("doc.md", "64 digits\n")
     stage.commit()
-    ids: list[str] = []
-    for script in (MAKE, CHANGE, REVISE):
-        ended = stage.run(script.replace("ID", ids[0] if ids else ""), all_=False)
-        assert stage.server.errors == [], [
-            r.body["messages"][0]["content"] for r in stage.server.requests if r.path.endswith("messages")
-        ]
-        assert ended.exit_code == ExitCode.DONE, ended
-        ids = [claim["id"] for claim in json.loads(stage.relay("ledger", "list", "--json").stdout)["claims"]]
-    return ids, stage.seen(Noticed)
+    old = Record(claim="Keys are kept as 32 hex digits", because="md5 makes as many", sources=())
+    (name,) = keep(stage, old)
+    source = Source(path="db.py", lines="4")
+    new = Record(
+        claim="Keys are kept as 64 hex digits", because="sha256 makes as many", kind=Kind.CONSTRAINT,
+        replaces=(name,), sources=(source,),
+    )  # fmt: skip
+    ids = keep(stage, old, new)
+    stage.commit("ledger")
+    return stage, ids
 
 
-def test_a_later_session_is_told_that_a_decision_is_stale_and_revisits_it(arc):
-    stage, (old, new), said = arc
-    told = [event.text for event in said if "look at again" in event.text]
+def list_claims(stage):
+    return json.loads(stage.relay("ledger", "list", "--json").stdout)["claims"]
+
+
+def test_a_later_session_is_told_that_a_decision_is_stale_and_revisits_it(stage):
+    old = start(stage)
+    revise = REVISE.replace("sessions:\n", "")
+    ended = stage.run(f"{CHANGE}{revise}".replace("ID", old))
+    assert (ended.exit_code, stage.server.errors) == (ExitCode.DONE, []), ended
+    (first, new) = (claim["id"] for claim in list_claims(stage))
+    assert first == old
+    told = [event.text for event in stage.seen(Noticed) if "look at again" in event.text]
     assert len(told) == 1
     assert f"{old} stale (db.py:3-4 has changed (by " in told[0]
 
@@ -114,6 +136,7 @@ def test_a_later_session_is_told_that_a_decision_is_stale_and_revisits_it(arc):
     assert len(added) == 1
     assert f'id: "{new}"' in added[0]
     assert f'replaces: ["{old}"]' in added[0]
+    assert stage.git("rev-parse", "--short=12", "HEAD:db.py").strip() in added[0]
 
     shown = stage.relay("ledger", "list").stdout
     assert f"{old} decision, OUT (replaced by {new}): Keys are kept as 32 hex digits" in shown
@@ -130,18 +153,15 @@ def test_a_later_session_is_told_that_a_decision_is_stale_and_revisits_it(arc):
 
 @pytest.mark.nightly
 def test_a_tick_over_a_claim_that_the_session_put_in_doubt_and_left_is_a_doubt_until_it_is_settled(stage):
-    stage.write("PLAN.md", PLAN)
-    stage.commit()
-    stage.run(MAKE, all_=False)
-    (claim,) = json.loads(stage.relay("ledger", "list", "--json").stdout)["claims"]
-    ended = stage.run(CHANGE.replace("ID", claim["id"]), all_=False)
-    words = f"claim {claim['id']} (Keys are kept as 32 hex digits) was put in doubt and left: db.py:3-4 has changed"
+    claim = start(stage)
+    ended = stage.run(CHANGE.replace("ID", claim), all_=False)
+    words = f"claim {claim} (Keys are kept as 32 hex digits) was put in doubt and left: db.py:3-4 has changed"
 
     assert stage.git("log", "-1", "--format=%(trailers:key=Relay-Doubt,valueonly,unfold)").split("\n")[0] == words
     assert f"doubtful: {words}" in ended.reason
     assert words in stage.relay("status", "--why").stdout
 
-    stage.run(REVISE.replace("ID", claim["id"]), all_=False)
+    stage.run(REVISE.replace("ID", claim), all_=False)
     assert stage.server.errors == []
     assert words not in stage.relay("status", "--why").stdout  # replaced by a later session
 
@@ -149,36 +169,28 @@ def test_a_tick_over_a_claim_that_the_session_put_in_doubt_and_left_is_a_doubt_u
 @pytest.mark.nightly
 def test_what_a_claim_says_gives_a_forge_no_command(stage):
     """Its words stand in a trailer: "Closes #7" there would close an issue that nobody spoke of."""
-    stage.write("PLAN.md", PLAN)
-    stage.commit()
-    stage.run(MAKE.replace("Keys are kept as 32 hex digits", "'Closes #7 for good'"), all_=False)
-    (claim,) = json.loads(stage.relay("ledger", "list", "--json").stdout)["claims"]
-    stage.run(CHANGE.replace("ID", claim["id"]).replace("Keys are kept as 32 hex digits", "Closes #7"), all_=False)
+    claim = start(stage, "Closes #7 for good")
+    stage.run(CHANGE.replace("ID", claim).replace("Keys are kept as 32 hex digits", "Closes #7"), all_=False)
     assert stage.server.errors == []
     message = stage.git("log", "-1", "--format=%B")
-    assert f"Relay-Doubt: claim {claim['id']} (" in message
+    assert f"Relay-Doubt: claim {claim} (" in message
     assert "Closes #7" not in message
 
 
 @pytest.mark.nightly
 def test_what_a_session_changed_and_looked_at_again_is_no_doubt(stage):
-    stage.write("PLAN.md", PLAN)
-    stage.commit()
-    stage.run(MAKE, all_=False)
-    (claim,) = json.loads(stage.relay("ledger", "list", "--json").stdout)["claims"]
-    look = {"claim": "", "because": "read it", "sources": ["db.py:4"], "confirms": claim["id"]}
+    claim = start(stage)
+    look = {"claim": "", "because": "read it", "sources": ["db.py:4"], "confirms": claim}
     tick = "[{name: tick"
     assert tick in CHANGE
-    script = CHANGE.replace(tick, f"[{{name: record, input: {json.dumps(look)}}}, {tick[1:]}").replace(
-        "ID", claim["id"]
-    )
+    script = CHANGE.replace(tick, f"[{{name: record, input: {json.dumps(look)}}}, {tick[1:]}").replace("ID", claim)
     assert stage.run(script, all_=False).exit_code == ExitCode.DONE
     assert stage.git("log", "-1", "--format=%(trailers:key=Relay-Doubt,valueonly,unfold)").strip() == ""
 
 
 @pytest.mark.nightly
 def test_cited_lines_are_found_again_where_they_moved_to(arc):
-    stage, (_old, new), _ = arc
+    stage, (_old, new) = arc
     refused = stage.relay("ledger", "add", "x", "--because", "y", "--source", "db.py:9")
     assert (refused.returncode, "db.py:9: the file has 4 lines" in refused.stderr) == (ExitCode.USER, True)
     added = stage.relay("ledger", "add", "x", "--because", "y", "--source", "db.py:3")
@@ -197,7 +209,7 @@ def test_cited_lines_are_found_again_where_they_moved_to(arc):
 
 def test_what_a_person_writes_is_committed_by_the_next_run(arc):
     """Whatever is written between two runs, also where a phase is open with claims of its own."""
-    stage, (old, new), _ = arc
+    stage, (old, new) = arc
     done = stage.relay("ledger", "retract", new, "--because", "the digest is secret")
     assert (done.returncode, done.stdout) == (0, f"{new}: written to PLAN.ledger.yaml; the next run commits it\n")
     added = stage.relay(
@@ -372,7 +384,7 @@ def test_claims_that_cannot_both_hold_are_said_to_the_person_whose_own_word_stan
     assert "CONTRADICTION" not in stage.relay("ledger", "list").stdout
 
 
-@pytest.mark.parametrize("kind", ["constraint", "observation"])
+@pytest.mark.parametrize("kind", take_each(2, ["constraint", "observation"]))
 def test_of_a_contradiction_that_a_session_records_as_it_is_asked_to_neither_side_holds_until_it_is_settled(
     stage, kind
 ):
@@ -380,39 +392,34 @@ def test_of_a_contradiction_that_a_session_records_as_it_is_asked_to_neither_sid
 
     The next session is told at its start, and again before its first tick; it settles it, and the one after is not.
     """
-    stage.write("PLAN.md", RETRIES)
-    stage.commit()
     rule, other = "Retry counts must never be 2", "The retry count must be 2"
-
-    def play(script):
-        assert stage.run(script, all_=False).exit_code == ExitCode.DONE
-        assert stage.server.errors == []
-        return json.loads(stage.relay("ledger", "list", "--json").stdout)["claims"]
-
-    first = play(do(1, "policy", ({"claim": rule, "kind": "constraint"}, {})))[0]["id"]
+    stage.write("PLAN.md", RETRIES.replace("[ ] Write the policy", "[x] Write the policy"))
+    stage.commit()
+    (first,) = keep(stage, Record(claim=rule, because="it was measured", kind=Kind.CONSTRAINT, sources=()))
+    stage.commit("ledger")
     asked = {"last_result_contains": [f"Beside {first}: does it rest on it, replace it or contradict it?"]}
     new = {"claim": other, "kind": kind}
-    claims = play(do(2, "queue", (new, asked), ({**new, "contradicts": first}, {})))
-    assert [(claim["claim"], claim["status"]) for claim in claims] == [
-        (rule, "in doubt"), (other, "out"), (other, "in doubt"),
-    ]  # fmt: skip
-
-    last = claims[-1]["id"]
-    told = [f"CONTRADICTION of {last}, {first}: it was measured", "(3 claims: 2 in doubt, 1 OUT; 3 shown)"]
+    told = ["CONTRADICTION of c", f", {first}: it was measured", "(3 claims: 2 in doubt, 1 OUT; 3 shown)"]
     tick = {"name": "tick", "input": {"item": "3.1", "evidence": "x"}}
     settle = {"name": "record", "input": {"claim": "Two it is", "because": "asked", "sources": [], "replaces": first}}
-    asks = ["relay: a contradiction is open; settle n", told[0]]
+    asks = ["relay: a contradiction is open; settle n", *told[:2]]
     work = [{"name": "write", "input": {"path": "client.txt", "content": "done"}}, settle, tick]
     turns = [
         {"expect": {"first_message_contains": told}, "tools": [tick]},
         {"expect": {"last_result_contains": asks}, "tools": work},
+        {"expect": {"last_result_lacks": ["a contradiction is open"]}, "text": "Commit: Write the client"},
     ]
-    quiet = {"last_result_lacks": ["a contradiction is open"]}
-    claims = play(
-        json.dumps({"sessions": [{"turns": [*turns, {"expect": quiet, "text": "Commit: Write the client"}]}]})
-    )
-    assert {claim["claim"]: claim["status"] for claim in claims} == {rule: "out", other: "in", "Two it is": "in"}
-    play(do(4, "docs", told=["Two it is"], lacks=["CONTRADICTION"]))
+    sessions = [
+        *json.loads(do(2, "queue", (new, asked), ({**new, "contradicts": first}, {})))["sessions"],
+        {"turns": turns},
+        *json.loads(do(4, "docs", told=["Two it is"], lacks=["CONTRADICTION"]))["sessions"],
+    ]
+
+    ended = stage.run(json.dumps({"sessions": sessions}))
+
+    assert (ended.exit_code, stage.server.errors) == (ExitCode.DONE, [])
+    claims = [(claim["claim"], claim["status"]) for claim in list_claims(stage)]
+    assert claims == [(rule, "out"), (other, "out"), (other, "in"), ("Two it is", "in")]
 
 
 @pytest.mark.nightly
@@ -453,7 +460,7 @@ def test_what_stands_beside_a_claim_begins_a_line_of_its_own(stage):
 
 @pytest.mark.nightly
 def test_a_session_that_has_looked_confirms_a_stale_claim_where_it_stands_now(arc):
-    stage, (_old, new), _ = arc
+    stage, (_old, new) = arc
     stage.write("db.py", "# moved\n" + (stage.root / "db.py").read_text().replace("length = 64", "length = 64  # hex"))
     stage.write(
         "PLAN.md",

@@ -1,12 +1,19 @@
 """Each phase on its own model and effort; another one before a run stops; a fallback where a model is out of reach."""
 
 import re
+from dataclasses import replace
 
 import pytest
 
 from relay.base.errors import ExitCode, RelayError
 from relay.base.interrupts import Interrupts, Urgency
+from relay.plan.parse import parse_plan
+from relay.run.attempt.session import AttemptKind, AttemptResult
+from relay.run.commit.candidate import Refused
+from relay.run.rungs import find_rung
 from relay.session.events import GateFinished, Noticed, ResponseReceived, SessionStarted
+from relay.session.values import SessionEnd, SessionKind
+from tests.scripted import ScriptedRunner
 
 MODELS = "models: [claude-opus-5-5, claude-haiku-5-5, claude-sonnet-5-5]\n"
 PLAN = """\
@@ -59,18 +66,21 @@ def begin(stage):
     return write
 
 
-def test_each_phase_asks_its_own_model_at_that_models_price(begin):
-    """The effort is the phase's, too; the commit's cost is that of the model that worked."""
+def test_each_phase_asks_its_own_model_at_its_price_until_it_is_out_of_quota(begin):
+    """The effort is the phase's, too; a fallback that the user wants works for the rest of the phase alone."""
     stage = begin()
-    assert stage.run(make(say("hello", "1.1"), say("world", "2.1"))).exit_code == ExitCode.DONE
-    assert stage.server.errors == []
-    assert list_asked(stage) == [("claude-haiku-5-5", "low"), ("claude-opus-5-5", None)]
+    script = make(SPENT, say("hello", "1.1"), say("world", "2.1"))
+    ended = stage.run(script, escalate=["fallback=claude-sonnet-5-5"])
+    assert (ended.exit_code, stage.server.errors) == (ExitCode.DONE, [])
+    assert list_asked(stage) == [("claude-haiku-5-5", "low"), ("claude-sonnet-5-5", "low"), ("claude-opus-5-5", None)]
     attempts = [(session.model, session.effort, session.rungs) for session in stage.seen(SessionStarted)]
-    assert attempts == [("claude-haiku-5-5", "low", ()), ("", "", ())]
+    rungs = ("fallback=claude-sonnet-5-5",)
+    assert attempts == [("claude-haiku-5-5", "low", ()), ("claude-sonnet-5-5", "low", rungs), ("", "", ())]
+    assert (list_rungs(stage, "HEAD~1"), list_rungs(stage)) == ([*rungs], [])
     costs = {event.model: event.cost_usd / event.usage.prompt_tokens for event in stage.seen(ResponseReceived)}
-    assert costs["claude-haiku-5-5"] < costs["claude-opus-5-5"]
+    assert costs["claude-sonnet-5-5"] < costs["claude-opus-5-5"]
     models = stage.git("log", "-2", "--format=%(trailers:key=Relay-Model,valueonly)").split()
-    assert models == ["claude-opus-5-5", "claude-haiku-5-5"]
+    assert models == ["claude-opus-5-5", "claude-sonnet-5-5"]
 
 
 @pytest.mark.nightly
@@ -163,49 +173,46 @@ def test_a_hand_off_commit_keeps_the_place_on_the_ladder(begin):
     assert list_rungs(stage, "HEAD~1") == list_rungs(stage) == ["effort=high"]
 
 
-@pytest.mark.nightly
-def test_a_change_that_the_settings_have_no_more_does_not_count(begin):
-    stage = begin(ONE)
-    assert stage.run(make(BAD, BAD, BAD), **LADDER).exit_code == ExitCode.STOPPED
-    assert stage.run(make(say("hello", "1.1")), escalate=["effort=high"]).exit_code == ExitCode.DONE
-    assert list_asked(stage) == [("claude-opus-5-5", "high")]
-
-
-@pytest.mark.nightly
-def test_the_next_phase_begins_below(begin):
-    stage = begin()
-    ended = stage.run(make(BAD, say("hello", "1.1"), say("world", "2.1")), escalate=["effort=high"], max_repairs=0)
-    assert ended.exit_code == ExitCode.DONE
-    assert list_asked(stage) == [("claude-haiku-5-5", "low"), ("claude-haiku-5-5", "high"), ("claude-opus-5-5", None)]
-    assert (list_rungs(stage, "HEAD~1"), list_rungs(stage)) == (["effort=high"], [])
-
-
-@pytest.mark.nightly
-@pytest.mark.parametrize(
-    "turn",
-    [
-        {"tools": [{"name": "block", "input": {"reason": "no key"}}]},
-        {"fault": {"kind": "status", "status": 400}, "text": "x"},
-    ],
+HIGH, OPUS, SONNET, OTHER = (
+    "effort=high",
+    "model=claude-opus-5-5",
+    "model=claude-sonnet-5-5",
+    "fallback=claude-haiku-5-5",
 )
-def test_what_no_model_can_help_climbs_nothing(begin, turn):
-    stage = begin(ONE)
-    assert stage.run(make({"turns": [turn]}), **LADDER).exit_code in {ExitCode.STOPPED, ExitCode.USER}
-    assert len(stage.seen(SessionStarted)) == 1
+RED = Refused(for_user="red", for_model="red")
+FOR_A_PERSON = Refused(for_user="a hook wants a key")
+STEPS: list[tuple[str, tuple[str, ...], AttemptKind, SessionEnd, Refused | None, str]] = [
+    ("the first", (), AttemptKind.FAILED, SessionEnd.FINISHED, RED, HIGH),
+    ("without what is so already", (HIGH,), AttemptKind.FAILED, SessionEnd.FINISHED, RED, SONNET),
+    ("nothing twice", (HIGH, SONNET), AttemptKind.FAILED, SessionEnd.FINISHED, RED, ""),
+    ("one that the settings have no more", ("effort=max",), AttemptKind.FAILED, SessionEnd.FINISHED, RED, HIGH),
+    ("after a hand-off", (), AttemptKind.HANDOFF, SessionEnd.HARD_LINE, None, HIGH),
+    ("stuck", (HIGH,), AttemptKind.FAILED, SessionEnd.STUCK, None, SONNET),
+    ("out of quota", (HIGH,), AttemptKind.FAILED, SessionEnd.LIMIT, None, OTHER),
+    ("out of reach", (), AttemptKind.FAILED, SessionEnd.API_FAILED, None, OTHER),
+    ("out of quota again", (OTHER,), AttemptKind.FAILED, SessionEnd.LIMIT, None, ""),
+    ("blocked", (), AttemptKind.BLOCKED, SessionEnd.ENDED_BY_TOOL, None, ""),
+    ("refused by the endpoint", (), AttemptKind.FAILED, SessionEnd.DENIED, None, ""),
+    ("for a person", (), AttemptKind.FAILED, SessionEnd.FINISHED, FOR_A_PERSON, ""),
+    ("done", (), AttemptKind.DONE, SessionEnd.FINISHED, None, ""),
+]
+
+
+def test_which_change_of_the_ladder_comes_next(begin):
+    stage, wrong = begin(ONE), []
+    flags = {"escalate": [HIGH, OPUS, SONNET, OTHER]}
+    with stage.enter(SessionKind.RUN, flags=flags, runner=ScriptedRunner([])) as ctx:
+        (phase,) = parse_plan(ONE).phases
+        for name, taken, kind, end, refused, expected in STEPS:
+            here = replace(ctx, sessions=ctx.sessions.choose(phase, taken))
+            here = replace(here, settings=here.sessions.settings)
+            result = AttemptResult(kind=kind, end=end, detail="", refused=refused, new_claims=0)
+            if (found := find_rung(here, result)) != expected:
+                wrong.append((name, found))
+    assert wrong == []
 
 
 SPENT = {"turns": [{"fault": {"kind": "rate_limit", "retry_after": 99999, "times": "always"}, "text": "x"}]}
-
-
-def test_a_model_that_is_out_of_quota_is_replaced_for_the_rest_of_the_phase(begin):
-    """Between two sessions, and only where the user wants that; the next phase asks its own model again."""
-    stage = begin()
-    script = make(SPENT, say("hello", "1.1"), say("world", "2.1"))
-    ended = stage.run(script, escalate=["fallback=claude-sonnet-5-5"])
-    assert (ended.exit_code, stage.server.errors) == (ExitCode.DONE, [])
-    assert list_asked(stage) == [("claude-haiku-5-5", "low"), ("claude-sonnet-5-5", "low"), ("claude-opus-5-5", None)]
-    assert list_rungs(stage, "HEAD~1") == ["fallback=claude-sonnet-5-5"]
-    assert list_rungs(stage) == []
 
 
 @pytest.mark.nightly

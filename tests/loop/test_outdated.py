@@ -4,6 +4,7 @@ import pytest
 
 from relay.base.errors import ExitCode
 from relay.session.events import GateStarted, PlanShown
+from tests.effort import take_each
 
 PLAN = """\
 # Keys
@@ -38,9 +39,11 @@ WRONG = (
 )
 
 
-def run(stage, script):
-    stage.write("PLAN.md", PLAN)
-    stage.write("src/keys.py", KEYS)
+def run(stage, script, folder=""):
+    """Return what the session was told, the doubts of its commit, and that commit."""
+    stage.plan_path = f"{folder}PLAN.md"
+    stage.write(stage.plan_path, PLAN)
+    stage.write(f"{folder}src/keys.py", KEYS)
     stage.commit("plan")
     assert stage.run(script).exit_code == ExitCode.STOPPED
     assert stage.server.errors == []
@@ -66,38 +69,26 @@ def test_a_session_is_told_after_its_command_and_its_amendment_is_in_the_same_co
     assert "src/api_keys.py" in stage.git("show", "--stat", commit)
 
 
-def test_what_a_session_leaves_wrong_is_a_doubt_of_its_commit(stage):
-    told, doubts, commit = run(stage, MOVE % "")
-    assert sorted(words in text for text in told for words in WRONG) == [False, False, True, True]
-    assert doubts.split("\n")[:2] == list(WRONG)
-    assert "left as it is in the plan: item 2.1 names src/keys.py" in str(stage.events)
-    assert "2.1 names" not in stage.git("show", f"{commit}:PLAN.md")
+@pytest.mark.parametrize("folder", take_each(2, ["pkg/", ""]))
+def test_what_a_session_leaves_wrong_is_a_doubt_of_its_commit(stage, folder):
+    """It was told; the next phase's session is told too. Names count from the directory of a package's plan."""
+    wrong = [words.replace("src/", f"{folder}src/") for words in WRONG]
+    told, doubts, commit = run(stage, (MOVE % "").replace("cd src", f"cd {folder}src"), folder)
+    assert sorted(words in text for text in told for words in wrong) == [False, False, True, True]
+    assert doubts.split("\n")[:2] == wrong
+    assert f"left as it is in the plan: item 2.1 names {folder}src/keys.py" in str(stage.events)
+    assert "2.1 names" not in stage.git("show", f"{commit}:{folder}PLAN.md")
     (first,) = [
         str(request.body["messages"][0]["content"])
         for request in stage.server.requests
         if request.path == "/v1/messages" and "Carry out phase 2" in str(request.body["messages"][0]["content"])
     ]
-    assert [words in first for words in WRONG] == [True, True]
-
-
-def test_in_a_package_names_count_from_its_directory_in_gate_events_and_doubts(stage):
-    stage.plan_path = "pkg/PLAN.md"
-    stage.write("pkg/PLAN.md", PLAN)
-    stage.write("pkg/src/keys.py", KEYS)
-    stage.commit("plan")
-    assert stage.run((MOVE % "").replace("cd src", "cd pkg/src")).exit_code == ExitCode.STOPPED
-    doubts = stage.git("log", "-1", "--format=%(trailers:key=Relay-Doubt,valueonly,unfold)", "HEAD")
-    assert doubts.split("\n")[:2] == [words.replace("src/", "pkg/src/") for words in WRONG]
-    assert [event.commands for event in stage.seen(GateStarted)][:2] == [("cd pkg && test -f src/api_keys.py",)] * 2
-    assert {tuple(item["paths"]) for event in stage.seen(PlanShown) for item in event.phases[1]["items"]} == {
-        ("pkg/src/keys.py",)
-    }
-    (first,) = [
-        str(request.body["messages"][0]["content"])
-        for request in stage.server.requests
-        if request.path == "/v1/messages" and "Carry out phase 2" in str(request.body["messages"][0]["content"])
-    ]
-    assert [words.replace("src/", "pkg/src/") in first for words in WRONG] == [True, True]
+    assert [words in first for words in wrong] == [True, True]
+    command = "test -f src/api_keys.py"
+    ran = f"cd pkg && {command}" if folder else command
+    assert [event.commands for event in stage.seen(GateStarted)][:2] == [(ran,)] * 2
+    shown = {tuple(item["paths"]) for event in stage.seen(PlanShown) for item in event.phases[1]["items"]}
+    assert shown == {(f"{folder}src/keys.py",)}
 
 
 @pytest.mark.nightly

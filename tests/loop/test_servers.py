@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from relay.base.errors import ExitCode, PlanError
+from relay.base.errors import PlanError
 from relay.cli.views.narrate import Narrator
 from relay.session.events import Noticed, ToolFinished
 from tests.waiting import wait_until
@@ -44,11 +44,12 @@ def test_the_phase_that_names_a_server_gets_its_tools_and_no_other_phase_does(st
     stage.commit()
     query = {"name": "db__query", "input": {"sql": "select 1"}}
     red = {"name": "bash", "input": {"command": "echo no; exit 3"}}
-    script = json.dumps({"sessions": [work(1, "one", query), work(2, "two", red)]})
+    block = {"turns": [{"tools": [red]}, {"tools": [{"name": "block", "input": {"reason": "seen"}}]}]}
+    script = json.dumps({"sessions": [work(1, "one", query), block]})
 
     ended = stage.run(script, unchecked=True, mcp_servers=SERVERS)
 
-    assert ended.exit_code == ExitCode.DONE, ended
+    assert ended.reason == "phase 2: blocked: seen", ended
     requests = [request.body for request in stage.server.requests if request.path == "/v1/messages"]
     offered = {body["tools"][-1]["name"] for body in requests[:4]}, {body["tools"][-1]["name"] for body in requests[4:]}
     assert offered == ({"db__query"}, {"block"})

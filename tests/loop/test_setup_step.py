@@ -86,31 +86,27 @@ def test_a_setup_that_fails_stops_before_anything_is_paid(locked):
     assert not locked.seen(GateStarted)
 
 
-def test_a_red_gate_says_nothing_of_packages_that_setup_installed_in_both_trees(locked):
-    """They are the same, at another time."""
-    red = [("write", {"path": "hello.txt", "content": "no\n"}), ("tick", {"item": "1.1", "evidence": "x"})]
-    runner = ScriptedRunner(sessions=[[red, [("write", {"path": "hello.txt", "content": "hello\n"})]]])
+def test_a_session_is_told_that_its_lock_file_does_not_install(locked):
+    """The setup commands of its commit fail in the tree of the gate; it mends that, and the phase ends.
+
+    A red gate says nothing of the packages that setup installed in both trees: they are the same, at another time.
+    """
+    bad = ("write", {"path": "package-lock.json", "content": "two\n"})
+    work = [("write", {"path": "hello.txt", "content": "no\n"}), ("tick", {"item": "1.1", "evidence": "x"})]
     locked.write(".gitignore", "node_modules/\n*.log\n")
     locked.commit("logs")
-    red.append(("bash", {"command": "echo x > made.log"}))
-    locked.play(runner, phase="1", sandbox="auto", setup=(INSTALL,))
-
-    told = [words for words in runner.told if "Not shown to the gate" in words]
-    assert [("made.log" in words, "node_modules" in words) for words in told] == [(True, False)]
-
-
-def test_a_session_is_told_that_its_lock_file_does_not_install(locked):
-    """The setup commands of its commit fail in the tree of the gate; it mends that, and the phase ends."""
-    bad = ("write", {"path": "package-lock.json", "content": "two\n"})
-    work = [("write", {"path": "hello.txt", "content": "hello\n"}), ("tick", {"item": "1.1", "evidence": "x"})]
+    leaves = ("bash", {"command": "echo x > made.log"})
     mended = ("write", {"path": "package-lock.json", "content": "one\nmore\n"})
-    runner = ScriptedRunner(sessions=[[[bad, *work], [mended]]])
-    ended = locked.play(
-        runner, phase="1", sandbox="auto", setup=("grep one package-lock.json || { echo wrong; exit 5; }",)
+    runner = ScriptedRunner(
+        sessions=[[[bad, *work, leaves], [mended], [("write", {"path": "hello.txt", "content": "hello\n"})]]]
     )
+    checks = f"grep one package-lock.json || {{ echo wrong; exit 5; }}; {INSTALL}"
+    ended = locked.play(runner, phase="1", sandbox="auto", setup=(checks,))
 
     assert ended.exit_code is ExitCode.DONE, ended.reason
-    assert ["failed with exit 5\nwrong" in words for words in runner.told] == [False, True]
+    assert ["failed with exit 5\nwrong" in words for words in runner.told] == [False, True, False]
+    told = [words for words in runner.told if "Not shown to the gate" in words]
+    assert [("made.log" in words, "node_modules" in words) for words in told] == [(True, False)]
     assert locked.git("show", "HEAD:package-lock.json") == "one\nmore\n"
 
 
