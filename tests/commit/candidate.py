@@ -1,6 +1,6 @@
 """What a session leaves to the commit step, without a session."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 
 from relay.ledger.model import Ledger
 from relay.plan.model import Plan
@@ -25,22 +25,30 @@ def commit_claims(
     stage, ctx: RunContext, claim: Callable[[Plan], Plan], do: Callable[[], object] = lambda: None
 ) -> PhaseCommit | Refused:
     """Say hello as a session of phase 1 would, `do` more, and commit it with the plan that `claim` makes of HEAD's."""
+    return next(commit_each(stage, ctx, [claim], do))
+
+
+def commit_each(
+    stage, ctx: RunContext, claims: Iterable[Callable[[Plan], Plan]], do: Callable[[], object] = lambda: None
+) -> Iterator[PhaseCommit | Refused]:
+    """Do the same for one plan after the other, until one is committed."""
     head = parse_plan((stage.root / "PLAN.md").read_text())
     handover = begin_phase(ctx, head, head.phases[0], reason="")
     assert handover is not None
-    candidate = Candidate(
-        phase=head.phases[0],
-        attempt=handover.attempt,
-        number=1,
-        pending=PendingPlan(head=head, plan=claim(head), ledger=Ledger()),
-        evidence={},
-        touched=frozenset(),
-        commands=handover.commands,
-        baseline=handover.baseline,
-        subject="",
-        status="done",
-        handoff_note="",
-    )
     stage.write("hello.txt", "hello\n")
     do()
-    return commit_phase(ctx, candidate)
+    for claim in claims:
+        candidate = Candidate(
+            phase=head.phases[0],
+            attempt=handover.attempt,
+            number=1,
+            pending=PendingPlan(head=head, plan=claim(head), ledger=Ledger()),
+            evidence={},
+            touched=frozenset(),
+            commands=handover.commands,
+            baseline=handover.baseline,
+            subject="",
+            status="done",
+            handoff_note="",
+        )
+        yield commit_phase(ctx, candidate)

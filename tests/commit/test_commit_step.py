@@ -9,13 +9,18 @@ from relay.plan.parse import parse_plan
 from relay.run.commit.candidate import PhaseCommit, Refused
 from relay.session.events import GateFinished
 from relay.session.values import SessionKind
-from tests.commit.candidate import WHOLE, commit_claims
+from tests.commit.candidate import WHOLE, commit_each
+from tests.scripted import ScriptedRunner
 
 
-def commit(stage, forge):
-    """Do the work of phase 1 and commit it with the plan that `forge` makes of HEAD's."""
-    with stage._open(SessionKind.RUN, "sessions: []", flags={}) as ctx:
-        return commit_claims(stage, ctx, forge)
+def commit(stage, *claims):
+    """Do the work of phase 1 and commit it with the plans that these make of HEAD's, one after the other."""
+    with stage.enter(SessionKind.RUN, runner=ScriptedRunner([])) as ctx:
+        return list(commit_each(stage, ctx, claims))
+
+
+def tick(head):
+    return head.tick(["1.1"])
 
 
 def rewrite(plan, old, new):
@@ -23,38 +28,30 @@ def rewrite(plan, old, new):
     return parse_plan(plan.text.replace(old, new))
 
 
-def test_what_was_claimed_is_committed(stage):
-    assert isinstance(commit(stage, lambda head: head.tick(["1.1"])), PhaseCommit)
-    assert stage.commits()[0].items == ("1.1",)
+FORGED = {
+    "item 2.1 was ticked; only 1.1 may be ticked": lambda head: head.tick(["1.1", "2.1"]),
+    "found `# Threats`": lambda head: rewrite(head, "# Greetings", "# Threats").tick(["1.1"]),
+    "item 2.2 was ticked": lambda head: replace(tick(head), text=head.tick(["1.1", "2.2"]).text),
+    "item 1.2 was ticked; only 1.1 may be ticked": lambda head: replace(
+        tick(head), text=head.tick(["1.1", "1.2"]).text
+    ),
+}
 
 
-@pytest.mark.parametrize(
-    ("forge", "words"),
-    [
-        (lambda head: head.tick(["1.1", "2.1"]), "item 2.1 was ticked; only 1.1 may be ticked"),
-        (lambda head: rewrite(head, "# Greetings", "# Threats").tick(["1.1"]), "found `# Threats`"),
-        (lambda head: replace(head.tick(["1.1"]), text=head.tick(["1.1", "2.2"]).text), "item 2.2 was ticked"),
-    ],
-    ids=["another item", "other words", "a text that the value does not say"],
-)
-def test_a_forged_plan_is_refused(stage, forge, words):
-    """The session's tools cannot make one; this is what stands between a mistake of relay's own and the branch."""
-    made = commit(stage, forge)
+def test_a_forged_plan_is_refused_and_what_was_claimed_is_committed(stage):
+    """A session's tools cannot forge one; this is what stands between a mistake of relay's own and the branch.
 
-    assert isinstance(made, Refused)
-    assert words in made.for_user
-    assert stage.commits() == ()
-
-
-def test_an_item_that_nobody_claimed_is_not_ticked(stage):
-    items = "- [ ] Say hello — hello.txt\n- [ ] Say more — more.txt\n"
-    stage.write("PLAN.md", f"## Phase 1\nVerify: `test -f hello.txt`\n{items}")
+    Another phase's item, other words, a text that the value does not say, an item of the phase that nobody claimed.
+    """
+    stage.edit("- [ ] Say hello — hello.txt\n", "- [ ] Say hello — hello.txt\n- [ ] Say more — more.txt\n")
     stage.commit("plan")
 
-    made = commit(stage, lambda head: replace(head.tick(["1.1"]), text=head.tick(["1.1", "1.2"]).text))
+    *forged, made = commit(stage, *FORGED.values(), tick)
 
-    assert isinstance(made, Refused)
-    assert "item 1.2 was ticked; only 1.1 may be ticked" in made.for_user
+    assert [isinstance(one, Refused) for one in forged] == [True] * len(FORGED)
+    assert [words for words, one in zip(FORGED, forged, strict=True) if words not in one.for_user] == []
+    assert isinstance(made, PhaseCommit), made
+    assert [done.items for done in stage.commits()] == [("1.1",)]
 
 
 def gate_with(stage, command):
@@ -66,9 +63,9 @@ def test_a_gate_that_formats_what_it_checks_has_to_agree_with_it(stage):
     """What is committed is what the last run of the gate found, and that run changed nothing."""
     gate_with(stage, "sed -i s/^hello$/formatted/ hello.txt")
 
-    ended = stage.run(WHOLE)
+    (made,) = commit(stage, tick)
 
-    assert ended.exit_code == ExitCode.DONE, ended
+    assert isinstance(made, PhaseCommit), made
     assert [gate.passed for gate in stage.seen(GateFinished) if not gate.baseline] == [True, True]
     assert stage.git("show", "HEAD:hello.txt") == "formatted\n"
 
@@ -76,10 +73,10 @@ def test_a_gate_that_formats_what_it_checks_has_to_agree_with_it(stage):
 def test_a_gate_that_never_agrees_with_what_it_checks_is_refused(stage):
     gate_with(stage, "echo more >> hello.txt")
 
-    ended = stage.run(WHOLE, max_repairs=0)
+    (made,) = commit(stage, tick)
 
-    assert ended.exit_code == ExitCode.STOPPED
-    assert "the gate itself keeps changing the files that it checks: hello.txt" in ended.reason
+    assert isinstance(made, Refused)
+    assert "the gate itself keeps changing the files that it checks: hello.txt" in made.for_user
     assert stage.commits() == ()
 
 
@@ -90,10 +87,10 @@ def test_a_gate_and_a_hook_that_rewrite_each_others_file_are_refused(stage):
     hook.write_text("#!/bin/sh\ntest ! -e hello.txt || sed -i s/^hello$/formatted/ hello.txt\n")
     hook.chmod(0o755)
 
-    ended = stage.run(WHOLE, max_repairs=0)
+    (made,) = commit(stage, tick)
 
-    assert ended.exit_code == ExitCode.STOPPED
-    assert "hello.txt" in ended.reason
+    assert isinstance(made, Refused)
+    assert "hello.txt" in made.for_user
     assert stage.commits() == ()
 
 

@@ -1,11 +1,14 @@
 """A gate that is red and green on the same files: it is said, and no session is paid for what chance repairs."""
 
+import pytest
+
 from relay.base.errors import ExitCode
 from relay.gate.model import CommandCheck, Outcome
 from relay.run.commit.candidate import Refused
 from relay.session.events import Noticed, RequestStarted
 from relay.session.values import SessionKind
 from tests.commit.candidate import WHOLE, commit_claims
+from tests.scripted import ScriptedRunner
 
 ONCE = 'test -e "$TMPDIR/once" || { touch "$TMPDIR/once"; false; }'
 """Red for the first time in each gate, green for the second."""
@@ -30,6 +33,7 @@ def test_a_red_that_no_change_explains_is_run_again_before_a_session_is_paid(sta
     assert "flaky" in stage.relay("status").stdout
 
 
+@pytest.mark.nightly
 def test_a_repair_that_changed_nothing_is_not_paid_twice(stage):
     plan(stage, document="", own=f"test -e hello.txt && {{ {ONCE} }}".replace("; }; }", "; }; }"))
     ended = stage.run(WHOLE)
@@ -40,7 +44,7 @@ def test_a_repair_that_changed_nothing_is_not_paid_twice(stage):
 
 def test_the_third_time_stops_the_phase_and_names_the_test(stage):
     plan(stage, document=f"! test -e hello.txt || {ONCE}", own="true && test -e hello.txt")
-    with stage._open(SessionKind.RUN, "sessions: []", flags={}) as ctx:
+    with stage.enter(SessionKind.RUN, runner=ScriptedRunner([])) as ctx:
         command = f"! test -e hello.txt || {ONCE}"
         red = CommandCheck(
             command=command, exit_code=1, status=Outcome.FAILED, duration_s=1, output_tail="", failures=("test_a",)

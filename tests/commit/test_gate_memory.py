@@ -46,7 +46,6 @@ DOCUMENT = "test -d . && test -f AGENTS.md"
 def run(stage):
     def go(document=DOCUMENT):
         stage.write("PLAN.md", PLAN.replace(DOCUMENT, document))
-        stage.write(".gitignore", "local.db\n")
         stage.commit("plan")
         ended = stage.run(BOTH)
         assert ended.exit_code == ExitCode.DONE, ended
@@ -55,15 +54,28 @@ def run(stage):
     return go
 
 
-def test_only_what_has_not_passed_yet_is_run(stage, run):
-    first, second = run()
-    assert (DOCUMENT in first, second) == (True, ("grep -q world world.txt",))
-    baseline = [event for event in stage.seen(GateFinished) if event.baseline][1]
-    assert baseline.summary.endswith(f"\nnot run again, because it has just passed: `{DOCUMENT}`")
-    assert [check["status"] for check in baseline.checks] == ["passed", "failed"]
-    assert not baseline.passed
+def test_only_what_has_not_passed_yet_is_run_until_an_ignored_file_changes(stage):
+    """Such a file is saved behind the second phase's commit."""
+    third = "\n## Phase 3 — Bye\nVerify: `grep -q bye bye.txt`\n- [ ] Say bye — bye.txt\n"
+    stage.write("PLAN.md", PLAN + third)
+    stage.write(".gitignore", "local.db\n")
+    stage.commit("plan")
+    runner = ScriptedRunner(sessions=[make_session(f"{n}.1", word) for n, word in enumerate(WORDS, 1)])
+    with stage.enter(SessionKind.RUN, flags={"sandbox": "off"}, runner=runner) as ctx:
+        for phase in (1, 2, 3):
+            if phase == 3:
+                stage.write("local.db", "# other\n")
+            assert run_plan(ctx, Selection(all=False)).exit_code == ExitCode.DONE
+    baselines = [event for event in stage.seen(GateFinished) if event.baseline]
+    commands = [event.commands for event in stage.seen(GateStarted) if event.baseline]
+    assert [DOCUMENT in ran for ran in commands] == [True, False, True]
+    assert commands[1] == ("grep -q world world.txt",)
+    assert baselines[1].summary.endswith(f"\nnot run again, because it has just passed: `{DOCUMENT}`")
+    assert [check["status"] for check in baselines[1].checks] == ["passed", "failed"]
+    assert not baselines[1].passed
 
 
+WORDS = ("hello", "world", "bye")
 REWRITES = "#!/bin/sh\ngrep -qs {word} hello.txt || ! test -f hello.txt || echo {word} >> hello.txt\n"
 
 
@@ -98,19 +110,6 @@ def test_what_a_hook_has_spoilt_is_not_red_as_before_the_phase(stage):
 def make_session(item, name):
     write = ("write", {"path": f"{name}.txt", "content": f"{name}\n"})
     return [[write, ("tick", {"item": item, "evidence": "grep"})]]
-
-
-def test_another_ignored_file_makes_it_run_again(stage):
-    """Saved behind the first phase's commit."""
-    stage.write("PLAN.md", PLAN)
-    stage.write(".gitignore", "local.db\n")
-    stage.commit("plan")
-    runner = ScriptedRunner(sessions=[make_session("1.1", "hello"), make_session("2.1", "world")])
-    with stage.enter(SessionKind.RUN, flags={"sandbox": "off"}, runner=runner) as ctx:
-        assert run_plan(ctx, Selection(all=False)).exit_code == ExitCode.DONE
-        stage.write("local.db", "# other\n")
-        assert run_plan(ctx, Selection(all=False)).exit_code == ExitCode.DONE
-    assert DOCUMENT in [event.commands for event in stage.seen(GateStarted) if event.baseline][1]
 
 
 def test_what_a_gate_leaves_as_evidence_stands_in_its_event_and_in_the_report(stage):

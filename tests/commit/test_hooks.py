@@ -7,12 +7,14 @@ import pytest
 from relay.base.errors import ExitCode, RepoError
 from relay.cli.views.last_run import tell_failures
 from relay.git.repository import open_repo
+from relay.run.commit.candidate import PhaseCommit
 from relay.run.commit.hooks import explain_hook, find_telling
 from relay.session.events import Committed, GateFinished, Noticed
-from relay.session.values import SessionEnd, SessionOutcome
+from relay.session.values import SessionEnd, SessionKind, SessionOutcome
 from relay.setup.observers import make_last_gate
 from relay.store.branches import begin_branch
 from relay.store.commit import CommitEnd, CommitOutcome
+from tests.commit.candidate import commit_claims
 from tests.effort import take_each
 from tests.scripted import Act, ScriptedRunner
 
@@ -62,26 +64,41 @@ def begun(stage):
     return stage
 
 
-def test_a_hook_sees_what_the_gate_sees(stage):
-    """HEAD is the parent, the index the commit, and of a session's files there are those of the commit alone."""
-    stage.write(".gitignore", "*.o\n")
-    head = stage.commit()
+def read_git_dir(stage):
+    names = ("config", "hooks/post-checkout", "refs/stash", "lint-staged_unstaged.patch", "refs/heads/sneaked")
+    return {name: (stage.root / ".git" / name).read_bytes() for name in names if (stage.root / ".git" / name).exists()}
+
+
+def test_a_hook_sees_what_the_gate_sees_and_has_a_git_directory_of_its_own(begun):
+    """HEAD is the parent, the index the commit, and of a session's files there are those of the commit alone.
+
+    It keeps a stash while it works, as lint-staged does at every commit; what it leaves there is nobody's.
+    """
+    begun.write(".gitignore", "*.o\n")
+    head = begun.commit()
     install_hook(
-        stage,
+        begun,
         f"""\
-test ! -e left.o || exit 1
-test "$(git rev-parse HEAD) $(git symbolic-ref HEAD)" = "{head} refs/heads/main" || exit 2
-test -z "$(git diff --name-only; git ls-files --others --exclude-standard)" || exit 3
-test "$(git diff --cached --name-only)" = "hello.txt" || exit 4
-echo formatted >> hello.txt
+git diff --cached --quiet && exit 0
+test ! -e left.o || exit 11
+test "$(git rev-parse HEAD) $(git symbolic-ref HEAD)" = "{head} refs/heads/main" || exit 12
+test -z "$(git diff --name-only; git ls-files --others --exclude-standard)" || exit 13
+test "$(git diff --cached --name-only)" = "hello.txt" || exit 14
+{LIKE_LINT_STAGED}
+grep -q formatted hello.txt || echo formatted >> hello.txt
 """,
     )
+    before = read_git_dir(begun)
     leave = ("bash", {"command": "echo x > left.o"})
     runner = ScriptedRunner(sessions=[[[leave, *WORK[0][0]], []]])
-    ended = stage.play(runner, sandbox="auto", phase="1")
+
+    ended = begun.play(runner, sandbox="auto", phase="1")
+
     assert ended.exit_code == ExitCode.DONE, (ended, runner.told)
-    assert stage.git("show", "HEAD:hello.txt") == (stage.root / "hello.txt").read_text() == "hello\nformatted\n"
-    assert (stage.root / "left.o").exists()
+    assert begun.git("show", "HEAD:hello.txt") == (begun.root / "hello.txt").read_text() == "hello\nformatted\n"
+    assert (begun.root / "left.o").exists()
+    assert read_git_dir(begun) == before
+    assert begun.git("status", "--porcelain") == ""
 
 
 def test_a_hook_that_would_not_run_stops_the_run(stage):
@@ -93,25 +110,6 @@ def test_a_hook_that_would_not_run_stops_the_run(stage):
         stage.play(ScriptedRunner(sessions=[*WORK]), sandbox="auto")
     assert "copy" in str(caught.value.hint)
     assert stage.commits() == ()
-
-
-def read_git_dir(stage):
-    names = ("config", "hooks/post-checkout", "refs/stash", "lint-staged_unstaged.patch", "refs/heads/sneaked")
-    return {name: (stage.root / ".git" / name).read_bytes() for name in names if (stage.root / ".git" / name).exists()}
-
-
-def test_a_hook_that_keeps_a_stash_while_it_works_has_a_git_directory_of_its_own(begun):
-    """As lint-staged does at every commit; what it leaves there is nobody's."""
-    install_hook(begun, LIKE_LINT_STAGED)
-    before = read_git_dir(begun)
-
-    runner = ScriptedRunner(sessions=[*WORK])
-    ended = begun.play(runner, sandbox="auto")
-
-    assert ended.exit_code == ExitCode.DONE, runner.told
-    assert read_git_dir(begun) == before
-    assert len(begun.commits()) == 2
-    assert begun.git("status", "--porcelain") == ""
 
 
 @pytest.mark.nightly
@@ -331,7 +329,7 @@ def test_what_no_session_can_repair_has_its_cause_and_a_setting():
 
 
 def test_what_no_session_can_repair_goes_to_the_person_at_once(begun):
-    """Before a session is paid; one that is red with its files, behind it."""
+    """Before a session is paid."""
     script = "echo begins; no-such-program\n"
     install_hook(begun, script)
     runner = ScriptedRunner(sessions=[*WORK])
@@ -344,11 +342,15 @@ def test_what_no_session_can_repair_goes_to_the_person_at_once(begun):
     assert "no-such-program: not found; paths.read" in words
     assert "RELAY_HOOKS=skip" in words
     assert runner.specs == []
-    install_hook(begun, f"git diff --cached --quiet && exit 0\n{script}")
+
+
+@pytest.mark.nightly
+def test_what_no_session_can_repair_behind_its_work_is_told_no_session(begun):
+    install_hook(begun, "git diff --cached --quiet && exit 0\necho begins; no-such-program\n")
+    runner = ScriptedRunner(sessions=[*WORK])
     ended = begun.play(runner, sandbox="auto")
-    assert f"the pre-commit hook refused, and no session can {cause}" in ended.reason
-    assert ended.next_command == "relay gate --hooks"
-    assert len(runner.told) == 1
+    assert "the pre-commit hook refused, and no session can repair that: a program of it is missing" in ended.reason
+    assert (ended.next_command, len(runner.told)) == ("relay gate --hooks", 1)
 
 
 NOT_ON_MAIN = """\
@@ -438,7 +440,7 @@ def test_signoff_ends_each_commit_with_the_users_line(stage, monkeypatch):
 
 
 def test_what_a_message_hook_refuses_no_session_is_told(begun):
-    """It refused relay's own words too, which no session can change; and another run pays nothing."""
+    """It refused relay's own words too, which no session can change."""
     install_hook(begun, "exit 0\n", "commit-msg")
 
     def change() -> None:
@@ -451,8 +453,6 @@ def test_what_a_message_hook_refuses_no_session_is_told(begun):
     assert (ended.exit_code, ended.next_command) == (ExitCode.STOPPED, "relay gate --hooks")
     assert "phase 1: a commit hook refused: " in ended.reason
     assert len(runner.told) == 1
-    install_hook(begun, "exit 0\n", "commit-msg")
-    assert begun.play(ScriptedRunner(sessions=[]), phase="1", all_=False, sandbox="auto").exit_code == ExitCode.DONE
 
 
 @pytest.mark.nightly
@@ -558,9 +558,9 @@ def test_gates_and_hooks_may_open_what_is_protected_and_change_nothing_of_it(sta
     stage.commit()
     install_hook(stage, f"{write}\n")
 
-    ended = stage.play(ScriptedRunner(sessions=WORK[:1]), phase="1", all_=False, sandbox="auto")
+    with stage.enter(SessionKind.RUN, runner=ScriptedRunner([])) as ctx:
+        assert isinstance(commit_claims(stage, ctx, lambda head: head.tick(["1.1"])), PhaseCommit)
 
-    assert ended.exit_code == ExitCode.DONE, ended
     assert (stage.root / "AGENTS.md").read_text() == rules
     assert (stage.root / "PLAN.md").read_text() == plan.replace("[ ]", "[x]", 1)
     assert stage.git("status", "--porcelain") == ""

@@ -74,16 +74,27 @@ def get_review(stage):
     return dict(stage.commits()[0].found).get(REVIEW, "")
 
 
+TRIES = {"command": "echo x > hello.txt; touch .relay/x; echo ok > $TMPDIR/y; cat $TMPDIR/y"}
+
+
 def test_a_confirmed_fault_is_repaired_and_the_repair_reviewed(greeting):
-    """The author's words are not shown; the second round sees the repair only; the gate runs on what is committed."""
+    """The author's words are not shown; the second round sees the repair only; the gate runs on what is committed.
+
+    A reviewer writes nothing: its sandbox is the planner's; $TMPDIR is its own.
+    """
     nit = FINDING | {"severity": "nit", "summary": "No full stop", "failure_scenario": "somebody reads it"}
+    sees = {
+        "first_message_contains": ["+rm -rf /", "Say hello — hello.txt", "`grep -q hello hello.txt` (passed)"],
+        "first_message_lacks": "It was hard",
+    }
+    look = {"expect": sees, "tools": [{"name": "bash", "input": TRIES}]}
+    finds = {
+        "expect": {"last_result_contains": ["Read-only file system", "ok"]},
+        "tools": [{"name": "report_findings", "input": {"findings": [FINDING, nit]}}],
+    }
     ended = greeting.run(
         "sessions:" + WORK
-        + report(
-            FINDING, nit,
-            first_message_contains=["+rm -rf /", "Say hello — hello.txt", "`grep -q hello hello.txt` (passed)"],
-            first_message_lacks="It was hard",
-        )
+        + f"  - {json.dumps({'name': 'reviewer', 'turns': [look, finds]})}\n"
         + judge((True, "line 2 is a command"), first_message_lacks=["No full stop", "It was hard"])
         + REPAIR
         + report(first_message_contains=["-rm -rf /", "1. [correctness] hello.txt:2"], first_message_lacks="+hello"),
@@ -222,25 +233,6 @@ def test_a_review_has_a_cap_of_its_own(greeting):
 
     assert get_review(greeting) == "none: its cap was met"
     assert "the review may cost 0.03 USD" in "".join(e.text for e in greeting.seen(Noticed))
-
-
-def test_a_reviewer_writes_nothing(greeting):
-    """Its sandbox is the planner's; $TMPDIR is its own."""
-    write = {
-        "name": "bash",
-        "input": {"command": "echo x > hello.txt; touch .relay/x; echo ok > $TMPDIR/y; cat $TMPDIR/y"},
-    }
-    turns = [
-        {"tools": [write]},
-        {
-            "expect": {"last_result_contains": ["Read-only file system", "ok"]},
-            "tools": [{"name": "report_findings", "input": {"findings": []}}],
-        },
-    ]
-    greeting.run("sessions:" + WORK + f"  - {json.dumps({'turns': turns})}\n", review="phase")
-
-    assert greeting.server.errors == []
-    assert greeting.git("show", "HEAD:hello.txt") == "hello\nrm -rf /\n"
 
 
 @pytest.mark.nightly
