@@ -12,7 +12,7 @@ from tests.waiting import wait_until
 
 GATES = ("test -s 1.txt", "test -s 2.txt")
 WORDS = ("one", "two", "three")
-HOLD = "touch held; while [ ! -e go ]; do sleep 0.02; done; rm -f go held"
+HOLD = "touch held; while [ ! -e go ]; do sleep 0.02; done; rm go"
 
 
 def make_plan(*gates, after="none", files="{}.txt"):
@@ -55,22 +55,26 @@ class Bench:
             argv, cwd=self.root, env=environ, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
         )
 
-    def play(self, sessions, *args, ends=ExitCode.DONE, meanwhile=None, holds=1):
+    def play(self, sessions, *args, ends=ExitCode.DONE, meanwhile=(), holds=1):
         """Run relay to its end; return what it said.
 
         Args:
-            meanwhile: What is done when so many sessions hold; they go on behind it.
+            meanwhile: What is done, one after the other, each time that so many sessions hold; they go on behind it.
         """
         with serve(parse_script(json.dumps({"sessions": sessions}))) as server:
             run = self.start(server, *(args or ("run",)))
-            if meanwhile:
+            for act in [meanwhile] if callable(meanwhile) else meanwhile:
                 wait_until(lambda: len(self.find_held()) == holds, by=run)
-                meanwhile()
-                for place in self.find_held():
-                    place.with_name("go").touch()
+                act()
+                self.let_go()
             out = run.communicate()[0]
         assert run.returncode == ends, out
         return out
+
+    def let_go(self):
+        for place in self.find_held():
+            place.unlink()
+            place.with_name("go").touch()
 
     def find_held(self):
         return list(self.places.glob("*/held"))

@@ -11,7 +11,10 @@ from pathlib import Path
 import pytest
 
 from relay.base.errors import ExitCode
+from relay.run.phases.landing import find_landing, land, prepare
 from tests.phases.bench import HOLD, Bench, make_plan, write_session
+from tests.phases.test_merge import land_beside
+from tests.scripted import ScriptedRunner
 
 ROT = '[filter "rot"]\n\tclean = tr a-z n-za-m\n\tsmudge = tr a-z n-za-m\n\trequired = true\n'
 FILE = "hello\n\n\n\n\nend\n"
@@ -28,13 +31,11 @@ def configure():
 
 def test_a_filter_of_the_users_runs_in_tree_gate_and_landing_and_what_he_did_meanwhile_is_merged(stage, configure):
     configure(ROT)
-    first = "grep -q hello kept.rot && grep -q world new.rot && test -s out-1.txt"
-    plan = make_plan(first, "grep -q again kept.rot && grep -q mine kept.crlf && test -s out-2.txt", files="out-{}.txt")
+    gate = "grep -q again kept.rot && grep -q mine kept.crlf && grep -q world new.rot && test -s out-1.txt"
     stage.write("kept.crlf", FILE.replace("\n", "\r\n"))
     attributes = "*.rot filter=rot\n*.crlf text eol=crlf\n"
-    bench = Bench(stage, plan, **{".gitattributes": attributes, "kept.rot": FILE})
-    one = write_session(1, "echo world > new.rot; cp kept.rot out-1.txt")
-    two = write_session(2, "sed -i 's/hello/hello again/' kept.rot kept.crlf", HOLD)
+    bench = Bench(stage, make_plan(gate, files="out-{}.txt"), **{".gitattributes": attributes, "kept.rot": FILE})
+    change = "cp kept.rot before.txt; echo world > new.rot; sed -i 's/hello/hello again/' kept.rot kept.crlf"
 
     def edit():
         stage.write("kept.rot", FILE.replace("end", "mine"))
@@ -42,13 +43,13 @@ def test_a_filter_of_the_users_runs_in_tree_gate_and_landing_and_what_he_did_mea
         stage.git("commit", "-qam", "mine")
         assert stage.relay("stop", "--now").returncode == 0
 
-    bench.play([one, two], ends=ExitCode.INTERRUPTED, meanwhile=edit)
-    bench.play([write_session(2, "cat kept.rot kept.crlf > out-2.txt")])
+    bench.play([write_session(1, change, HOLD)], ends=ExitCode.INTERRUPTED, meanwhile=edit)
+    bench.play([write_session(1, "cat kept.rot kept.crlf > out-1.txt")])
     both = FILE.replace("hello", "hello again").replace("end", "mine")
     other = both.replace("\n", "\r\n")
-    assert (stage.root / "out-1.txt").read_text() == FILE
+    assert (stage.root / "before.txt").read_text() == FILE
     assert (stage.root / "new.rot").read_text() == "world\n"
-    assert (stage.root / "out-2.txt").read_bytes() == f"{both}{other}".encode()
+    assert (stage.root / "out-1.txt").read_bytes() == f"{both}{other}".encode()
     assert (stage.root / "kept.rot").read_text() == both
     assert (stage.root / "kept.crlf").read_bytes() == other.encode()
     assert stage.git("show", "main:new.rot", "main:kept.rot").split() == ["jbeyq", "uryyb", "ntnva", "zvar"]
@@ -57,13 +58,16 @@ def test_a_filter_of_the_users_runs_in_tree_gate_and_landing_and_what_he_did_mea
 
 def test_phases_side_by_side_are_merged_in_the_form_of_the_work_tree(stage, configure):
     configure(ROT)
-    gates = ("grep -q hello kept.rot && test -s out-1.txt", "grep -q '^end' kept.rot && test -s out-2.txt")
-    bench = Bench(
-        stage, make_plan(*gates, files="out-{}.txt"), **{".gitattributes": "*.rot filter=rot\n", "kept.rot": FILE}
-    )
-    one = write_session(1, "sed -i 's/hello/hello again/' kept.rot; echo 1 > out-1.txt")
-    two = write_session(2, "sed -i 's/end/end again/' kept.rot; echo 2 > out-2.txt")
-    bench.play([one, two], "run", "--jobs", "2")
+    gates = ("grep -q hello kept.rot", "grep -q '^end' kept.rot")
+    stage.write("PLAN.md", make_plan(*gates, files="kept.rot"))
+    stage.write(".gitattributes", "*.rot filter=rot\n")
+    stage.write("kept.rot", FILE)
+    stage.commit("plan")
+    changes = ({"kept.rot": FILE.replace("hello", "hello again")}, {"kept.rot": FILE.replace("end", "end again")})
+    main, place, job = land_beside(stage, *changes)
+    prepare(job, find_landing(main, job))
+    assert place.play(ScriptedRunner([]), phase="2").exit_code == ExitCode.DONE
+    assert land(main, job, find_landing(main, job)) == ()
     both = FILE.replace("hello", "hello again").replace("end", "end again")
     assert (stage.root / "kept.rot").read_text() == both
     assert stage.git("show", "main:kept.rot").split() == ["uryyb", "ntnva", "raq", "ntnva"]
@@ -87,19 +91,21 @@ def test_a_large_file_of_git_lfs_is_there_changed_and_landed(stage, configure):
     assert stage.git("status", "--porcelain") == ""
 
 
-def test_a_repository_s_own_filter_does_not_run_and_its_files_are_named(stage):
+def test_a_repository_s_own_filter_does_not_run_and_its_files_are_named(stage, monkeypatch):
+    """Sessions and gates get such a file as git stores it; it is neither changed nor lost, and cannot be committed."""
+    monkeypatch.setenv("RELAY_MAX_REPAIRS", "0")
     stage.git("config", "filter.rot.clean", "tr a-z n-za-m")
     stage.git("config", "filter.rot.smudge", "touch ran; tr a-z n-za-m")
-    plan = make_plan("test -s out-1.txt", "test -s out-2.txt", files="out-{}.txt")
+    plan = make_plan("grep -q uryyb out-1.txt", files="out-{}.txt")
     bench = Bench(stage, plan, **{".gitattributes": "*.rot filter=rot\n", "kept.rot": FILE})
-    out = bench.play([write_session(1, "cat kept.rot > out-1.txt")], "run", "--phase", "1")
+    out = bench.play([write_session(1, "cat kept.rot > out-1.txt; echo x >> kept.rot")], ends=ExitCode.STOPPED)
     assert "sessions and gates get kept.rot as git stores it" in out
+    assert "kept.rot needs the filter 'rot'" in out
+    (stage.tree / "kept.rot").write_text(stage.git("show", "main:kept.rot"))
+    bench.play([])
     assert (stage.root / "out-1.txt").read_text().split() == ["uryyb", "raq"]
     assert (stage.root / "kept.rot").read_text() == FILE
     assert not (stage.root / "ran").exists()
-    out = bench.play([write_session(2, "echo x >> kept.rot; echo 2 > out-2.txt")], ends=ExitCode.STOPPED)
-    assert "kept.rot needs the filter 'rot'" in out
-    assert (stage.root / "kept.rot").read_text() == FILE
 
 
 @pytest.mark.nightly

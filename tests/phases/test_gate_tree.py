@@ -4,18 +4,20 @@ import pytest
 
 from relay.base.errors import ExitCode, RepoError
 from relay.git.repository import open_repo
+from relay.git.worktrees import drop_worktree
 from relay.run.phases.worktrees import move_jobs
 from tests.effort import NIGHTLY
 from tests.phases.bench import Bench, make_plan, write_session
 
 
-def play(stage, gate, *then, ends=ExitCode.DONE, args=(), ignored="*.gen\n", files=()):
-    """Run a phase whose session writes its file and ticks, and runs a command and ticks again for each of `then`."""
+def play(stage, gate, *commands, ends=ExitCode.DONE, args=(), ignored="*.gen\n", files=()):
+    """Run a phase whose session runs a command and ticks, for each of them, or only writes its file."""
     bench = Bench(stage, make_plan(f"test -s 1.txt && {{ {gate}; }}"), **{".gitignore": ignored})
     for path, text in files:
         stage.write(path, text)
-    session = write_session(1, "echo 1 > 1.txt")
-    for command in then:
+    first, *more = commands or ("echo 1 > 1.txt",)
+    session = write_session(1, first)
+    for command in more:
         session["turns"] += write_session(1, command)["turns"]
     out = bench.play([session], "run", *args, ends=ends)
     assert (ends == ExitCode.DONE) == ("Write one" in stage.git("log", "--format=%s"))
@@ -23,18 +25,28 @@ def play(stage, gate, *then, ends=ExitCode.DONE, args=(), ignored="*.gen\n", fil
 
 
 def test_what_a_gate_leaves_in_a_directory_of_the_user_s_helps_no_later_gate(stage):
-    """In an ignored directory of which the gate has a copy, however far down; and an empty one is gone."""
+    """In an ignored directory of which the gate has a copy, however far down; and an empty one is gone.
+
+    Directories of the user's that are called as relay's are nothing to it.
+    """
     left = ("build/helper.txt", "build/a/b/c/d/helper.txt")
     copy = "; ".join(f"cp helper.txt {path}" for path in left)
     gate = f"mkdir out || exit 1; {copy}; test ! -e {left[0]} && test ! -e {left[1]} && grep -q 2 1.txt"
     files = [("build/old", "x"), ("build/a/b/c/d/old", "x")]
-    play(stage, gate, "echo h > helper.txt", "rm helper.txt; echo 2 > 1.txt", ignored="/build/\n", files=files)
+    kept = [stage.root.with_name(f"{stage.root.name}.relay") / name for name in ("garden.gate/file", "door.gate")]
+    for file in kept:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text("mine")
+    first = "echo h > helper.txt; echo 1 > 1.txt"
+    play(stage, gate, first, "rm helper.txt; echo 2 > 1.txt", ignored="/build/\n", files=files)
+    assert [file.read_text() for file in kept] == ["mine", "mine"]
 
 
 @pytest.mark.parametrize("args", [(), ("--jobs", "2")][: 1 + NIGHTLY], ids=str)
-def test_what_a_session_makes_where_git_ignores_it_is_in_no_gate(stage, args):
+def test_what_a_session_makes_where_git_ignores_it_is_in_no_gate(stage, args, monkeypatch):
     """Whether its phase is worked on in this process or in one of its own; what the user mends there is in it."""
-    bench, _ = play(stage, "test -e made.gen", "echo made > made.gen", ends=ExitCode.STOPPED, args=args)
+    monkeypatch.setenv("RELAY_MAX_REPAIRS", "0")
+    bench, _ = play(stage, "test -e made.gen", "echo 1 > 1.txt; echo made > made.gen", ends=ExitCode.STOPPED, args=args)
     stage.write("made.gen", "the user's")
     bench.play([write_session(1)])
 
@@ -49,24 +61,19 @@ def test_the_second_try_of_a_red_command_sees_nothing_of_the_first(stage):
 
 def test_a_gate_that_another_ignored_file_makes_green_is_not_flaky(stage):
     """The user mends it while the session is at work."""
-    mend = f"echo good > {stage.root}/v.gen"
+    mend = f"echo 1 > 1.txt; echo good > {stage.root}/v.gen"
     _, out = play(stage, "grep -q good v.gen", mend, args=("--sandbox", "off"), files=[("v.gen", "bad\n")])
     assert "flaky" not in out
 
 
-def test_a_directory_of_the_user_s_with_such_a_name_stays(stage):
-    """Beside the repository, where relay's trees are: another name is nothing to relay, its own name stops it."""
-    place = stage.root.with_name(f"{stage.root.name}.relay")
-    kept = [place / name for name in ("garden.gate/file", "door.gate", "1.gate/file")]
-    for file in kept:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text("mine")
-    bench, out = play(stage, "true", ends=ExitCode.USER)
-    assert "1.gate is no work tree of relay's" in out
-    assert [file.read_text() for file in kept] == ["mine"] * 3
-    (place / "1.gate").rename(place / "moved")
-    bench.play([write_session(1, "echo 1 > 1.txt")])
-    assert (place / "garden.gate/file").exists()
+def test_a_directory_of_the_user_s_in_the_place_of_the_gates_stays_and_is_named(stage):
+    stage.commit("start")
+    place = stage.root.with_name(f"{stage.root.name}.relay") / "1.gate"
+    place.mkdir(parents=True)
+    (place / "file").write_text("mine")
+    with pytest.raises(RepoError, match=r"1\.gate is no work tree of relay's"):
+        drop_worktree(open_repo(stage.root), place)
+    assert (place / "file").read_text() == "mine"
 
 
 def test_phases_that_both_branches_have_open_stay_where_they_are(stage):

@@ -12,7 +12,7 @@ import pytest
 
 from relay.base.errors import ExitCode
 from tests.copied import FSCK
-from tests.effort import take_each, take_turns
+from tests.effort import NIGHTLY, take_turns
 from tests.endpoint.script import parse_script
 from tests.endpoint.server import serve
 from tests.phases.bench import WORDS, Bench, write_session
@@ -150,15 +150,18 @@ ACTS = (
     remove("{repo}/.relay", "{repo}.relay/*/.relay"),
 )
 WHEN, HELD = ("stopped", "stopped", "at work"), (("2",), ("1", "2"))
-CASES = take_each(7, dict.fromkeys(take_turns(ACTS, WAYS, WHEN, HELD)))
+TWO_AT_ONCE = ((amend, remove("{repo}/.git/worktrees")), "run", "stopped", ("2",))
+CASES = [TWO_AT_ONCE, *([(one[:1], *one[1:]) for one in take_turns(ACTS, WAYS, WHEN, HELD)] if NIGHTLY else [])]
 
 
 @pytest.mark.parametrize(
-    ("act", "way", "when", "held"),
-    CASES,
-    ids=lambda value: getattr(value, "__name__", "+".join(value) if isinstance(value, tuple) else None),
+    ("acts", "way", "when", "held"),
+    dict.fromkeys(CASES),
+    ids=lambda value: (
+        "+".join(getattr(one, "__name__", str(one)) for one in value) if isinstance(value, tuple) else None
+    ),
 )
-def test_what_a_user_does_ends_done_or_a_command_is_named_that_helps(stage, act, way, when, held):
+def test_what_a_user_does_ends_done_or_a_command_is_named_that_helps(stage, acts, way, when, held):
     bench = Acted(stage, way)
     held = held if way == "jobs" else held[:1]  # the second one is begun by nobody then
     sessions = [write_own(int(phase), is_held=True) for phase in held]
@@ -166,11 +169,10 @@ def test_what_a_user_does_ends_done_or_a_command_is_named_that_helps(stage, act,
     with serve(parse_script(json.dumps({"sessions": sessions}))) as server:
         first = bench.start(server, *WAYS[way])
         wait_until(lambda: bench.is_held(held), by=first)
-        if when == "stopped":
-            out = bench.stop(server, first)
+        out = bench.stop(server, first) if when == "stopped" else ""
+        for act in acts:
             act(bench)
-        else:
-            act(bench)
+        if when != "stopped":
             wait_until(lambda: bench.let_go() or first.poll() is not None)
             out = first.communicate()[0]
         said = out + bench.finish(server)
