@@ -25,7 +25,7 @@ from relay.base.values import dataclass
 from relay.base.walk import read_bytes
 from relay.git.command import Git, GitError, GitResult, get_git, get_version
 from relay.git.names import SWITCH
-from relay.git.object_database import read_object, store_object
+from relay.git.object_database import read_known, store_object
 
 _DISCOVERY = re.compile(
     rb"(true|false)\n(?P<git_dir>.*)\n(?P<inside>true|false)\n(?P<common>.*)\n(?P<format>sha1|sha256)\n(?P<top>.*)\n\Z",
@@ -230,7 +230,7 @@ class Repo:
 
     def read_object(self, object_id: str) -> tuple[str, bytes] | None:
         """Return kind and bytes of an object, by its id or another name; None where there is none that can be read."""
-        return read_object(self.git, self.common_dir, object_id)
+        return read_known(self.git, self.common_dir, object_id)
 
     def store_object(self, kind: str, *content: bytes) -> str:
         """Store an object of these bytes, and return its id.
