@@ -24,6 +24,7 @@ import re
 import shlex
 import stat
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 
 from relay.base.tree import FileState, make_look
@@ -181,6 +182,7 @@ def runs_outside(command: str, root: Path) -> bool:
     return parts is not None and all(_are_outside(part, root) for part in parts)
 
 
+@cache
 def _split(command: str) -> tuple[tuple[str, ...], ...] | None:
     """Return the words of each simple command; None where only a shell can tell."""
     if _EXPANDS.search(command):
