@@ -12,6 +12,7 @@ from relay.setup.preconditions import State
 from relay.setup.trials import examine_agent, try_agent
 from tests.agents.conftest import make_profile
 from tests.cli.documents import read_document
+from tests.effort import take_each
 
 KEY = {"ANTHROPIC_API_KEY": "sk-the-real-key-of-the-user"}
 SETTINGS = Settings()
@@ -62,7 +63,8 @@ def test_what_installs_it_and_what_would_hold_it_are_named_at_once(attempt, prog
 
 
 def test_one_that_breaks_down_is_not_called_ready(attempt):
-    for lie, words in (("dies", "its process has ended: the reason is here"), ("idle", "without asking a model")):
+    lies = {"dies": "its process has ended: the reason is here", "idle": "without asking a model"}
+    for lie, words in take_each(2, lies.items()):
         found = attempt(lie)
         assert found["session"].state is State.MISSING
         assert words in found["session"].words

@@ -1,6 +1,5 @@
 """Everything that makes `relay check` complain."""
 
-import inspect
 import sys
 
 import pytest
@@ -11,6 +10,7 @@ from relay.base.errors import PlanError
 from relay.plan.check import check_order, check_plan, find_obscurity
 from relay.plan.model import Violation
 from relay.plan.parse import parse_plan
+from tests.plan.test_hostile import count_frames
 
 GOOD = "# P\nVerify: `t`\n- [ ] a — x.py\n"
 
@@ -110,7 +110,7 @@ def test_what_would_lose_work_is_an_error():
 def test_a_long_circle_of_phases_is_found_without_recursion():
     text = "".join(f"# Phase {n}\nAfter: {n % 200 + 1}\n- [ ] a — x.py\n" for n in range(1, 201))
     plan, usual = parse_plan(text), sys.getrecursionlimit()
-    sys.setrecursionlimit(len(inspect.stack(0)) + 100)
+    sys.setrecursionlimit(count_frames() + 100)
     try:
         [said] = check_order(plan)
     finally:

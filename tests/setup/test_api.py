@@ -153,9 +153,3 @@ def test_the_page_has_every_name():
     ]
     assert [name for name in names if f"{name}(" not in page and name != "working_tree_dir"] == []
     assert f"(now {relay.api.VERSION})" in page
-
-
-def test_it_loads_nothing_of_the_command_line():
-    code = "import sys, relay.api; print([name for name in sys.modules if name.startswith(('relay.cli', 'click'))])"
-    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
-    assert ran.stdout.strip() == "[]"
