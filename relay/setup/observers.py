@@ -337,11 +337,15 @@ class Progress:
 
     Args:
         observe: Receives new lines.
+        hide: Takes the values that gates are handed out of a text.
         clock: Monotonic seconds.
     """
 
-    def __init__(self, observe: Observe, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, observe: Observe, hide: Callable[[str], str] = str, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self._observe = observe
+        self._hide = hide
         self._clock = clock
         self._since = self._told_at = clock()
         self._line = ""
@@ -357,13 +361,13 @@ class Progress:
         now = self._clock()
         if now - self._told_at < max(EVERY_S, (now - self._since) / _SLOWER):
             return
-        line = find_last_line(end)
+        line = find_last_line(self._hide(end.decode("utf-8", "replace")))
         if line and line != self._line:
             self._line, self._told_at = line, now
             self._observe(OutputShown(line=line))
 
 
-def find_last_line(end: bytes) -> str:
+def find_last_line(end: str) -> str:
     """Return the last line that is not blank, as a terminal shows it: a carriage return starts the line anew."""
-    text = end.decode("utf-8", "replace").replace("\r", "\n")
-    return next((line.strip() for line in reversed(text.split("\n")) if line.strip()), "")[-LONGEST_CHARS:]
+    lines = end.replace("\r", "\n").split("\n")
+    return next((line.strip() for line in reversed(lines) if line.strip()), "")[-LONGEST_CHARS:]

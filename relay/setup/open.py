@@ -14,6 +14,7 @@ from typing import TypeAlias
 
 from relay.base.errors import RepoError
 from relay.base.interrupts import Interrupts
+from relay.base.redaction import find_handed_values, hide_values
 from relay.config.model import OWN_LOOP
 from relay.git.lock_journal import clear_stale_locks
 from relay.git.notes import lock_worktree
@@ -42,6 +43,7 @@ from relay.setup.workspace import (
     hide_places,
     load_run_rules,
     open_workspace,
+    read_handed,
 )
 from relay.store.checkpoints import repair_refs
 from relay.store.completion import finish_pending
@@ -87,7 +89,8 @@ def open_run(
         rules = load_run_rules(request)
         # Before the sandbox opens: the log makes .relay before a command could.
         stack.enter_context(observers.logging(request, run_id))
-        progress = Progress(observers.observe)
+        handed = find_handed_values(read_handed(request.repo.root, settings, request.environ))
+        progress = Progress(observers.observe, partial(hide_values, values=handed))
         observers.counters.append(progress.note)
 
         open_heard = partial(_open_heard, observers, progress, interrupts)

@@ -14,7 +14,7 @@ from relay.git.repository import open_repo
 from relay.sandbox.places import find_environments
 from relay.session.values import SessionKind, SessionOutcome
 from relay.setup.workspace import make_policy
-from tests.effort import take_each
+from tests.effort import NIGHTLY
 from tests.scripted import Act, ScriptedRunner
 
 
@@ -98,16 +98,17 @@ def test_without_a_plan_there_is_a_sandbox_all_the_same(stage):
         assert ctx.workspace.sandbox.policy.root == stage.root
 
 
-HANDED = "c4nary/'of' dépôt+x"
-PRINTED = {
-    "as it is": "cat .env",
-    "in base64": "base64 -w 0 .env; for n in 11 12; do cut -c $n- .env | base64 -w 0; done",
-    "in json": "python3 -c \"import json; print(json.dumps([open('.env').read()]))\"",
-    "in an address": "python3 -c \"from urllib.parse import quote_plus as q; print(q(open('.env').read()))\"",
-    "in hex": "od -An -tx1 -v .env | tr -d ' \\n'",
-    "in a long output": "seq 200000; cat .env; seq 200000",
-    "into files": "cp .env seen.txt; mkdir -p left; cat .env > left/x",
-}
+HANDED = "DB_PASSWORD=c4nary/'of' dépôt+x\nOWNER='c4nary under any name'\nUSER_NAME=somebody\n"
+PRINTS = """\
+cat .env
+base64 -w 0 .env; for n in 11 12; do cut -c $n- .env | base64 -w 0; done
+python3 -c "import json; print(json.dumps([open('.env').read()]))"
+python3 -c "from urllib.parse import quote_plus as q; print(q(open('.env').read()))"
+od -An -tx1 -v .env | tr -d ' \\n'
+cp .env seen.txt; mkdir -p left; cp .env left/x
+echo somebody; exit 1
+"""
+"""As it is, in base64, JSON, an address and hex, and into files, which stay in the gate's own tree."""
 
 
 def find_told(text):
@@ -126,15 +127,14 @@ def find_told(text):
     ]
 
 
-@pytest.mark.parametrize("way", take_each(6, PRINTED))
-def test_what_a_gate_is_handed_no_session_is_told(stage, way):
+@pytest.mark.parametrize("more", ["", "seq 200000\n"] if NIGHTLY else [""], ids=lambda more: more.strip() or "alone")
+def test_what_a_gate_is_handed_no_session_is_told(stage, more):
     """A session writes the test that the gate runs, and looks at what is left; nothing else is taken out."""
     stage.write(".gitignore", ".env*\nleft/\n")
     stage.write("PLAN.md", "# P\n\n## Phase 1 — One\nVerify: `sh t.sh`\n- [ ] Hello — hello.txt, t.sh\n")
     stage.commit()
-    plain = "" if way == "into files" else "OWNER='c4nary under any name'\n"  # that is for what the gate prints alone
-    stage.write(".env", f"DB_PASSWORD={HANDED}\n{plain}USER_NAME=somebody\n")
-    test = ("bash", {"command": f"cat > t.sh <<'END'\n{PRINTED[way]}\necho somebody; exit 1\nEND\necho x > hello.txt"})
+    stage.write(".env", HANDED)
+    test = ("bash", {"command": f"cat > t.sh <<'END'\n{more}{PRINTS}END\necho x > hello.txt"})
     look = ("bash", {"command": "cat left/x seen.txt; grep -h -v '^[0-9]*$' .relay/outputs/*"})
     runner = ScriptedRunner(sessions=[[[test, WORK[0][0][-1]], [look]]])
 
@@ -144,5 +144,6 @@ def test_what_a_gate_is_handed_no_session_is_told(stage, way):
     seen = "\n".join((*runner.told, *(result.text for result in runner.results)))
     kept = "\n".join(path.read_text() for path in stage.root.glob(".relay/*/*.*"))
     assert "somebody" in runner.told[1]
+    assert "cat: left/x: No such file or directory\ncat: seen.txt: No such file" in runner.results[-1].text
     assert find_told(seen) == []
     assert find_told(kept) == []
