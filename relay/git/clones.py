@@ -59,5 +59,4 @@ def ensure_work_tree(
     clear_stale_locks(store)
     if store.find_commit(ref) is None:
         move_ref(store, ref, tip, None, reason=source.reason)
-    add_worktree(store, place / WORK, branch)
-    return open_repo(place / WORK, environ)
+    return add_worktree(store, place / WORK, branch)

@@ -226,7 +226,7 @@ def _parse(lines: list[str]) -> Worktree:
 
 
 def add_worktree(repo: Repo, place: Path, branch: str) -> Repo:
-    """Make a work tree that is on an existing branch, or on none where that is empty, and return it.
+    """Make a work tree that is on an existing branch, or on none and without files where that is empty, and return it.
 
     No hook and no filter of the repository's own is run.
 
@@ -238,7 +238,8 @@ def add_worktree(repo: Repo, place: Path, branch: str) -> Repo:
     guard(repo).git.run("worktree", "add", "--quiet", "--no-checkout", *where)
     new = open_worktree(repo, place)
     _link_keys(new)
-    guard(new).git.run("read-tree", "-m", "-u", "HEAD")
+    if branch:
+        guard(new).git.run("read-tree", "-m", "-u", "HEAD")
     drop_note(repo, _NOTE)
     return new
 

@@ -186,14 +186,18 @@ def _is_package(repo: Repo, path: str) -> bool:
 
 def find_brought_packages(job: Repo, status: Status) -> tuple[str, ...]:
     """Return the untracked paths in packages that were copied because the project forgot to have git ignore them."""
-    copies = brought.copies if (brought := read_brought(job)) else {}
-    packages = tuple(f"{path}/" for path in copies if not INSTALLED.isdisjoint(path.split("/")))
+    packages = _list_brought_packages(job)
     return tuple(path for path in status.untracked if path.startswith(packages))
+
+
+def _list_brought_packages(job: Repo) -> tuple[str, ...]:
+    copies = brought.copies if (brought := read_brought(job)) else {}
+    return tuple(f"{path}/" for path in copies if not INSTALLED.isdisjoint(path.split("/")))
 
 
 def drop_packages(job: Repo) -> None:
     """Remove those packages: git removes no work tree that has untracked files."""
-    for path in find_brought_packages(job, read_status(job)):
+    for path in find_brought_packages(job, read_status(job)) if _list_brought_packages(job) else ():
         with contextlib.suppress(OSError), open_parent(job.root, path) as (folder, name):
             os.unlink(name, dir_fd=folder)
 

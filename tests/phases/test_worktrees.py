@@ -333,7 +333,7 @@ import os, signal, sys
 from pathlib import Path
 from relay.config import Settings
 from relay.git.repository import open_repo
-from relay.run.phases.worktrees import ensure_job
+from relay.run.phases.worktrees import ensure_job, look_at_trees
 made = []
 def count(event, given):
     if event == "open" and str(given[0]).startswith("part-") and given[2] & os.O_CREAT:
@@ -341,7 +341,7 @@ def count(event, given):
         if len(made) == 3:
             os.kill(os.getpid(), signal.SIGKILL)
 sys.addaudithook(count)
-ensure_job(open_repo(Path(sys.argv[1])), "1", "PLAN.md", settings=Settings(), busy=())
+ensure_job(look_at_trees(open_repo(Path(sys.argv[1])), "PLAN.md", repair=True), "1", settings=Settings(), busy=())
 """
 
 

@@ -138,7 +138,7 @@ def run_phase_gate(ctx: RunContext, task: GateTask) -> GateRun:
         result=result,
         verdict=verdict,
         installed=gate.installed,
-        unseen=() if verdict.green else find_unseen(repo, gate.repo),
+        unseen=() if verdict.green or files.is_baseline else find_unseen(repo, gate.repo),
         links=gate.links,
         rewritten=rewritten,
         flaky=tuple(ctx.memory.flaky.get(task.phase_id, ())),

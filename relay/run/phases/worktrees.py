@@ -340,8 +340,7 @@ class KeptTree:
 
 def remove_free(main: Repo, plan_path: str) -> Iterator[KeptTree]:
     """Remove empty work trees with their branches; yield those that hold something."""
-    _finish_half(main)
-    for job in find_jobs(main, plan_path):
+    for job in look_at_trees(main, plan_path, repair=True).jobs:
         with contextlib.suppress(RepoError), hold_worktree(job.repo):
             pass  # repairs the state that a killed run left
         if not is_free(main, job):
@@ -400,9 +399,11 @@ def _take_away(main: Repo, place: Path) -> bool:
 
 def _drop_landed(main: Repo) -> None:
     """Drop landed branches whose relay was killed after it had removed the work tree."""
+    if not (left := main.list_refs(f"refs/heads/{name_jobs(get_branch(main))}")):
+        return
     tip, attempts = get_tip(main), main.list_refs(ATTEMPTS)
     kept = {tree.branch for tree in worktrees.list_worktrees(main)}
-    for ref, commit in main.list_refs(f"refs/heads/{name_jobs(get_branch(main))}").items():
+    for ref, commit in left.items():
         branch = ref.removeprefix("refs/heads/")
         is_open = find_attempt_ref(branch) in attempts
         if branch not in kept and not is_open and is_ancestor(main, commit, tip):
