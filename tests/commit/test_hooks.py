@@ -408,31 +408,29 @@ def test_a_message_hook_that_no_session_can_satisfy_costs_nothing(stage, hook):
     assert "refs/relay/leg" not in stage.git("for-each-ref")
 
 
-def test_what_is_tried_before_a_session_has_each_line_of_the_commit(begun):
-    """Else a hook could refuse a line that it was not shown."""
-    seen = begun.root.parent / "seen"
-    install_hook(begun, f'{{ grep -o "^Relay-[A-Za-z]*" "$1" | tr "\\n" " "; echo; }} >> {seen}\n', "commit-msg")
-    begun.play(ScriptedRunner(sessions=WORK[:1]), phase="1", all_=False, sandbox="off")
-    tried, made = seen.read_text().splitlines()
-    assert set(tried.split()) == set(made.split()) | {"Relay-Model"}
+def test_signoff_ends_each_commit_and_what_is_tried_before_a_session_has_each_line_of_it(stage, monkeypatch):
+    """The plan's commit and a phase's; a repository cannot certify for its user.
 
-
-def test_signoff_ends_each_commit_with_the_users_line(stage, monkeypatch):
-    """The plan's commit and a phase's; a repository cannot certify for its user."""
+    A hook could refuse a line that it was not shown before the session was paid for.
+    """
     for name, value in {"GIT_AUTHOR_NAME": "A Person", "GIT_AUTHOR_EMAIL": "a@example.org"}.items():
         monkeypatch.setenv(name, value)
-    install_hook(stage, DCO + COLUMNS, "commit-msg")
+    seen = stage.root.parent / "seen"
+    notes = f'{{ grep -o "^Relay-[A-Za-z]*" "$1" | tr "\\n" " "; echo; }} >> {seen}\n'
+    install_hook(stage, DCO + COLUMNS + notes, "commit-msg")
     install_hook(stage, SIGNS_OFF.replace("Seen: ", "Seen: at "), "prepare-commit-msg")
     stage.edit("Say hello", "Say hello twice")
     told = [("tick", {"item": "1.1", "evidence": "a word and a word " * 10})]
     runner = ScriptedRunner(sessions=[[[WORK[0][0][0], *told]]])
 
-    ended = stage.play(runner, phase="1", all_=False, sandbox="auto", signoff=True)
+    ended = stage.play(runner, phase="1", all_=False, sandbox="off", signoff=True)
 
     assert ended.exit_code == ExitCode.DONE, ended
     texts = stage.git("log", "-2", "--format=%B%x00").split("\0")[:-1]
     assert [text.count("Signed-off-by: A Person <a@example.org>") for text in texts] == [1, 1]
     assert "Relay-Gate: pass\n" in texts[0]
+    *tried, made = (set(line.split()) for line in seen.read_text().splitlines())
+    assert made | {"Relay-Model"} in tried
     stage.write("relay.toml", "signoff = true\n")
     refused = stage.relay("run", "--dry-run")
     assert "signoff" in refused.stderr

@@ -41,7 +41,7 @@ def check_said(stage, asked):
     assert started.phase_id == asked["phase"]
 
 
-def test_without_the_state_directory(stage, cut_off, ask, finish):
+def test_without_the_state_directory(stage, cut_off, ask):
     """`.relay` holds nothing that matters, and neither do relay's own files in the git directory."""
     cut_off()
     shutil.rmtree(stage.root / ".relay")
@@ -49,9 +49,11 @@ def test_without_the_state_directory(stage, cut_off, ask, finish):
     asked = ask()
     assert asked["row"] == ResumeCase.MID_ATTEMPT
 
-    finish()
+    stage.run(LUNCH, all_=False)
 
     check_said(stage, asked)
+    assert stage.seen(SessionStarted)[0].tries == 2
+    assert (stage.root / "hello.txt").read_text() == "hel"
 
 
 def test_a_fresh_clone_of_the_branch_begins_at_the_next_phase(stage, cut_off, clone, ask):
