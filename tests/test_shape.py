@@ -7,8 +7,6 @@ import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-import pytest
-
 from tests.shape import rules
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -162,18 +160,15 @@ def test_the_help_of_relay_imports_no_command():
     assert done.stdout.splitlines()[-1] == "0 []"
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["status", "--help"], ["run", "--help"], ["plan", "--help"]])
-def test_the_command_line_starts_without_the_sdk(arguments):
-    """Starting relay imports neither the SDK nor rich nor an HTTP server."""
+def test_the_help_of_commands_does_not_import_the_sdk():
+    """Nor rich nor an HTTP server."""
     code = (
         "import sys; from relay.__main__ import main\n"
-        "try: main()\n"
-        "except SystemExit: pass\n"
+        "for sys.argv[1] in ('status', 'run', 'plan'): assert main() == 0\n"
         "print(sorted({'anthropic', 'httpx2', 'http.server', 'rich'} & set(sys.modules)))"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=True, cwd=ROOT
-    )
+    argv = [sys.executable, "-c", code, "-", "--help"]
+    done = subprocess.run(argv, capture_output=True, text=True, check=True, cwd=ROOT)
 
     assert done.stdout.splitlines()[-1] == "[]"
 

@@ -32,7 +32,7 @@ def test_a_test_that_fails_is_named_while_others_still_run_and_nightly_tests_are
     (tmp_path / "pytest.ini").touch()
     environ = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST_", "TESTS_"))}
     environ["PYTHONPATH"] = str(ROOT)
-    argv = [sys.executable, "-m", "pytest", "-q", "-p", "tests.conftest", "-p", "no:randomly", "-n", "1"]
+    argv = [sys.executable, "-m", "pytest", "-q", "-p", "tests.conftest", "-p", "no:randomly", "-n", "0"]
     with subprocess.Popen(argv, cwd=tmp_path, env=environ, stdout=subprocess.PIPE, text=True) as suite:
         assert suite.stdout
         told = next((line for line in suite.stdout if "test_a" in line), "")

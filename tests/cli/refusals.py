@@ -5,7 +5,7 @@ The words of a `RelayError` are found where it is raised: text as it is, and …
 
 import ast
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib import import_module
@@ -83,13 +83,13 @@ def _read(path: Path) -> Iterator[Refusal]:
     text = path.read_text(encoding="utf-8")
     if not any(f"{kind}(" in text for kind in KINDS):
         return
-    tree = ast.parse(text)
-    functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
+    nodes = tuple(ast.walk(ast.parse(text)))
+    functions = [node for node in nodes if isinstance(node, ast.FunctionDef)]
     module = import_module(name)
-    for call in _find_calls(tree, set(KINDS)):
+    for call in _find_calls(nodes, set(KINDS)):
         around = _list_around(call, functions)
         reader = _Reader(module=module, around=around, line=call.end_lineno or 0)
-        makers = _find_calls(tree, {around[0].name}) if around and _names_parameter(call, around[0]) else []
+        makers = _find_calls(nodes, {around[0].name}) if around and _names_parameter(call, around[0]) else []
         given = [
             _bind(around[0], at, _Reader(module=module, around=_list_around(at, functions), line=at.lineno))
             for at in makers
@@ -106,9 +106,9 @@ def _read(path: Path) -> Iterator[Refusal]:
                 )
 
 
-def _find_calls(tree: ast.AST, names: set[str]) -> list[ast.Call]:
+def _find_calls(nodes: Iterable[ast.AST], names: set[str]) -> list[ast.Call]:
     """Return the calls, with arguments, of functions or classes that are called by a name."""
-    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and node.args]
+    calls = [node for node in nodes if isinstance(node, ast.Call) and node.args]
     return [call for call in calls if isinstance(call.func, ast.Name) and call.func.id in names]
 
 

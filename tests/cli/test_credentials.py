@@ -140,49 +140,52 @@ def test_a_phase_is_built_on_each_cloud_at_list_price(relay, planned, home, git,
         assert not [text for text in (ran.out.encode(), *kept) if secret in text]
 
 
-def run_noting_imports(words, cwd, environ):
-    """Run a command of relay; return the modules that its processes import."""
-    own = {**environ, "ANTHROPIC_API_KEY": "k", "PYTHONPROFILEIMPORTTIME": "1"}
-    words = [sys.executable, "-P", "-m", "relay", *words]
-    done = subprocess.run(words, cwd=cwd, env=own, check=False, capture_output=True, text=True)
-    said = (line.rpartition("|") for line in done.stderr.splitlines() if line.startswith("import time:"))
-    return {name.strip() for _, _, name in said}
+COMMANDS = """
+import sys
+from relay.__main__ import main
+
+def tell(words):
+    names = {"httpx2", "anthropic", "relay.runners.messages.api"} & set(sys.modules)
+    print(f"imported:{words}:", *names)
+
+for words in ("run --dry-run", "run", "doctor"):
+    if words == "run":  # a precondition refuses it
+        open(".git/MERGE_HEAD", "w").write(sys.argv[1] + "\\n")
+    if words == "doctor":
+        open_gateway()
+        tell("gateway")
+    argv, sys.argv[1:] = sys.argv[1:], words.split()
+    main()
+    sys.argv[1:] = argv
+    tell(words)
+"""
+GATEWAY = """
+def open_gateway():
+    from relay.base.interrupts import Interrupts
+    from relay.runners.messages.api import open_api, open_wire
+    from relay.runners.messages.credentials import Credential, Proof
+    from relay.runners.messages.endpoint import PLAIN, Way
+
+    printed = Way(credential=Credential("it", lambda _: Proof(value="k", secrets=()), advice=""))
+    for way in (PLAIN, printed):
+        open_wire({"ANTHROPIC_API_KEY": "k"}, 5, way).close()
+        with open_api(environ={}, interrupts=Interrupts(), idle_timeout_s=5, way=way, for_models_only=True):
+            pass
+"""
+"""Opens the wire of an agent's gateway, for a key in a variable and one that is printed: the requests are its own."""
 
 
-@pytest.mark.parametrize("words", ["status", "doctor", "run --dry-run"])
-def test_a_command_without_a_session_does_not_load_the_sdk(planned, environ, words):
-    """It takes a second or two, and 80 MB; the doctor asks for the model's limits without it."""
+def test_what_has_no_session_of_relays_own_does_not_load_the_sdk(planned, environ, git):
+    """It takes a second or two, and 80 MB. `relay status`: test_shape.py."""
     with serve(parse_script(CLOUD_SCRIPT)) as server:
-        own = {**environ, "ANTHROPIC_BASE_URL": server.base_url, "RELAY_SANDBOX": "off"}
-        names = run_noting_imports(words.split(), planned, own)
-        assert ("httpx2" in names) == (words == "doctor") == bool(server.requests)
-    assert "anthropic" not in names
-
-
-def test_a_refused_run_does_not_load_the_sdk(planned, environ, git):
-    """What a precondition refuses is said at once."""
-    (planned / ".git/MERGE_HEAD").write_text(git("rev-parse", "HEAD") + "\n")
-    with serve(parse_script(CLOUD_SCRIPT)) as server:
-        names = run_noting_imports(["run"], planned, {**environ, "ANTHROPIC_BASE_URL": server.base_url})
-        assert not server.requests
-    assert "relay.runners.messages.api" in names
-    assert "anthropic" not in names
-
-
-def test_the_gateway_of_an_agent_does_not_load_the_sdk_for_a_key():
-    """Whether it is in a variable or printed: the request is the agent's own."""
-    code = (
-        "import sys\n"
-        "from relay.base.interrupts import Interrupts\n"
-        "from relay.runners.messages.api import open_api, open_wire\n"
-        "from relay.runners.messages.credentials import Credential, Proof\n"
-        "from relay.runners.messages.endpoint import PLAIN, Way\n"
-        "printed = Way(credential=Credential('it', lambda _: Proof(value='k', secrets=()), advice=''))\n"
-        "for way in (PLAIN, printed):\n"
-        "    open_wire({'ANTHROPIC_API_KEY': 'k'}, 5, way).close()\n"
-        "    with open_api(environ={}, interrupts=Interrupts(), idle_timeout_s=5, way=way, for_models_only=True):\n"
-        "        pass\n"
-        "print({'httpx2', 'anthropic'} & set(sys.modules))"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "{'httpx2'}"
+        own = {"ANTHROPIC_BASE_URL": server.base_url, "ANTHROPIC_API_KEY": "k", "RELAY_SANDBOX": "off"}
+        argv = [sys.executable, "-P", "-c", GATEWAY + COMMANDS, git("rev-parse", "HEAD")]
+        done = subprocess.run(argv, cwd=planned, env={**environ, **own}, check=True, capture_output=True, text=True)
+        assert {request.path.partition("?")[0] for request in server.requests} == {"/v1/models/claude-opus-5-5"}
+    assert "a merge is in progress" in done.stderr
+    told = (line.split(":") for line in done.stdout.splitlines() if line.startswith("imported:"))
+    found = {words: set(names.split()) for _, words, names in told}
+    assert [words for words, names in found.items() if "anthropic" in names] == []
+    assert found["run --dry-run"] == set()
+    assert "relay.runners.messages.api" in found["run"], "it was refused before it got so far"
+    assert "httpx2" in found["gateway"] & found["doctor"]

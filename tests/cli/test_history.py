@@ -22,7 +22,7 @@ def call(name, **given):
 
 EVENTFUL = [
     {"thinking": "First I look.", "text": "I look — at all of it.", **call("read", path="AGENTS.md")},
-    {**call("bash", command="echo out; exit 3"), "fault": {"kind": "overloaded", "times": 1}},
+    {**call("bash", command=f"echo {SECRET}; exit 3"), "fault": {"kind": "overloaded", "times": 1}},
     {**call("write", path="hello.txt", content="hallo\n"), "fault": {"kind": "cut", "times": 1}},
     {"text": "Commit: Say hello"},
     call("tick", item="1.1", evidence="it is there"),
@@ -36,24 +36,19 @@ def play(stage, turns, **flags):
     return stage.run(json.dumps({"sessions": [{"turns": turns}]}), phase="1", **{"history": True, **flags})
 
 
-def test_a_session_with_faults_and_a_red_gate_is_kept_as_it_went_over_the_wire(stage):
+def test_a_session_with_faults_and_a_red_gate_is_kept_as_it_went_over_the_wire_without_secrets(stage):
     """An overloaded endpoint, a stream that breaks, a reminder, a report of a red gate: all of it as it was."""
     assert play(stage, EVENTFUL).exit_code == ExitCode.DONE
     posted = [request for request in stage.server.requests if request.path == "/v1/messages"]
     (path,) = find_tapes(stage.root)
     taped = read_tape(path)
     assert len(taped) == len(posted) == 10
-    assert [exchange.body for exchange in taped] == [request.body for request in posted]
+    assert [exchange.body for exchange in taped] == [json.loads(redact(json.dumps(sent.body))) for sent in posted]
     assert [exchange.answer["status"] for exchange in taped].count(529) == 1
     assert [exchange.answer["cut"] for exchange in taped].count(True) == 1
     assert [exchange.made.get("fault") for exchange in taped].count(None) == 8
     assert read_notes(path)[0]["model"] == Settings().model
-
-
-def test_no_secret_is_kept(stage):
-    turns = [call("bash", command=f"echo {SECRET}"), {"text": "I give up."}, {"text": "Really."}]
-    play(stage, turns)
-    text = find_tapes(stage.root)[0].read_text()
+    text = path.read_text()
     assert "aB3dE6gH9j" not in text
     assert "[redacted]" in text
     assert "x-api-key" not in text

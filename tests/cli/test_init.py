@@ -43,9 +43,11 @@ def test_the_files_are_written_and_the_next_steps_named(relay, project):
     assert "What this project is: `…`\n\n## Commands\n\n- Test everything: `…`\n" in (project / "AGENTS.md").read_text()
 
 
-def test_the_rules_say_what_the_files_of_the_project_say(relay, project):
+def test_the_files_say_what_the_project_says_and_nothing_else_writes_them(relay, project):
     """Nothing is left to be filled in, and a test command that passes in the sandbox becomes the gate."""
-    (project / "Makefile").write_text("lint:\n\ttrue\ntest:\n\ttest -e Makefile\n")
+    names = ("AGENTS.md", "PLAN.md", "relay.toml")
+    tries = "".join(f"\t-echo planted > {name}\n" for name in names)
+    (project / "Makefile").write_text(f"lint:\n\ttrue\ntest:\n{tries}\ttest -e Makefile\n")
     (project / "package.json").write_text('{"scripts": {"format": "prettier .", "lint": 3, "build": "x"}}')
     for name in ("pyproject.toml", "uv.lock", "package-lock.json", "tsconfig.json", ".pre-commit-config.yaml"):
         (project / name).write_text("")
@@ -62,16 +64,10 @@ def test_the_rules_say_what_the_files_of_the_project_say(relay, project):
     )
     assert tomllib.loads((project / "relay.toml").read_text())["verify"] == ["make test"]
     assert not is_unfinished(rules)
-
-
-def test_the_command_that_is_tried_writes_none_of_the_files(relay, project):
-    names = ("AGENTS.md", "PLAN.md", "relay.toml")
-    tries = "".join(f"\t-echo planted > {name}\n" for name in names)
-    (project / "Makefile").write_text(f"test:\n{tries}\ttrue\n")
-    ran = relay("init")
-    assert "it passes" in ran.out
     assert all("planted" not in (project / name).read_text() for name in names)
-    assert tomllib.loads((project / "relay.toml").read_text())["verify"] == ["make test"]
+    plan = (project / "PLAN.md").read_text()
+    assert re.findall(r"^Verify: (.+)$", plan, re.MULTILINE) == ["`make test`", "`make test`"]
+    assert "this is still the example" in relay("check").out
 
 
 @pytest.mark.parametrize("scripts", ["[]", '"lint"', "{", '{"lint": [[', "[" * 100_000, "null"])
@@ -135,14 +131,6 @@ def test_in_a_package_the_plan_is_the_packages(relay, project):
     (project / "tests/test_a.py").write_text("")
     relay("init", cwd=project / "tests")
     assert (project / "PLAN.md").exists()
-
-
-def test_the_example_plan_has_the_projects_own_test_command(relay, project):
-    (project / "package.json").write_text('{"scripts": {"test": "true"}}')
-    assert relay("init").code == 0
-    plan = (project / "PLAN.md").read_text()
-    assert re.findall(r"^Verify: (.+)$", plan, re.MULTILINE) == ["`npm test`", "`npm test`"]
-    assert "this is still the example" in relay("check").out
 
 
 @pytest.mark.nightly

@@ -12,7 +12,7 @@ from relay.session.events import Event, RunEnded, RunStarted, TextShown
 from relay.session.records import LoggedEvent, render_record
 from relay.session.usage import Usage
 
-PHASES = 4
+PHASES = 2
 
 
 def call(name, **given):

@@ -384,7 +384,10 @@ def test_a_terminal_gets_the_live_view_and_is_left_as_it_was(environ):
 def test_a_terminal_that_becomes_narrower_keeps_no_half_board(environ):
     """It wraps the lines of the last frame; the next frame begins where the first of these rows is."""
     resized = PLAY.replace("time.sleep(0.4)", 'time.sleep(0.4); termios.tcsetwinsize(1, (24, 40)); print("NARROW")', 1)
-    out = run_on_terminal(resized.replace("import sys", "import termios, sys"), environ, columns=120)
+    source = resized.replace("import sys", "import termios, sys")
+    out = run_on_terminal(source, {**environ, "NO_COLOR": "1"}, columns=120)
+    assert "spend" in out
+    assert not re.search(r"\x1b\[[0-9;]*3[0-9]m", out), "without colours there is a board"
     before, _, after = out.partition("NARROW")
     frame = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", before[before.index("─") :]).split("\r\n")
     wraps = sum((len(line) - 1) // 40 for line in frame if line)
@@ -392,8 +395,8 @@ def test_a_terminal_that_becomes_narrower_keeps_no_half_board(environ):
     assert after.partition("note: kept")[0].count("\x1b[1A") == len(frame) - 1 + wraps
 
 
-def test_a_terminal_that_cannot_gets_plain_lines(environ):
-    """It keeps what is written there as a log, or has no signs or cursor for a board; without colours it has one."""
+def test_a_terminal_that_cannot_gets_plain_lines():
+    """It keeps what is written there as a log, or has no signs or cursor for a board."""
 
     class Terminal(io.StringIO):
         encoding = "utf-8"
@@ -409,9 +412,6 @@ def test_a_terminal_that_cannot_gets_plain_lines(environ):
     for stream, variables in plain:
         assert isinstance(make_view(json=False, stream=stream, environ=variables), PlainView), variables
     assert isinstance(make_view(json=False, stream=Terminal(), environ=terminal), LiveView)
-    out = run_on_terminal(PLAY, {**environ, "NO_COLOR": "1"})
-    assert "spend" in out
-    assert not re.search(r"\x1b\[[0-9;]*3[0-9]m", out)
 
 
 def test_what_an_agent_does_by_itself_is_told_as_that():

@@ -37,7 +37,8 @@ TOOLS = ["gh", "glab"]
 class Forge:
     """A remote, a branch with the plan, and the forge's program on PATH."""
 
-    def __init__(self, stage, tool):
+    def __init__(self, stage, tool, start="HEAD"):
+        """Take a stage; of what it has committed the remote has `start`."""
         self.stage, self.tool = stage, tool
         top = stage.root.parent
         self.away, self.file, programs = top / "origin.git", top / "forge.json", top / "bin"
@@ -49,7 +50,7 @@ class Forge:
         self.path = f"{programs}:{os.environ['PATH']}"
         stage.git("init", "-q", "--bare", str(self.away))
         stage.git("remote", "add", "origin", str(self.away))
-        stage.git("push", "-q", "origin", "HEAD")
+        stage.git("push", "-q", "origin", f"{start}:refs/heads/main")
         stage.git("switch", "-q", "-c", "greetings")
 
     def relay(self, *args, script="", **environ):
@@ -82,6 +83,13 @@ def forge(request, stage):
     return Forge(stage, request.param)
 
 
+def build(stage, tool, script):
+    """Return a branch whose first phase is committed: built once, and copied."""
+    ended = stage.arrange("way home", lambda: stage.run(script, all_=False).exit_code)
+    assert ended == ExitCode.DONE
+    return Forge(stage, tool, start="HEAD~1")
+
+
 MENTIONS = """\
 # Greetings for @everyone
 
@@ -104,13 +112,12 @@ sessions:
 """
 
 
-@pytest.fixture
-def done(forge):
-    """A branch whose first phase is committed."""
-    forge.stage.write("PLAN.md", MENTIONS)
-    forge.stage.commit("plan")
-    assert forge.stage.run(WORK, all_=False).exit_code == ExitCode.DONE
-    return forge
+@pytest.fixture(params=take_each(2, TOOLS))
+def done(request, stage):
+    """A branch whose first phase is committed; plan and commit would mention people and close issues."""
+    stage.write("PLAN.md", MENTIONS)
+    stage.commit()
+    return build(stage, request.param, WORK)
 
 
 def test_the_text_names_what_was_done_and_mentions_nobody(done):
@@ -256,9 +263,9 @@ def review(confirmed):
     return json.dumps({"sessions": [{"turns": [{"tools": tools}]} for tools in turns]})
 
 
-def test_a_review_is_one_comment_of_the_request_and_the_next_one_replaces_it(forge):
-    assert forge.relay("run", "--pr", "--phase", "1", script=HELLO).returncode == ExitCode.DONE
-    forge.put(comments=[{"id": 1, "own": True, "body": "mine"}])
+def test_a_review_is_one_comment_of_the_request_and_the_next_one_replaces_it(asked):
+    forge = asked
+    forge.put(answers={}, comments=[{"id": 1, "own": True, "body": "mine"}])
 
     first = forge.relay("review", "--post", script=review([True, False]))
 
@@ -333,15 +340,17 @@ def answer(tool, *, more=()):
     return {"discussions": threads, "/pipelines?": [{"id": 5}], "/jobs?": jobs}
 
 
-@pytest.fixture
-def asked(forge):
+@pytest.fixture(params=take_each(2, TOOLS))
+def asked(request, stage):
     """A branch whose first phase is done, with an open request."""
-    assert forge.relay("run", "--pr", "--phase", "1", script=HELLO).returncode == ExitCode.DONE
-    forge.put(answers=answer(forge.tool), calls=[])
+    stage.write("PLAN.md", PLAN)
+    stage.commit()
+    forge = build(stage, request.param, HELLO)
+    stage.git("push", "-q", "origin", "greetings")
+    forge.put(requests={"greetings": {"number": 7, "state": "open"}}, answers=answer(forge.tool))
     return forge
 
 
-@pytest.mark.parametrize("forge", take_each(2, TOOLS), indirect=True)
 def test_what_came_back_is_one_committed_phase_and_each_comment_is_taken_once(asked):
     git = asked.stage.git
     before = git("rev-parse", "HEAD").strip()
