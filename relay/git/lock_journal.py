@@ -2,9 +2,9 @@
 
 Git never removes another process's lock, so one SIGKILL can block a repository (65 of 100 kill points of a plain
 `git commit` do). A lock under a name that only relay uses is stale whenever relay's own lock is held. relay removes any
-other lock only if it had declared that lock in this work tree and never came back, the lock is from that moment, and no
-git process is at work here, or, if all work trees share the lock, in any of them. Otherwise relay leaves the lock and
-names it to the user.
+other lock only if it had declared that lock, in this work tree or in one where no relay is at work now, and never came
+back, the lock is from that moment, and no git process is at work here, or, if all work trees share the lock, in any of
+them. Otherwise relay leaves the lock and names it to the user.
 
 A declaration may come from an archive with the git directory: relay believes it only of files that git takes as locks,
 in this git directory and through no link.
@@ -28,7 +28,8 @@ import socket
 import stat
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Concatenate, ParamSpec, TypeVar
 
@@ -36,7 +37,7 @@ from relay.base.tree import is_temporary, make_temporary_name, read_start, remov
 from relay.base.walk import list_names
 from relay.git.command import GitError
 from relay.git.names import render_ref_part
-from relay.git.notes import drop_note, read_note, write_note
+from relay.git.notes import drop_note, is_locked, read_note, write_note
 from relay.git.object_database import MARK
 from relay.git.repository import Repo, find_link, list_linked
 
@@ -224,18 +225,26 @@ def clear_stale_locks(repo: Repo) -> tuple[str, ...]:
 def clear_git_directory(repo: Repo) -> tuple[str, ...]:
     """Do the same, without the half-written files in the work tree."""
     _clear_own(repo)
-    declared = _read_declared(repo)
-    for lock in declared:
-        if _is_stale(lock, declared[lock]) and not _is_git_at_work(repo, lock):
-            lock.unlink(missing_ok=True)
+    declared, foreign = _read_declared(repo), _find_foreign(repo)
+    _clear_declared(repo, declared)
     if not any(lock.exists() for lock in declared):
         drop_note(repo, _INTENT)
-    until, foreign = time.monotonic() + _PATIENCE_S, _find_foreign(repo)
+    if any(lock.exists() for lock in foreign):  # a killed relay's phase took it, in a tree that a run comes to later
+        for other in (replace(repo, git_dir=own) for own in list_linked(repo.common_dir) if own != repo.git_dir):
+            if not is_locked(other):
+                _clear_declared(other, _read_declared(other))
+    until = time.monotonic() + _PATIENCE_S
     while held := [lock for lock in foreign if lock.exists()]:
         if time.monotonic() > until or not any(_is_git_at_work(repo, lock) for lock in held):
             break
         time.sleep(_PAUSE_S)
     return tuple(_explain(lock) for lock in held if lock.exists())  # a git that is gone may have taken it along
+
+
+def _clear_declared(repo: Repo, declared: Mapping[Path, float]) -> None:
+    for lock, moment in declared.items():
+        if _is_stale(lock, moment) and not _is_git_at_work(repo, lock):
+            lock.unlink(missing_ok=True)
 
 
 def clear_transfer_locks(repo: Repo) -> None:

@@ -360,8 +360,8 @@ class _Parent:
         for phase_id in find_lost(self._look(), plan):
             if phase_id in self._state.working:
                 continue
-            job, held = self._ensure_job(ReadyPhase(phase_id=phase_id))
-            held.close()
+            with Held() as held:
+                job = self._ensure_job(ReadyPhase(phase_id=phase_id), held)
             if job:
                 words = f"phase {phase_id}: its work tree was gone, and is made again in {job.repo.root}"
                 self._ctx.observe(Noticed(text=words, warning=True))
@@ -474,11 +474,12 @@ class _Parent:
             begin, places = self._choose(found, places, is_alone=not (state.working or landings))
             if begin is None:
                 return
-            job, held = self._ensure_job(begin)
-            if job is None:  # a run of a killed parent's begins there in this moment
-                state.foreign[begin.phase_id] = "another relay has just begun it; waiting for it"
-            elif not self._start(job, merges="", places=places, held=held):
-                return
+            with Held() as held:
+                job = self._ensure_job(begin, held)
+                if job is None:  # a run of a killed parent's begins there in this moment
+                    state.foreign[begin.phase_id] = "another relay has just begun it; waiting for it"
+                elif not self._start(job, merges="", places=places, held=held):
+                    return
 
     def _choose(self, found: Iterable[ReadyPhase], places: int, *, is_alone: bool) -> tuple[ReadyPhase | None, int]:
         """Return the phase to start, those out of share last, and among how many jobs to divide the rest of the cap."""
@@ -514,19 +515,16 @@ class _Parent:
         selection = self._order.selection
         return selection.all or phase_id in {phase.id for phase in selection.get_named(plan)}
 
-    def _ensure_job(self, begin: ReadyPhase) -> tuple[Job | None, Held]:
-        """Return the work tree of a phase, and its lock."""
+    def _ensure_job(self, begin: ReadyPhase, held: Held) -> Job | None:
         ctx, trees, self._trees = self._ctx, self._look(), None
-        with Held() as held:
-            job = ensure_job(
-                trees,
-                begin.phase_id,
-                settings=ctx.settings,
-                busy=self._state.held_ids,
-                start=begin.commit,
-                hold=held.hold,
-            )
-            return job, held.keep()
+        return ensure_job(
+            trees,
+            begin.phase_id,
+            settings=ctx.settings,
+            busy=self._state.held_ids,
+            start=begin.commit,
+            hold=held.hold,
+        )
 
     def _count_places(self, plan: Plan, ready: int, *, more: int = 0) -> int:
         state = self._state
@@ -537,18 +535,17 @@ class _Parent:
     def _start(self, job: Job, *, merges: str, places: int, held: Held) -> bool:
         """Start a phase in a job's work tree; False when the cap leaves nothing for it."""
         ctx, phase_id = self._ctx, job.phase_id
-        is_apart = self._order.jobs > 1
-        has_none = 0.0 in self._cap.offer(places) and self._state.working
-        if is_apart or has_none:
-            held.close()
-        if has_none:
+        if 0.0 in self._cap.offer(places) and self._state.working:
             return False  # with nobody at work it says itself what the cap is
         said = read_words(self._here, phase_id)
         for heard in said:  # the session that begins in the job's work tree gets them
             leave_words(job.repo, heard.text, phase_id=heard.phase_id)
         drop_words(self._here, tuple(heard.name for heard in said))
-        working = Working(job=job, merges=merges, held=held)
-        if is_apart:  # else this process works on it, under the cap of the whole run
+        working = Working(job=job, merges=merges, held=Held())
+        if self._order.jobs == 1:  # this process works on it, under the cap of the whole run
+            working.held = held.keep()
+        else:
+            held.close()  # the child takes it
             here, branch, head = find_phase_id(job), get_branch(job.repo), job.repo.head() or ""
             working.read_cost = partial(find_phase_cost, ctx.repo, ctx.plan_path, branch, here, head)
             working.before = working.read_cost()
