@@ -3,12 +3,15 @@
 import contextlib
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
 import sys
 import threading
 import time
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -17,7 +20,7 @@ from relay.base.tree import make_temporary_name
 from relay.git import lock_journal
 from relay.git.lock_journal import clear_stale_locks, declare_locks
 from relay.git.notes import lock_worktree
-from relay.git.refs import move_ref
+from relay.git.refs import drop_ref, move_ref
 from relay.git.repository import open_repo
 from relay.store.attempts import AttemptStart, open_attempt
 from relay.store.completion import finish_pending
@@ -120,6 +123,28 @@ def test_a_lock_that_relay_announced_is_removed(box):
     assert clear_stale_locks(repo) == ()
     assert not lock.exists()
     assert not (repo.relay_dir / "intent").exists()
+
+
+def test_locks_that_others_need_are_announced_before_git_takes_them(box, tmp_path):
+    """Else a kill would leave a branch's lock that no run may remove; a move of relay's own ref takes its own alone."""
+    program, seen = tmp_path / "git", tmp_path / "seen"
+    note = f'case "$*" in *update-ref*) cat {box.root}/.git/relay/intent >{seen} 2>/dev/null;; esac'
+    program.write_text(f'#!/bin/sh\n{note}\nexec {shutil.which("git")} "$@"\n')
+    program.chmod(0o755)
+    repo, old = box.open(), box.text("rev-parse", "HEAD")
+    new = box.text("commit-tree", "-p", old, "-m", "new", f"{old}^{{tree}}")
+    watched = replace(repo, git=replace(repo.git, program=str(program)))
+    own, announced = "refs/relay/wip/main/000001", []
+    for act in (
+        lambda: move_ref(watched, "refs/heads/main", new, old),
+        lambda: move_ref(watched, own, new, None),
+        lambda: drop_ref(watched, own, new),
+    ):
+        assert act()
+        text = seen.read_text()
+        announced.append({Path(lock).name for lock in json.loads(text)["locks"]} if text else set())
+    shared = {"HEAD.lock", "packed-refs.lock", "tables.list.lock"}
+    assert announced == [{"main.lock", *shared}, set(), {"000001.lock", *shared}]
 
 
 def test_a_lock_from_another_time_is_not_the_announced_one(box):
