@@ -1,10 +1,11 @@
 """What runs by itself later is named when it is committed; what a program is made of is not."""
 
-import pytest
-
-from relay.base.errors import ExitCode
+from relay.run.commit.candidate import PhaseCommit
 from relay.run.commit.disclosures import Starter, find_starter, leads_out
 from relay.session.events import Noticed
+from relay.session.values import SessionKind
+from tests.commit.candidate import commit_claims
+from tests.scripted import ScriptedRunner
 
 STARTED = {
     Starter.EDITOR: ".vscode/tasks.json .vscode/settings.json .vscode/launch.json .idea/workspace.xml .exrc .nvim.lua"
@@ -28,41 +29,29 @@ def test_what_runs_by_itself_is_known_by_its_name(subtests):
             assert find_starter(path) is starter
 
 
-@pytest.mark.parametrize(
-    "path", ["src/app.py", "README.md", "docs/setup.md", "a/b/c.ts", "config.js/x", "workflows/ci.yml"]
-)
-def test_what_a_program_is_made_of_is_not(path):
-    assert find_starter(path) is None
+def test_what_a_program_is_made_of_is_not():
+    paths = ["src/app.py", "README.md", "docs/setup.md", "a/b/c.ts", "config.js/x", "workflows/ci.yml"]
+    assert [path for path in paths if find_starter(path) is not None] == []
 
 
-@pytest.mark.parametrize(
-    ("path", "target", "out"),
-    [
-        ("a", "/etc/passwd", True),
-        ("a", "../x", True),
-        ("d/a", "../x", False),
-        ("d/a", "../../x", True),
-        ("a", "b/../c", False),
-    ],
-)
-def test_a_link_is_judged_by_where_it_leads(path, target, out):
-    assert leads_out(path, target) is out
+def test_a_link_is_judged_by_where_it_leads():
+    out = [("a", "/etc/passwd"), ("a", "../x"), ("d/a", "../../x")]
+    inside = [("d/a", "../x"), ("a", "b/../c")]
+    assert [link for link in (*out, *inside) if leads_out(*link)] == out
 
 
 def test_a_commit_names_it_and_is_made(stage):
     stage.write("PLAN.md", "# T\n\n## Phase 1 — A\nVerify: `test -d .`\n- [ ] do it — hello.txt\n")
-    command = (
-        "mkdir -p .vscode; echo '{}' | tee .vscode/tasks.json hello.txt; ln -s ../../.ssh/id docs; echo x > conftest.py"
-    )
-    ended = stage.run(f"""
-sessions:
-  - turns:
-      - tools: [{{name: bash, input: {{command: "{command}"}}}}]
-      - tools: [{{name: tick, input: {{item: "1.1", evidence: "done"}}}}]
-      - text: "Commit: Do it"
-""")
+    stage.commit("plan")
+
+    def plant():
+        stage.write(".vscode/tasks.json", "{}\n")
+        stage.write("conftest.py", "x\n")
+        (stage.root / "docs").symlink_to("../../.ssh/id")
+
+    with stage.enter(SessionKind.RUN, runner=ScriptedRunner([])) as ctx:
+        assert isinstance(commit_claims(stage, ctx, lambda head: head.tick(["1.1"]), plant), PhaseCommit)
     words = [event.text for event in stage.events if isinstance(event, Noticed)]
-    assert ended.exit_code == ExitCode.DONE
     assert "runs by itself on your machine (an editor starts it): .vscode/tasks.json" in words
     assert "runs by itself on your machine (a test runner or a linter starts it): conftest.py" in words
     assert "a link out of the repository: docs" in words

@@ -204,6 +204,7 @@ def test_a_path_that_git_refuses_is_not_put_into_a_tree(box):
     kept = write_paths_tree(repo, [("b", "100644", blob)])
     for path in ("a/.git/config", "a/.GIT/x", "../a", "a//b"):
         assert write_paths_tree(repo, [("b", "100644", blob), (path, "100644", blob)]) == kept, path
+    assert list(repo.relay_dir.glob("*index*")) == []
 
 
 def test_a_path_that_looks_like_git_s_own_is_put_into_a_tree_where_git_takes_it(box):
