@@ -213,7 +213,6 @@ def test_a_tick_changes_one_byte_and_one_box(written, chance):
 
 
 @given(st.one_of(plans().map(lambda written: written.text), NEAR_MARKDOWN), st.randoms(use_true_random=False))
-@settings(max_examples=2 * EXAMPLES)
 @example("# P\n- [ ] - [x] a\n- [ ] > [ ] b\n  - [X] c\n\n[x]: /u\n", random.Random(3))
 def test_a_plan_with_other_boxes_is_what_reading_its_text_would_make(text, chance):
     plan = parse_or_refuse(text)
@@ -296,7 +295,6 @@ def mutate(text: str, plan: Plan, allowed: list[str], chance: random.Random) -> 
 
 
 @given(plans(), st.randoms(use_true_random=False))
-@settings(max_examples=2 * EXAMPLES)
 def test_a_change_that_no_operations_make_is_refused(written, chance):
     plan = parse_plan(written.text)
     allowed = [item_id for item_id in open_ids(plan) if chance.random() < 0.5]

@@ -39,12 +39,18 @@ SCRIPT = json.dumps({"sessions": [{"turns": TURNS}, {"turns": TURNS}]})
 
 
 @pytest.fixture
-def project(stage):
+def warm(program):
+    """The environment in which `python -m relay` is a relay with its imports."""
+    return {**os.environ, "PYTHONPATH": str(Path(program[-1]).parent)}
+
+
+@pytest.fixture
+def project(stage, warm):
     """A plan of one phase, and the endpoint that plays its session."""
     stage.write("PLAN.md", PLAN)
     stage.commit()
     with serving(SCRIPT) as (_, env):
-        yield relay.api.open_project(stage.root, environ={**os.environ, **env})
+        yield relay.api.open_project(stage.root, environ={**warm, **env})
 
 
 def test_a_run_is_events_and_its_values_are_those_of_its_commits(project):
@@ -91,14 +97,14 @@ def test_a_repository_may_be_a_path_below_it_or_gitpythons_value(stage, tmp_path
             relay.api.open_project(where, environ={})
 
 
-def test_what_a_run_cannot_begin_with_or_a_plan_that_is_not_there_is_said_with_a_hint(project, stage, tmp_path):
+def test_what_a_run_cannot_begin_with_or_a_plan_that_is_not_there_is_said_with_a_hint(project, stage, warm, tmp_path):
     stage.write("PLAN.md", "# P\n\n## Phase 1 — One\n- [ ] Do it — one.txt\n")
     stage.commit("no gate")
     with pytest.raises(relay.api.RelayError, match="no verify command") as refused:
         project.run()
     assert refused.value.hint
     subprocess.run(["git", "init", "-q", tmp_path / "empty"], check=True)
-    empty = relay.api.open_project(tmp_path / "empty", environ=os.environ)
+    empty = relay.api.open_project(tmp_path / "empty", environ=warm)
     for read in (empty.read_plan, empty.summarize, empty.run):
         with pytest.raises(relay.api.RelayError, match="there is no such plan") as refused:
             read()
@@ -127,7 +133,8 @@ def test_a_program_with_many_open_files_reads_and_runs(project):
         "print(project.run().exit_code, len(project.summarize().phases))",
     )
     words = (sys.executable, "-c", "\n".join(lines), project.root)
-    ran = subprocess.run(words, capture_output=True, text=True, check=False, cwd=ROOT, env=project.environ)
+    environ = {name: value for name, value in project.environ.items() if name != "PYTHONPATH"}
+    ran = subprocess.run(words, capture_output=True, text=True, check=False, cwd=ROOT, env=environ)
     assert ran.stdout.split() == ["0", "1"], ran.stderr
 
 
