@@ -7,15 +7,11 @@ noise       unknown kinds, unknown methods, lines that are none, a line of three
 title       a request without tools before its first turn
 stubborn    says end_turn whatever the endpoint answered (the others say it only when all is well)
 dies        ends in the middle of a line when its first turn begins
-mute        does not answer session/new
 idle        ends its turn without asking the endpoint
 daemon      leaves a process that writes to the repository
-shy         tells nothing of what it uses
 big         tells of a context that is over every line
 patient     waits for a cancel before each answer but the first
-greedy      asks for answers of 128,000 tokens, whatever it was told
 fetch       has the endpoint fetch an address, twice, and writes what it is told into fetch.txt
-flood       says 2.4 MB of words and a thousand tools at its first turn, then works
 abroad      writes what it can see of a login and of other hosts into abroad.txt
 peek        writes what it can see of keys and of the world into peek.txt
 rummage     writes all files of its home directory into rummage.json, and spoils them
@@ -106,8 +102,7 @@ def answer_alone(body):
     said = sum(message["role"] == "assistant" for message in body["messages"])
     if "patient" in LIES and said:
         CANCELLED.wait(2)
-    if "shy" not in LIES:
-        update(sessionUpdate="usage_update", used=90_000 if "big" in LIES else 20_000 + 2_000 * said, size=1_000_000)
+    update(sessionUpdate="usage_update", used=90_000 if "big" in LIES else 20_000 + 2_000 * said, size=1_000_000)
     return 200, ALONE[min(said, len(ALONE) - 1)]
 
 
@@ -147,8 +142,7 @@ def work(tools, history, prompt):
     """Work on a prompt; return the stop reason, or an error."""
     history.append({"role": "user", "content": [{"type": "text", "text": prompt}]})
     while True:
-        body = {"model": os.environ["FAKE_MODEL"], "stream": True, "messages": history}
-        body["max_tokens"] = 128_000 if "greedy" in LIES else 4_000
+        body = {"model": os.environ["FAKE_MODEL"], "stream": True, "messages": history, "max_tokens": 4_000}
         body["tools"] = [
             BASH,
             *({"name": t["name"], "description": "", "input_schema": t["inputSchema"]} for t in tools.known),
@@ -168,7 +162,7 @@ def work(tools, history, prompt):
         calls = [block for block in found if block["type"] == "tool_use"]
         if not calls:
             used = {"inputTokens": 30, "outputTokens": 20, "cachedReadTokens": 1000, "cachedWriteTokens": 200}
-            told = {} if BASE.netloc or "shy" in LIES else {"usage": used}
+            told = {} if BASE.netloc else {"usage": used}
             return {"result": {"stopReason": "end_turn", **told}}
         history.append({"role": "user", "content": [run_tool(tools, block) for block in calls]})
 
@@ -181,13 +175,6 @@ def make_noise():
     with SAYING:
         sys.stdout.write("Warning: this is no JSON\n[1, 2]\n\n" + "x" * 3_000_000 + "\n")
     update(sessionUpdate="agent_message_chunk", content={"type": "text", "text": "y" * 3_000_000})
-
-
-def flood():
-    for number in range(2_000):
-        update(sessionUpdate="agent_message_chunk", content={"type": "text", "text": "x" * 1_200})
-        update(sessionUpdate="agent_thought_chunk", content={"type": "text", "text": "y" * 100})
-        update(sessionUpdate="tool_call", toolCallId=f"{number // 2}" + "z" * 1_000, title="bash", rawInput={"a": "b"})
 
 
 def peek(root):
@@ -247,8 +234,6 @@ def begin_turn(root):
         os._exit(9)
     if "noise" in LIES:
         make_noise()
-    if "flood" in LIES:
-        flood()
     if "title" in LIES:
         post({"model": os.environ["FAKE_MODEL"], "max_tokens": 100, "stream": True,
               "messages": [{"role": "user", "content": "make a title"}]})  # fmt: skip
@@ -266,7 +251,7 @@ def main():
         match asked.get("method"):
             case "initialize":
                 say({"id": number, "result": {"protocolVersion": 1, "agentInfo": {"name": "fake", "version": "9.9"}}})
-            case "session/new" if "mute" not in LIES:
+            case "session/new":
                 root, tools = params["cwd"], Tools(params["mcpServers"][0])
                 say({"id": number, "result": {"sessionId": "s1"}})
             case "session/prompt":

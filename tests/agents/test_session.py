@@ -2,7 +2,6 @@
 
 import base64
 import json
-import threading
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,8 +15,6 @@ from relay.config import Settings
 from relay.run.loop import run
 from relay.run.planning.planner import PlanTask, plan_feature
 from relay.run.selection import Selection
-from relay.runners.agents.acp import MOST_CHARS, MOST_TOOLS
-from relay.runners.messages.answers import parse_api_usage
 from relay.runners.registry import make_kind
 from relay.session.events import (
     GaugeCrossed,
@@ -31,7 +28,6 @@ from relay.session.events import (
 from tests.agents.conftest import make_profile
 from tests.effort import take_each
 from tests.tapes import read_tape
-from tests.waiting import wait_until
 
 TITLE = """
   - name: title
@@ -162,20 +158,17 @@ def test_what_relay_hands_out_does_not_go_to_the_model_of_an_agent_that_finds_it
 
 
 FAILED = [
-    ("{kind: status, status: 401, type: authentication_error, message: no key}", ["stubborn"], "denied", "HTTP 401"),
-    ("{kind: status, status: 400, message: odd, times: always}", ["stubborn"], "api_failed", "HTTP 400"),
-    ("{kind: refusal}", ["stubborn"], "refused", "refusal"),
-    ("{kind: rate_limit, retry_after: 36000}", ["stubborn"], "limit", "It resets at"),
-    ("{kind: window_exceeded}", [], "overflow", "window"),
-    ("{kind: max_tokens}", ["stubborn"], "truncated", "max_tokens"),
+    ("{kind: status, status: 401, type: authentication_error, message: no key}", "denied", "HTTP 401"),
+    ("{kind: status, status: 400, message: odd, times: always}", "api_failed", "HTTP 400"),
+    ("{kind: rate_limit, retry_after: 36000}", "limit", "It resets at"),
 ]
 """The gateway's own tests have every fault, `test_limits.py` has every bad end of a turn."""
 
 
-@pytest.mark.parametrize(("fault", "lies", "end", "words"), take_each(6, FAILED))
-def test_a_turn_that_failed_is_not_finished_whatever_the_agent_says(stage, agent, fault, lies, end, words):
+@pytest.mark.parametrize(("fault", "end", "words"), take_each(3, FAILED))
+def test_a_turn_that_failed_is_not_finished_whatever_the_agent_says(stage, agent, fault, end, words):
     script = f"sessions: [{{turns: [{{tools: {BASH}}}, {{text: never, fault: {fault}}}]}}, {{turns: [{{text: x}}]}}]"
-    with agent("run", script, *lies) as ctx:
+    with agent("run", script, "stubborn") as ctx:
         play(ctx)
 
     ended = stage.seen(SessionEnded)[0]
@@ -205,28 +198,6 @@ def test_an_endpoint_that_fails_for_a_while_is_asked_again(stage, agent):
     assert sum_usage(stage.seen(SessionEnded)[0].usage) == count_usage(stage)
 
 
-@pytest.mark.nightly
-def test_an_answer_that_broke_off_counts_as_the_most_that_it_can_be(stage, agent):
-    """Its prompt as reported, the answer at what was asked for; the others to the token."""
-    script = (
-        f"sessions: [{{turns: [{{tools: {BASH}}}, "
-        "{fault: {kind: cut, how: rst, after_events: 4}, tools: [{name: tick, input: {item: '1.1', evidence: seen}}]}, "
-        "{text: 'Commit: hello'}]}]"
-    )
-    with agent("run", script, "stubborn") as ctx:
-        ended = play(ctx)
-
-    assert (ended.exit_code, ended.estimated) == (ExitCode.DONE, True), ended
-    counted = stage.seen(ResponseReceived)
-    asked = [request for request in stage.server.requests if request.usage]
-    assert [event.estimated for event in counted] == [False, True, False, False]
-    for event, request in zip(counted, asked, strict=True):
-        bill = parse_api_usage(request.usage)
-        assert bill is not None
-        most = request.body["max_tokens"]
-        assert event.usage == (replace(bill, output_tokens=most, thinking_tokens=0) if event.estimated else bill)
-
-
 SOFT = f"""
 sessions:
   - turns:
@@ -251,40 +222,9 @@ def test_at_the_soft_line_the_session_is_told_and_hands_over(stage, agent):
     assert stage.server.errors == []
 
 
-@pytest.mark.nightly
-def test_in_the_consolidate_band_the_session_is_told_and_goes_on(stage, agent):
-    script = f"""
-sessions:
-  - turns:
-      - tools: {BASH}
-        usage: {{output_tokens: 18000}}
-      - tools: [{{name: tick, input: {{item: "1.1", evidence: seen}}}}]
-        expect: {{last_message_contains: "planned for this session"}}
-      - text: "Commit: hello"
-"""
-    with agent("run", script, reset_at="25000") as ctx:
-        ended = play(ctx)
-
-    assert ended.exit_code == ExitCode.DONE, ended
-    assert [session.result for session in stage.seen(SessionEnded)] == ["done"]
-    assert [crossed.line for crossed in stage.seen(GaugeCrossed)] == ["consolidate"]
-    assert stage.server.errors == []
-
-
-@pytest.mark.nightly
-def test_at_the_hard_line_no_further_request_is_sent(stage, agent):
-    script = SOFT.replace("30000", "60000")
-    with agent("run", script, reset_at="25000") as ctx:
-        play(ctx)
-
-    first = stage.seen(SessionEnded)[0]
-    assert (first.end, first.result) == ("hard_line", "handoff")
-    assert stage.server.unplayed[0].endswith("was not played") or stage.server.unplayed
-
-
 def test_a_request_that_could_cross_the_cap_is_not_sent(stage, agent):
-    """Nor is the effort that the user set, which Fake cannot be told: it says so."""
-    with agent("run", HELLO, max_cost_usd=0.01, effort="high") as ctx:
+    """The agent, which would die, is not even started. It cannot be told an effort, and says so."""
+    with agent("run", HELLO, "dies", max_cost_usd=0.01, effort="high") as ctx:
         ended = play(ctx)
 
     assert ended.exit_code == ExitCode.STOPPED
@@ -293,57 +233,6 @@ def test_a_request_that_could_cross_the_cap_is_not_sent(stage, agent):
     assert [request for request in stage.server.requests if request.usage] == []
     words = "Fake has an effort of its own; relay cannot tell it high"
     assert words in [noticed.text for noticed in stage.seen(Noticed)]
-
-
-@pytest.mark.nightly
-def test_under_a_small_cap_answers_are_shorter_and_the_phase_is_done(stage, agent):
-    """For the longest answers of the model it would take 2.57 USD a request."""
-    with agent("run", HELLO, "greedy", max_cost_usd=0.3) as ctx:
-        ended = play(ctx)
-
-    assert ended.exit_code == ExitCode.DONE, ended
-    asked = [request.body["max_tokens"] for request in stage.server.requests if request.usage and request.body]
-    assert (asked[0], asked) == (8_000, sorted(asked, reverse=True))
-    assert sum_usage(stage.seen(SessionEnded)[0].usage) == count_usage(stage)
-
-
-@pytest.mark.nightly
-def test_an_answer_that_is_cut_where_the_caps_leave_no_more_names_a_cap_that_does(stage, agent):
-    script = f"sessions: [{{turns: [{{tools: {BASH}}}, {{text: never, fault: {{kind: max_tokens}}}}]}}]"
-    with agent("run", script, "greedy", max_cost_usd=0.3) as ctx:
-        ended = play(ctx)
-
-    [session] = stage.seen(SessionEnded)
-    assert session.end == "budget"
-    assert session.detail.startswith("an answer was cut at ")
-    assert "tokens, the most that the caps leave: the next request may cost 2." in session.detail
-    assert float(ended.next_command.removeprefix("relay run --phase 1 --max-cost ")) > 2.56
-
-
-@pytest.mark.nightly
-def test_what_no_cap_has_room_for_is_said_before_the_agent_is_started(stage, agent):
-    with agent("run", HELLO, "dies", max_cost_usd=0.05) as ctx:
-        ended = play(ctx)
-
-    [session] = stage.seen(SessionEnded)
-    assert (session.end, stage.seen(ResponseReceived)) == ("budget", [])
-    assert session.detail.startswith("the next request may cost 0.")
-    assert ended.next_command.startswith("relay run --phase 1 --max-cost 0.1")
-
-
-@pytest.mark.nightly
-@pytest.mark.parametrize(
-    ("lie", "words"),
-    [("dies", "its process has ended: the reason is here"), ("idle", "it ended its turn without asking a model")],
-)
-def test_an_agent_that_breaks_down_ends_its_session_and_keeps_its_work(stage, agent, lie, words):
-    with agent("run", HELLO, lie) as ctx:
-        ended = play(ctx)
-
-    assert ended.exit_code == ExitCode.STOPPED
-    [session] = stage.seen(SessionEnded)
-    assert (session.end, session.result) == ("agent_failed", "failed")
-    assert words in session.detail
 
 
 @pytest.mark.nightly
@@ -392,41 +281,6 @@ def test_a_stop_takes_place_at_the_next_boundary_and_the_own_loop_finishes_the_p
     assert ended.exit_code == ExitCode.DONE, ended
     assert "Relay-Agent" not in stage.git("log", "-1", "--format=%B")
     assert stage.git("show", "HEAD:hello.txt") == "hello\n"
-
-
-@pytest.mark.nightly
-def test_an_agent_in_a_long_step_is_ended_a_command_s_time_after_the_stop(stage, agent):
-    slow = HELLO.replace("> hello.txt", "> hello.txt; sleep 600")
-    with agent("run", slow, command_timeout_s=1) as ctx:
-        person = threading.Thread(target=ask_to_stop, args=(stage,))
-        person.start()
-        ended = play(ctx)
-        person.join()
-
-    assert ended.exit_code == ExitCode.INTERRUPTED
-    [session] = stage.seen(SessionEnded)
-    assert (session.end, session.detail) == ("interrupted", "asked to stop; Fake was ended in mid-step after 1 s")
-    assert any("Fake has 1 s to finish its step" in notice.text for notice in stage.seen(Noticed))
-    assert "hello.txt" in stage.git("ls-tree", "-r", "--name-only", "refs/relay/wip/main/000001")
-
-
-def ask_to_stop(stage):
-    wait_until((stage.root / "hello.txt").exists)
-    stage.interrupts.request(Urgency.FINISH_TURN)
-
-
-@pytest.mark.nightly
-def test_a_flood_is_cut_and_the_work_behind_it_is_done(stage, agent):
-    with agent("run", HELLO, "flood") as ctx:
-        ended = play(ctx)
-
-    assert ended.exit_code == ExitCode.DONE, ended
-    texts = [shown.text for shown in stage.seen(TextShown) if not shown.thinking]
-    more = [int(text.split()[1].replace(",", "")) for text in texts if text.endswith(" more characters")]
-    kept = sum(text.count("x") for text in texts)
-    assert (kept + sum(more), kept // MOST_CHARS) in {(2_400_000, turns) for turns in (1, 2)}  # as the boundary comes
-    assert MOST_TOOLS <= len(stage.seen(ToolFinished)) <= 2 * MOST_TOOLS + 2
-    assert any("more updates of its tools, which are not shown" in notice.text for notice in stage.seen(Noticed))
 
 
 def test_a_plan_is_written_by_an_agent_that_can_write_nothing_and_asks(stage, agent):
