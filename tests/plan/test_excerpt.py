@@ -108,7 +108,7 @@ def test_a_text_that_is_too_long_is_cut_at_a_line_with_every_item_and_command_an
 @pytest.mark.parametrize("ending", ["\n", "\r\n"])
 def test_each_item_gets_its_id_once_and_a_claim_its_sign(prose, ending):
     """Where the item's line stands in the part that was cut, too; nothing else is changed."""
-    text = f"## Phase 1 — A\n- [x] a\n- [ ] b\n{prose}\n- [ ] 1.3: c\n  - [X] d — d.py\n- [ ]* e\n- [>] f\n"
+    text = f"## Phase 1 — A\n- [x] a\n- [ ] b\n{prose}\n- [ ] 1.3: c\n  - [X] d — d.py\n- [ ]* e\n- [>] f\n- [ ]\\* g\n"
     plan = parse_plan(text.replace("\n", ending))
     plain, labelled = cut_excerpts(plan)[0].phase, cut_excerpt(plan, plan.phases[0], ("1.2", "1.4")).phase
     items = [line.rstrip() for line in labelled.splitlines() if "- [" in line]
@@ -119,6 +119,7 @@ def test_each_item_gets_its_id_once_and_a_claim_its_sign(prose, ending):
         "  - [~] 1.4 d — d.py",
         "- [ ]* 1.5 e",
         "- [>]* 1.6 f",
+        "- [ ]* 1.7 g",
     ]
     undone = (
         labelled.replace("[~] 1.2", "[ ]")
@@ -126,6 +127,7 @@ def test_each_item_gets_its_id_once_and_a_claim_its_sign(prose, ending):
         .replace(" 1.1 a", " a")
         .replace(" 1.5 e", " e")
         .replace("* 1.6 f", " f")
+        .replace("* 1.7 g", "\\* g")
     )
     assert undone == plain
 

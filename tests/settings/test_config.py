@@ -261,6 +261,16 @@ def test_a_repository_may_be_stricter_than_its_user(user: Path) -> None:
     assert settings.max_cost_usd == 3.0
 
 
+def test_of_a_network_each_key_is_the_stronger_sources_and_false_closes_all(user: Path) -> None:
+    (user / "config.toml").write_text('network = {hosts = ["a.b"], localhost = [8081], sockets = ["docker"]}\n')
+    for word, expected in (
+        ('{"localhost": [5432]}', Network(hosts=("a.b",), localhost=(5432,), sockets=("docker",))),
+        ('{"hosts": ["c.d"], "sockets": ["/s"]}', Network(hosts=("c.d",), localhost=(8081,), sockets=("/s",))),
+        ("false", Network()),
+    ):
+        assert load(user=user, environ={"RELAY_NETWORK": word}).network == expected, word
+
+
 @pytest.mark.parametrize("value", [20.01, 1_000, None, "none"])
 def test_a_repository_cannot_raise_or_drop_the_cap(value: object, user: Path) -> None:
     assert "not raise it above yours, 20" in refuse(plan={"max_cost_usd": value})
