@@ -15,7 +15,7 @@ def test_a_phase_for_which_too_little_is_left_stops(stage, cap):
     """One is to be begun, one to be merged by a session. Neither is started twice for the same money."""
     commit_plan(stage, PLAN.replace("After: 1, 2", "After: none"))
     for n in (1, 2):
-        done_beside(stage, str(n), more=[tool("write", path="shared.txt", content=f"from {n}\n")])
+        done_beside(stage, str(n), files={"shared.txt": f"from {n}\n"})
     both = tool("bash", command="printf 'from 1\\nfrom 2\\n' > shared.txt")
     mend = repair(tool("read", path="shared.txt"), both, contains="could not merge shared.txt")
     script = json.dumps({"sessions": [{**session, "repeat": True} for session in (write_phase(3), mend)]})

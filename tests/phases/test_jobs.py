@@ -5,20 +5,18 @@ import os
 import shutil
 import signal
 import subprocess
-from dataclasses import replace
+from types import MappingProxyType
 from typing import Any
 
 import pytest
 
-from relay.base.errors import ExitCode
-from relay.git.repository import open_repo
 from relay.plan.parse import parse_plan
-from relay.store.worktree_notes import note_checked
 from tests.cli.documents import read_document
+from tests.conftest import Stage
 from tests.copied import FSCK
 from tests.endpoint.script import parse_script
 from tests.endpoint.server import serve
-from tests.scripted import ScriptedRunner
+from tests.phases.test_merge import finish
 from tests.waiting import wait_until
 from tests.warm import find_relay
 
@@ -135,8 +133,8 @@ def test_a_merge_that_is_red_is_repaired(wave):
     """Each is green alone; together a third file is missing."""
     wave.write("check.sh", "test ! -e 1.txt || test ! -e 2.txt || test -e both.txt\n")
     wave.commit("check")
-    mend = repair(tool("write", path="both.txt", content="both\n"), contains="are merged in the work tree")
-    land_all(wave, [write_phase(1), write_phase(2), mend])
+    done_beside(wave, "1", "2")
+    land_all(wave, [repair(tool("write", path="both.txt", content="both\n"), contains="are merged in the work tree")])
     assert (wave.root / "both.txt").exists()
 
 
@@ -200,18 +198,12 @@ def test_a_check_that_is_killed_while_a_phase_is_landed_costs_no_session(wave, t
     assert "is flaky" not in wave.git("log", "--format=%B"), "a kill says nothing about the check"
 
 
-def done_beside(stage, *phases, more=()):
-    """Have phases done in work trees of their own, and not landed; by a runner without an endpoint, in this process."""
+def done_beside(stage, *phases, files=MappingProxyType({})):
+    """Have phases done in work trees of their own, and not landed."""
     for phase in phases:
-        place = stage.root.with_name(f"{stage.root.name}.relay") / phase
-        stage.git("worktree", "add", "-q", "-b", f"relay-jobs/main/{phase}", str(place))
-        note_checked(open_repo(place), stage.git("rev-parse", "HEAD").strip())  # as relay begins one
-        calls = [turn["tools"][0] for turn in write_phase(int(phase), *more)["turns"] if "tools" in turn]
-        runner = ScriptedRunner([[[(call["name"], call["input"]) for call in calls]]])
-        ended = replace(stage, root=place, events=[]).play(runner, phase=phase)
-        assert ended.exit_code == ExitCode.DONE, ended
-        stage.git("worktree", "remove", "--force", f"{place}.relay/0.gate")  # which no run beside another one makes
-        place.with_name(f"{phase}.relay").rmdir()
+        place = Stage(root=stage.root.with_name(f"{stage.root.name}.relay") / phase)
+        stage.git("worktree", "add", "-q", "-b", f"relay-jobs/main/{phase}", str(place.root))
+        finish(place, phase, {f"{phase}.txt": f"{WORDS[int(phase)]}\n", **files})
 
 
 @pytest.mark.nightly
@@ -298,11 +290,6 @@ def test_a_phase_that_is_called_otherwise_while_its_work_is_elsewhere_is_refused
     land_all(wave, [write_phase(1)])
 
 
-def test_one_cap_binds_all_of_them(wave):
-    """Half of it is less than a request may cost: who comes to its end waits, and goes on alone."""
-    assert "it has spent its share of the cap" in land_all(wave, [write_phase(1), write_phase(2)], "--max-cost", "0.18")
-
-
 @pytest.mark.nightly
 def test_a_phase_that_waits_for_money_has_not_stopped(plan):
     """The run that is at work goes on with it; without that run it has."""
@@ -336,8 +323,12 @@ def test_a_phase_that_waits_for_money_has_not_stopped(plan):
     assert "stopped: " in plan.relay("status").stdout
 
 
-def test_a_phase_that_stops_leaves_the_others_to_go_on(plan, tmp_path, monkeypatch):
-    """Its dependents wait; it is said at once, and by a call; the end says what stopped, and what to type."""
+def test_one_cap_binds_all_and_a_phase_that_stops_leaves_the_others_to_go_on(plan, tmp_path, monkeypatch):
+    """Half of the cap is less than a request may cost: who comes to its end waits, and goes on alone.
+
+    Of the phase that stops, dependents wait; it is said at once, and by a call; the end says what stopped, and what to
+    type.
+    """
     called = tmp_path / "called"
     config = f"""[[notify]]\nform = "command"\ncommand = ["sh", "-c", "echo $0 >> '{called}'", "{{occasion}}"]\n"""
     (tmp_path / "config" / "relay").mkdir(parents=True)
@@ -345,7 +336,8 @@ def test_a_phase_that_stops_leaves_the_others_to_go_on(plan, tmp_path, monkeypat
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     asks = [tool("defer", question="Which port?", assumed="8080"), tool("block", reason="a key is missing")]
     blocked = {**write_phase(1), "turns": asks}
-    code, out, _ = run(plan, [blocked, write_phase(2)], "--max-cost", "1")
+    code, out, _ = run(plan, [blocked, write_phase(2)], "--max-cost", "0.18")
+    assert "it has spent its share of the cap" in out
     assert {"question", "blocked"} <= {*called.read_text().split()}
     assert code == 4, out
     assert "job    phase 1 in " in (shown := plan.relay("status").stdout)
