@@ -18,7 +18,7 @@ class Late:
         self._name = name
 
     def __getattr__(self, attribute: str) -> Any:
-        if attribute.startswith("_"):  # pytest looks whether it is a fixture
+        if attribute.startswith(("_", "pytest")):  # pytest looks whether it is a fixture, and which marks it has
             raise AttributeError(attribute)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")

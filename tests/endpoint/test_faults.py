@@ -68,17 +68,17 @@ def test_faults_play_in_order_and_as_often_as_they_say(play: Any) -> None:
     assert kinds == [529, 529, 429, 529, 529]
 
 
-BROKEN = [
-    ("{kind: drop, how: rst}", anthropic.APIConnectionError),
-    ("{kind: drop, how: fin}", anthropic.APIConnectionError),
+BROKEN: list[tuple[str, str | type[Exception]]] = [
+    ("{kind: drop, how: rst}", "APIConnectionError"),
+    ("{kind: drop, how: fin}", "APIConnectionError"),
     ("{kind: cut, how: rst}", httpx2.ReadError),
     ("{kind: cut, how: fin}", httpx2.RemoteProtocolError),
     ("{kind: cut, how: fin, after_bytes: 700}", httpx2.RemoteProtocolError),
     ("{kind: cut, how: end, after_events: 0}", AssertionError),
     ("garbage", json.JSONDecodeError),
     ("bad_json", ValueError),
-    ("{kind: error_event, type: overloaded_error}", anthropic.APIStatusError),
-    ("{kind: stall, before_headers: true}", anthropic.APITimeoutError),
+    ("{kind: error_event, type: overloaded_error}", "APIStatusError"),
+    ("{kind: stall, before_headers: true}", "APITimeoutError"),
     ("stall", httpx2.ReadTimeout),
 ]
 
@@ -87,7 +87,7 @@ def test_a_broken_stream_is_an_exception_and_then_the_answer(play: Any) -> None:
     """Connections that end and data that is not JSON raise what the SDK was measured to raise."""
     for fault, error in BROKEN:
         table = play(script(fault), timeout=0.3 if "stall" in fault else 10.0)
-        with pytest.raises(error):
+        with pytest.raises(getattr(anthropic, error) if isinstance(error, str) else error):
             table.ask(OPENING)
         assert_then_answers(table, fault)
 
