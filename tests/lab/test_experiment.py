@@ -11,6 +11,7 @@ from functools import partial
 import pytest
 
 from relay.base.errors import ExitCode
+from tests.effort import take_each
 from tests.endpoint.script import parse_script
 from tests.endpoint.server import serve
 from tests.waiting import wait_until
@@ -192,7 +193,7 @@ def test_nothing_is_sent_before_somebody_agrees_nor_for_what_cannot_be_compared(
     assert "roughly $" in done.stdout
     assert "never more than $4.00" in done.stdout
     assert "compare" not in lab.stage.git("for-each-ref")
-    for words, said in REFUSED:
+    for words, said in take_each(2, REFUSED):
         done = lab.compare(*words, "--yes")
         assert (done.returncode in {ExitCode.USER, ExitCode.USAGE}, said in done.stderr) == (True, True), words
     lab.stage.edit("Greet the world", "Greet everybody")

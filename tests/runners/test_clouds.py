@@ -341,6 +341,7 @@ def test_a_login_of_google_that_names_no_project_is_said(open_api, clouds, becom
     assert raised.value.hint == "export ANTHROPIC_VERTEX_PROJECT_ID=…"
 
 
+@pytest.mark.nightly
 def test_the_doctor_proves_a_clouds_login_without_the_sdk(clouds, tmp_path):
     """Which takes ten times as long, and 80 MB."""
     code = (

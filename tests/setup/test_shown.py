@@ -81,7 +81,7 @@ def test_a_hidden_file_is_named_where_a_command_misses_it_and_shown_to_a_gate_on
     stage.write(".env.other", "secret\n")
 
     runner = ScriptedRunner(sessions=[*WORK])
-    refused = stage.play(runner, sandbox="auto")
+    refused = stage.play(runner, sandbox="auto", max_repairs=0)
     assert refused.exit_code == ExitCode.STOPPED
     ended = stage.play(ScriptedRunner(sessions=[]), sandbox="auto", env_file=".env")  # no further session is paid for
 
@@ -138,7 +138,7 @@ def test_what_a_gate_is_handed_no_session_is_told(stage, more):
     look = ("bash", {"command": "cat left/x seen.txt; grep -h -v '^[0-9]*$' .relay/outputs/*"})
     runner = ScriptedRunner(sessions=[[[test, WORK[0][0][-1]], [look]]])
 
-    ended = stage.play(runner, sandbox="auto", env_file=".env")
+    ended = stage.play(runner, sandbox="auto", env_file=".env", max_repairs=1)
 
     assert ended.exit_code == ExitCode.STOPPED
     seen = "\n".join((*runner.told, *(result.text for result in runner.results)))
