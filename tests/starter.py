@@ -7,9 +7,9 @@ the kernel shows of a process, starts `python -m relay`.
 
     python starter.py SOCKET    imports, then forks a relay for every `caller.py` that connects
 
-Where a warm relay has jobs, the ``python -m relay`` that it starts for each finds a package of that name beside the
-socket first, which is `caller.py`. The relay of a job is told the process that forked it for its parent, and is sent
-what the kernel sends when a parent dies once its caller's dies.
+Where a warm relay has jobs or plays the demo, the ``python -m relay`` that it starts for each finds a package of that
+name beside the socket first, which is `caller.py`. The relay of a job is told the process that forked it for its
+parent, and is sent what the kernel sends when a parent dies once its caller's dies.
 """
 
 import array
@@ -188,7 +188,7 @@ def become_relay(request, streams, living):
         os.umask(request["umask"])
         os.environ.clear()
         os.environ.update(request["environ"])
-        if not {"--jobs", "lab", "work", "worker"}.isdisjoint(request["args"]):
+        if not {"--jobs", "demo", "lab", "work", "worker"}.isdisjoint(request["args"]):
             os.environ["PYTHONPATH"] = sys.argv[1].rpartition("/")[0]
         for number in FORWARDED:
             signal.signal(number, signal.SIG_IGN if number in request["ignored"] else signal.SIG_DFL)

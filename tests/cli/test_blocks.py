@@ -219,7 +219,7 @@ def shell(program: tuple[str, ...], project: Path, environ: dict[str, str]) -> C
     return run
 
 
-@pytest.mark.parametrize("name", STORIES if NIGHTLY else ("README.md", "docs/tutorial.md"))
+@pytest.mark.parametrize("name", STORIES if NIGHTLY else ("README.md", "docs/reference/agents.md"))
 def test_a_page_runs_as_it_is_typed(name, shell, project, commit, tmp_path):
     story = STORIES[name]
     if story.plan:

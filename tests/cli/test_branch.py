@@ -21,7 +21,7 @@ BRANCH = "relay/add-keys-such"
 @pytest.fixture
 def endpoint():
     with serve(parse_script(SCRIPT)) as rehearsal:
-        yield {"ANTHROPIC_BASE_URL": rehearsal.base_url, "ANTHROPIC_API_KEY": "rehearsal", "NO_PROXY": "*"}
+        yield {"ANTHROPIC_BASE_URL": rehearsal.base_url, "ANTHROPIC_API_KEY": "rehearsal", "RELAY_SANDBOX": "off"}
 
 
 def test_the_work_goes_on_a_branch_of_its_own(relay, project, git, endpoint):

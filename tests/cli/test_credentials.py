@@ -59,7 +59,7 @@ def test_a_key_that_ends_in_mid_run_costs_no_phase(relay, planned, home, git):
     """The command is asked when the run starts and after the refusal; nothing that is kept shows what it printed."""
     place = home(f"key_command = {json.dumps(['sh', '-c', KEYS])}\n")
     with serve(parse_script(SCRIPT)) as server:
-        ran = relay("run", env={"ANTHROPIC_BASE_URL": server.base_url})
+        ran = relay("run", env={"ANTHROPIC_BASE_URL": server.base_url, "RELAY_SANDBOX": "off"})
     assert (ran.code, ran.err) == (0, "")
     assert_paid(planned, server)
     assert (place / "asked").read_text() == "asked\n" * 2
@@ -118,7 +118,7 @@ def run_on_cloud(relay, home, name, script, *more):
         own = {} if name.startswith("anthropic") else clouds.environ
         if name == "foundry":
             clouds.revokes_at = 0
-        ran = relay("run", env={**own, **login, "NO_PROXY": "*"})
+        ran = relay("run", env={**own, **login, "NO_PROXY": "*", "RELAY_SANDBOX": "off"})
     assert (ran.code, ran.err) == (0, ""), ran.out
     assert len(clouds.seen) == (3 if name == "foundry" else 4)
     return server, clouds, ran

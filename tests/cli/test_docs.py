@@ -65,20 +65,26 @@ def test_the_readme_has_the_test_command_of_ci():
     assert "`make test`" in (ROOT / "README.md").read_text(encoding="utf-8")
 
 
+def list_tests(path: Path) -> dict[str, bool]:
+    """Return a file's tests, each with whether it is nightly."""
+    found, late = dict[str, bool](), False
+    for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else ():
+        late = bool(line) and (late or line == "@pytest.mark.nightly")
+        if begun := re.match(r"def (test_\w+)\(", line):
+            found[begun[1]] = late
+    return found
+
+
 def test_each_promise_names_tests_that_there_are():
     """A test that goes has a successor, and the list of promises names it; not all of them are nightly."""
     promises = re.findall(r"^- .*", (ROOT / "docs/contributing/promises.md").read_text(encoding="utf-8"), re.MULTILINE)
     assert promises
     named = {promise: re.findall(r"`([\w/]*\btest_\w+\.py)::(test_\w+)`", promise) for promise in promises}
     assert [promise for promise, tests in named.items() if len(tests) != promise.count("`, `") + 1] == []
-    gone, late = [], set()
-    for path, name in {test for tests in named.values() for test in tests}:
-        place = ROOT / "tests" / path
-        text = place.read_text(encoding="utf-8") if place.exists() else ""
-        begun = re.search(rf"^(@pytest\.mark\.nightly\n)?(?:(?!def |class |\n).*\n)*def {name}\(", text, re.MULTILINE)
-        gone += [] if begun else [f"{path}::{name}"]
-        late |= {(path, name)} if begun and begun[1] else set()
-    assert gone == []
+    listed = {test for tests in named.values() for test in tests}
+    known = {path: list_tests(ROOT / "tests" / path) for path in {path for path, _ in listed}}
+    assert [f"{path}::{name}" for path, name in sorted(listed) if name not in known[path]] == []
+    late = {(path, name) for path, name in listed if known[path][name]}
     assert [promise for promise, tests in named.items() if late.issuperset(tests)] == []
 
 

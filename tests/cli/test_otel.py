@@ -237,7 +237,7 @@ def test_a_collector_that_refuses_costs_a_run_a_line_and_nothing_else(relay, pro
     commit()
     collector.answers.append(503)
     with serving(SCRIPT) as (server, env):
-        ran = relay("run", env={**env, "OTEL_EXPORTER_OTLP_ENDPOINT": collector.url})
+        ran = relay("run", env={**env, "RELAY_SANDBOX": "off", "OTEL_EXPORTER_OTLP_ENDPOINT": collector.url})
         used = sum(request.usage["input_tokens"] for request in server.requests if request.usage)
     assert ran.code == 0
     assert "answered 503" in ran.out.partition("telemetry: the collector at")[2]

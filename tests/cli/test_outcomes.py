@@ -18,10 +18,6 @@ PLAN = """# Parts
 ## Phase 1 — One
 Verify: `grep -q right one.txt`
 - [ ] Write one — one.txt
-
-## Phase 2 — Two
-Verify: `grep -q right two.txt`
-- [ ] Write two — two.txt
 """
 
 
@@ -38,10 +34,10 @@ def do_phase(n, name, *texts):
 
 
 def run_plan(stage):
-    """Do two phases; the first one has a red gate, which its session repairs."""
+    """Do a phase with a red gate, which its session repairs."""
     stage.write("PLAN.md", PLAN)
     stage.commit()
-    script = json.dumps({"sessions": [do_phase(1, "one", "wrong", "right"), do_phase(2, "two", "right")]})
+    script = json.dumps({"sessions": [do_phase(1, "one", "wrong", "right")]})
     assert stage.run(script).exit_code == ExitCode.DONE
 
 
@@ -57,17 +53,14 @@ def test_a_repair_a_revert_and_the_cost_are_counted(stage):
     answers = stage.seen(ResponseReceived)
 
     found = read(stage)
-    one, two = found["phases"]
-    assert [(p["phase_id"], p["repairs"], p["sessions"], p["is_undone"]) for p in (one, two)] == [
-        ("1", 1, 1, False),
-        ("2", 0, 1, True),
-    ]
-    assert {p["model"] for p in (one, two)} == {event.model for event in answers}
+    (one,) = found["phases"]
+    assert (one["phase_id"], one["repairs"], one["sessions"], one["is_undone"]) == ("1", 1, 1, True)
+    assert {one["model"]} == {event.model for event in answers}
     (total,) = found["runner"]
-    assert (total["name"], total["phases"], total["first_pass"]) == ("api", 2, {"part": 1, "of": 2})
+    assert (total["name"], total["phases"], total["first_pass"]) == ("api", 1, {"part": 0, "of": 1})
     assert (total["repairs"], total["regressions"]) == (1, 1)
     assert total["spent"]["cost_usd"] == pytest.approx(sum(event.cost_usd for event in answers), abs=1e-6)
-    assert "1 of 2 without a repair; 1 taken back" in stage.relay("report", "--all", "--text").stdout
+    assert "0 of 1 without a repair; 1 taken back" in stage.relay("report", "--all", "--text").stdout
     assert read(stage, "--days", "1") == found
 
 

@@ -195,13 +195,15 @@ def test_a_program_that_is_not_there_cannot_be_started_or_refuses_is_said(done):
     assert "relay created no request: gh and glab are not installed" in made.stderr
 
 
-def test_after_each_phase_the_branch_is_pushed_and_its_draft_is_made_and_kept(forge):
-    done = forge.relay("run", "--pr", script=TWO)
+def test_after_a_phase_the_branch_is_pushed_and_its_request_is_kept_up_to_date(asked):
+    forge = asked
+    forge.put(answers={})
+
+    done = forge.relay("run", "--pr", script=WORLD)
 
     assert done.returncode == ExitCode.DONE, done
     assert forge.find_tip("greetings") == forge.stage.git("rev-parse", "HEAD").strip()
-    (made,) = forge.list_calls("create")
-    assert "--draft" in made
+    assert not forge.list_calls("create")
     update = forge.list_calls("edit" if forge.tool == "gh" else "update")
     assert len(update) == 1
     text = forge.state["calls"][-1]["input"] or update[0][-1]

@@ -30,8 +30,7 @@ from relay.session.events import (
 from relay.session.values import SessionEnd
 from relay.store.trailers import parse_usage
 from tests.logs import read_events
-
-PATIENCE_S = 240
+from tests.warm import run_relay
 
 
 @dataclass(frozen=True)
@@ -61,26 +60,8 @@ def run_git(root: Path, *args: str) -> str:
     return done.stdout.strip()
 
 
-def run_relay(cwd: Path, *words: str, **environ: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-P", "-m", "relay", *words],
-        cwd=cwd,
-        env=os.environ | environ,
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE_S,
-        check=False,
-    )
-
-
-def read_status(root: Path) -> Any:
-    done = run_relay(root, "status", "--json")
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
-
-
 @pytest.fixture(scope="session")
-def played(tmp_path_factory: pytest.TempPathFactory) -> Played:
+def played(tmp_path_factory: pytest.TempPathFactory, program: tuple[str, ...]) -> Played:
     """Play the demo once, also when several processes share the tests: the first to come plays, the others wait."""
     own = tmp_path_factory.getbasetemp()
     shared = own.parent if "PYTEST_XDIST_WORKER" in os.environ else own
@@ -88,7 +69,8 @@ def played(tmp_path_factory: pytest.TempPathFactory) -> Played:
     with (shared / "demo.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not result.exists():
-            done = run_relay(shared, "demo", "--keep", "orgbook", TMPDIR=str(own))
+            environ = {**os.environ, "TMPDIR": str(own)}
+            done = run_relay(program[-1], ("demo", "--keep", "orgbook"), cwd=shared, environ=environ, answer="")
             found = {"code": done.returncode, "printed": done.stdout + done.stderr}
             result.write_text(json.dumps(found | {"processes": find_processes(shared / "orgbook")}))
     return Played(**json.loads(result.read_text()), root=shared / "orgbook")
@@ -206,8 +188,16 @@ def test_nothing_is_left_behind(played: Played) -> None:
     assert played.processes == []
 
 
-def test_the_commits_alone_say_where_the_plan_stands(played: Played, clone: Callable[[], Path], tmp_path: Path) -> None:
+def test_the_commits_alone_say_where_the_plan_stands(
+    played: Played, clone: Callable[[], Path], tmp_path: Path, program: tuple[str, ...]
+) -> None:
     """`relay status` is the same without telemetry, without relay's refs, and in a fresh clone."""
+
+    def read_status(root: Path) -> Any:
+        done = run_relay(program[-1], ("status", "--json"), cwd=root, environ=os.environ, answer="")
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout)
+
     status = read_status(played.root)
     assert status["done"]
     assert status["next"]["phase"] is None
@@ -227,9 +217,8 @@ def test_a_directory_in_use_is_refused_and_left_alone(tmp_path: Path) -> None:
     used = tmp_path / "used"
     used.mkdir()
     (used / "notes.txt").write_text("mine")
-    done = run_relay(tmp_path, "demo", "--keep", "used")
-    assert done.returncode == 1
-    assert "used is not empty" in done.stderr
+    with pytest.raises(RelayError, match="used is not empty"):
+        run_demo(keep=used, say=lambda _: None, environ=os.environ)
     assert [path.name for path in used.iterdir()] == ["notes.txt"]
 
 
