@@ -167,7 +167,9 @@ def find_entries(repo: Repo, rev: str, paths: Iterable[str]) -> dict[str, tuple[
         GitError: There is no such commit or tree, or it cannot be read.
     """
     found: dict[str, tuple[str, str]] = {}
-    root = _Directory(tree=f"{rev}^{{tree}}")
+    if not (paths := tuple(paths)):
+        return found
+    root = _Directory(tree=find_tree(repo, rev))
     for path in paths:
         here: _Directory | tuple[bytes, str] | None = root
         for part in os.fsencode(path).split(b"/"):
