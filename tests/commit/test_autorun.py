@@ -41,6 +41,7 @@ def test_a_link_is_judged_by_where_it_leads():
 
 
 def test_a_commit_names_it_and_is_made(stage):
+    """It also names what it leaves out, and so do checkpoints."""
     stage.write("PLAN.md", "# T\n\n## Phase 1 — A\nVerify: `test -d .`\n- [ ] do it — hello.txt\n")
     stage.commit("plan")
 
@@ -48,6 +49,8 @@ def test_a_commit_names_it_and_is_made(stage):
         stage.write(".vscode/tasks.json", "{}\n")
         stage.write("conftest.py", "x\n")
         (stage.root / "docs").symlink_to("../../.ssh/id")
+        with (stage.root / "big.bin").open("wb") as file:
+            file.truncate(10_000_001)
 
     with stage.enter(SessionKind.RUN, runner=ScriptedRunner([])) as ctx:
         assert isinstance(commit_claims(stage, ctx, lambda head: head.tick(["1.1"]), plant), PhaseCommit)
@@ -55,4 +58,5 @@ def test_a_commit_names_it_and_is_made(stage):
     assert "runs by itself on your machine (an editor starts it): .vscode/tasks.json" in words
     assert "runs by itself on your machine (a test runner or a linter starts it): conftest.py" in words
     assert "a link out of the repository: docs" in words
+    assert "not committed and not kept in checkpoints: big.bin (10.0 MB, too large)" in words
     assert not any("hello.txt" in text for text in words)

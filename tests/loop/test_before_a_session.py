@@ -5,10 +5,12 @@ from dataclasses import replace
 import pytest
 
 from relay.base.errors import PlanError
+from relay.base.hints import AT_ROOT
 from relay.gate.model import CommandCheck, GateResult, Outcome, compare_gate
 from relay.git.repository import open_repo
 from relay.plan.parse import parse_plan
 from relay.run.commit.gates import GateRun
+from relay.run.commit.omissions import Cause, LeftOut, render_left_out
 from relay.run.commit.readiness import require_programs, require_room
 from relay.session.events import GateFinished, Noticed, SessionStarted
 from relay.session.values import SessionKind
@@ -195,3 +197,22 @@ def test_a_file_that_no_commit_could_hold_costs_nothing(stage):
     stage.write("hello.txt", "a draft\n")
     assert str(refuse(stage)).endswith(" (ignored by git)")
     assert (stage.root / "hello.txt").read_text() == "a draft\n"
+
+
+WAYS = {
+    Cause.USER: "commit it yourself, with its line in .gitignore (git add 'a b' && git commit), and run again",
+    Cause.UNHELD: "commit it yourself (git add 'a b' && git commit) or move it away, and run again",
+    Cause.NESTED: "commit it there and tick the box yourself, or remove that .git to have it in this repository",
+    Cause.IGNORED: "let git have it (git check-ignore -v 'a b' names the rule), and run again",
+    Cause.PROTECTED: "write it yourself, commit it and tick the box",
+    Cause.SUBMODULE: "commit it in the submodule and here, and tick the box yourself (lib)",
+}
+
+
+def test_each_cause_for_which_a_commit_would_lack_a_file_has_its_way_out():
+    """Several causes name theirs one after the other, and what to do if an item only reads the file."""
+    found = [LeftOut(path="lib" if cause is Cause.SUBMODULE else "a b", cause=cause) for cause in WAYS]
+    said = [AT_ROOT.write(render_left_out((one,))[1]) for one in found]
+    last = "; if an item only reads it, name the files that the item makes after its “ — ”"
+    assert said == [f"{way}{last}" for way in WAYS.values()]
+    assert AT_ROOT.write(render_left_out(tuple(found))[1]) == f"{'; '.join(WAYS.values())}{last}"
