@@ -71,10 +71,6 @@ def test_a_session_that_did_nothing_is_told_once(stage):
     assert [("Nothing was committed" in told) for told in runner.told].count(True) == 1
 
 
-RED_TESTS = 'sh -c "echo FAILED x; exit 1"'
-"""As where a test runner cannot write: it says so before the phase and behind it, whatever was done."""
-
-
 @pytest.fixture
 def run_beside(stage):
     """Run a phase of one item below commands of the document's."""
@@ -87,15 +83,6 @@ def run_beside(stage):
         return stage.run(run_commands(*commands), max_repairs=0, **given)
 
     return run_phase
-
-
-@pytest.mark.nightly
-def test_a_linter_says_nothing_for_a_phase_whose_tests_are_red_before_and_after(stage, run_beside):
-    ended = run_beside(document=(RED_TESTS, "git --version"))
-
-    assert ended.exit_code == ExitCode.STOPPED
-    assert stage.commits() == ()
-    assert "- [ ] add" in (stage.root / "PLAN.md").read_text()
 
 
 @pytest.mark.nightly

@@ -139,25 +139,6 @@ def test_a_refuted_fault_changes_nothing(greeting):
 
 
 @pytest.mark.nightly
-def test_what_is_not_to_be_repaired_is_not_refuted_either(greeting):
-    greeting.run("sessions:" + WORK + report(FINDING | {"severity": "nit"}), review="phase")
-
-    assert greeting.server.errors == []
-    assert get_review(greeting).startswith("rounds=1 found=1 confirmed=0 open=0 ")
-
-
-@pytest.mark.nightly
-def test_a_weakened_test_is_always_important(greeting):
-    ended = greeting.run(
-        "sessions:" + WORK + report(FINDING | {"category": "tests", "severity": "nit"})
-        + judge((False, "there is none"), first_message_contains="1. [tests]"),
-        review="phase",
-    )  # fmt: skip
-
-    assert (ended.exit_code, greeting.server.errors) == (ExitCode.DONE, [])
-
-
-@pytest.mark.nightly
 def test_a_session_that_leaves_a_fault_is_not_asked_for_ever(greeting):
     """It says why; the commit says that one is open."""
     greeting.run(
@@ -233,19 +214,6 @@ def test_a_review_has_a_cap_of_its_own(greeting):
 
     assert get_review(greeting) == "none: its cap was met"
     assert "the review may cost 0.03 USD" in "".join(e.text for e in greeting.seen(Noticed))
-
-
-@pytest.mark.nightly
-def test_another_model_reviews_and_is_paid_at_its_own_price(greeting):
-    models = "models: [{id: claude-opus-5-5}, {id: claude-haiku-4-5}]\n"
-    greeting.run(
-        models + "sessions:" + WORK + report(model_contains="haiku"),
-        review="phase",
-        roles={"review": "claude-haiku-4-5"},
-    )
-
-    assert greeting.server.errors == []
-    assert get_review(greeting).startswith("rounds=1 found=0 ")
 
 
 def test_a_dearer_reviewer_is_checked_at_its_own_price(greeting):

@@ -8,55 +8,14 @@ from relay.base.errors import ExitCode
 from relay.base.interrupts import Urgency
 from relay.git.repository import open_repo
 from relay.run.planning.planner import PlanTask
-from relay.session.events import Committed, Noticed
+from relay.session.events import Noticed
 from relay.store.attempts import read_attempt
 from tests.commit.candidate import WHOLE
 from tests.scripts import HELLO
 
-BLOCKED = """
-sessions:
-  - name: first
-    turns:
-      - tools: [{name: write, input: {path: hello.txt, content: "hello\\n"}}]
-      - tools: [{name: tick, input: {item: "1.1", evidence: "grep"}}]
-      - tools: [{name: block, input: {reason: "lunch"}}]
-"""
-OTHER_ITEM = """
-sessions:
-  - name: other
-    turns:
-      - expect: {first_message_contains: "took work of this phase out of the work tree: a.txt"}
-        tools: [{name: write, input: {path: b.txt, content: "b\\n"}}]
-      - tools: [{name: tick, input: {item: "1.2", evidence: "grep"}}]
-      - text: "Commit: B"
-      - tools: [{name: block, input: {reason: "1.1 is not done"}}]
-"""
-FINISH = """
-sessions:
-  - name: second
-    turns:
-      - text: "Commit: Say hello"
-"""
-
 
 def names(stage, rev="HEAD"):
     return stage.git("show", "--name-only", "--format=", rev).split()
-
-
-@pytest.mark.nightly
-def test_an_open_attempt_goes_with_the_branch(stage):
-    """The user commits something else meanwhile: work and claims stay the attempt's, one commit has them all."""
-    stage.run(BLOCKED)
-    stage.write("other.txt", "the user's\n")
-    stage.git("add", "other.txt")
-    stage.git("commit", "-q", "-m", "something else", "--", "other.txt")
-
-    ended = stage.run(FINISH, all_=False)
-
-    assert ended.exit_code == ExitCode.DONE, ended
-    assert names(stage) == ["PLAN.md", "hello.txt"]
-    assert stage.commits()[0].items == ("1.1",)
-    assert stage.commits()[0].body.endswith("\n  evidence: grep")
 
 
 @pytest.mark.nightly
@@ -85,38 +44,6 @@ def test_what_an_open_attempt_asked_and_amended_outlives_an_edit_of_the_plan(sta
     said = [event.text for event in stage.seen(Noticed) if "whose plan was edited" in event.text]
     assert any("a note for phase 2 left out, since the phase is gone" in words for words in said), said
     assert "Which port?" in stage.git("show", f"{attempt.wip_ref}:PLAN.md")
-
-
-@pytest.mark.nightly
-def test_a_claim_of_an_item_that_was_reworded_is_open_again(stage):
-    """What was claimed is not what the plan asks for any more; what it still asks for stays claimed."""
-    stage.write("PLAN.md", "## Phase 1\nVerify: `grep -q hello hello.txt`\n- [ ] A — hello.txt\n- [ ] B — hello.txt\n")
-    stage.commit("plan")
-    tick = '- tools: [{name: tick, input: {item: "1.2", evidence: "grep"}}]'
-    stage.run(BLOCKED.replace("      - tools: [{name: block", f"      {tick}\n      - tools: [{{name: block"))
-    begun = read_attempt(open_repo(stage.root))
-    assert begun is not None
-    assert begun.items == ("1.1", "1.2")
-    stage.edit("] A —", "] A, in French —")
-
-    stage.run("sessions: [{name: none, turns: [{tools: [{name: block, input: {reason: enough}}]}]}]")
-
-    attempt = read_attempt(open_repo(stage.root))
-    assert attempt is not None
-    assert attempt.items == ("1.2",)
-    assert "- [ ] A, in French — hello.txt\n- [x] B" in stage.git("show", f"{attempt.wip_ref}:PLAN.md")
-
-
-@pytest.mark.nightly
-def test_prose_and_gates_may_be_edited_between_phases(stage):
-    """Only what relay ticked is off limits."""
-    stage.run(WHOLE, all_=False)
-    stage.edit("# Greetings", "# Greetings to all\nIn every language.")
-
-    stage.run("sessions: [{name: none, turns: [{tools: [{name: block, input: {reason: enough}}]}]}]")
-
-    assert "amended" in [event.status for event in stage.seen(Committed)]
-    assert "In every language." in stage.git("show", "HEAD:PLAN.md")
 
 
 @pytest.mark.nightly

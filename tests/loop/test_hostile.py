@@ -3,7 +3,6 @@
 import pytest
 
 from relay.base.errors import ExitCode, PlanError
-from relay.base.hints import AT_ROOT
 from relay.base.interrupts import Urgency
 from relay.run.commit.candidate import PhaseCommit, Refused
 from relay.session.events import Committed, Noticed, PlanRestored
@@ -94,22 +93,6 @@ def test_a_gate_that_collects_no_tests_is_not_green(stage):
     assert (stage.root / "hello.txt").read_text() == "hello\n"
 
 
-@pytest.mark.nightly
-def test_a_hook_that_refuses_is_a_failed_gate(stage):
-    """The user's hook is honoured: the session is told, nothing is committed, nothing is lost."""
-    install_hook(stage, "#!/bin/sh\ngit diff --cached --quiet || { echo no swearing >&2; exit 1; }\n")
-    before = stage.git("rev-parse", "HEAD")
-    script = HELLO + '      - expect: {last_message_contains: "no swearing"}\n        text: "Sorry"\n' * 3
-
-    ended = stage.run(script)
-
-    assert ended.exit_code == ExitCode.STOPPED
-    assert "no swearing" in ended.reason
-    assert stage.git("rev-parse", "HEAD") == before
-    assert (stage.root / "hello.txt").read_text() == "hello\n"
-    assert stage.server.errors == []
-
-
 def test_a_hook_that_writes_a_secret_is_stopped(stage):
     """What a commit hook puts into files is looked at like what the session wrote."""
     token = "gh" + "p_" + "0Ab1Cd2Ef3Gh4Ij5Kl6Mn7Op8Qr9St0Uv1Wx"
@@ -184,18 +167,6 @@ sessions:
 
 
 @pytest.mark.nightly
-def test_what_was_there_before_a_session_is_kept_out_of_commits(stage):
-    stage.write("AGENTS.md", "# Rules\nBe very brief.\n")
-    stage.write("notes.txt", "mine\n")
-
-    ended = stage.run(HELLO, all_=False)
-
-    assert ended.exit_code == ExitCode.DONE
-    assert stage.git("show", "--name-only", "--format=", "HEAD").split() == ["PLAN.md", "hello.txt"]
-    assert stage.git("status", "--porcelain").splitlines() == [" M AGENTS.md", "?? notes.txt"]
-
-
-@pytest.mark.nightly
 def test_the_users_edit_of_an_open_phase_is_committed_by_itself(stage):
     """An amendment between attempts is taken; relay says so in a commit of its own."""
     stage.run(HELLO, all_=False)
@@ -205,19 +176,6 @@ def test_the_users_edit_of_an_open_phase_is_committed_by_itself(stage):
 
     assert [(event.status, event.phase_id) for event in stage.seen(Committed)] == [("amended", "")]
     assert "three times" in stage.git("show", "HEAD:PLAN.md")
-
-
-@pytest.mark.nightly
-def test_unticking_by_hand_is_not_committed_by_relay(stage):
-    """What relay ticked, relay does not take back; the message says how the user can."""
-    stage.run(HELLO, all_=False)
-    text = (stage.root / "PLAN.md").read_text()
-    stage.write("PLAN.md", text.replace("- [x]", "- [ ]").replace("Say hello", "Say hi"))
-
-    with pytest.raises(PlanError, match=r"PLAN\.md:5") as caught:
-        stage.run(HELLO)
-
-    assert "git commit" in AT_ROOT.write(caught.value.hint)
 
 
 def test_spending_stops_before_the_request_that_could_cross_the_cap(stage):

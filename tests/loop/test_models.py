@@ -6,7 +6,6 @@ from dataclasses import replace
 import pytest
 
 from relay.base.errors import ExitCode, RelayError
-from relay.base.interrupts import Interrupts, Urgency
 from relay.plan.parse import parse_plan
 from relay.run.attempt.session import AttemptKind, AttemptResult
 from relay.run.commit.candidate import Refused
@@ -141,23 +140,6 @@ def test_a_ladder_has_an_end_and_a_later_run_goes_on_at_its_top(begin):
     assert stage.run(make(say("hello", "1.1")), **LADDER).exit_code == ExitCode.DONE
     assert list_asked(stage) == [("claude-sonnet-5-5", "high")]
     assert list_rungs(stage) == ["effort=high", "model=claude-sonnet-5-5"]
-
-
-@pytest.mark.nightly
-def test_a_run_that_is_cut_off_goes_on_where_it_was_on_the_ladder(begin):
-    stage = begin(ONE)
-
-    def cut_off():
-        if len(stage.seen(SessionStarted)) > 1:
-            stage.on_tool = None
-            stage.interrupts.request(Urgency.NOW)
-
-    stage.on_tool = cut_off
-    assert stage.run(make(BAD, say("hello", "1.1")), **LADDER).exit_code == ExitCode.INTERRUPTED
-    stage.interrupts = Interrupts()
-    assert stage.run(make(say("hello", "1.1")), **LADDER).exit_code == ExitCode.DONE
-    assert list_asked(stage) == [("claude-opus-5-5", "high")]
-    assert list_rungs(stage) == ["effort=high"]
 
 
 @pytest.mark.nightly

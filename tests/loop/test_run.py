@@ -4,7 +4,6 @@ import pytest
 
 from relay.base.errors import ExitCode
 from relay.run.loop import find_done_plan
-from relay.session.events import SessionEnded, SessionStarted
 from relay.session.values import SessionKind
 from tests.scripted import ScriptedRunner
 from tests.scripts import HELLO
@@ -107,32 +106,6 @@ def test_a_plan_that_somebody_changed_meanwhile_is_not_done(stage):
         assert find_done_plan(ctx.files) is None
         stage.write("PLAN.md", "---\nrelay: {\n---\n")
         assert find_done_plan(ctx.files) is None
-
-
-@pytest.mark.nightly
-def test_a_hand_off_goes_to_a_second_session_with_the_handoff_note(stage):
-    """The second session starts from plan and handoff note; one commit holds what both did."""
-    script = """
-sessions:
-  - name: first
-    turns:
-      - tools: [{name: write, input: {path: hello.txt, content: "hel"}}]
-      - tools:
-        - {name: hand_off, input: {next_step: "add lo", learned: ["short files, because of disks"], dead_ends: []}}
-  - name: second
-    turns:
-      - expect: {first_message_contains: ["add lo", "because of disks", "hello.txt"]}
-        tools: [{name: write, input: {path: hello.txt, content: "hello\\n"}}]
-      - tools: [{name: tick, input: {item: "1.1", evidence: "read it"}}]
-      - text: "Commit: Say hello"
-"""
-    ended = stage.run(script, all_=False)
-
-    assert ended.exit_code == ExitCode.DONE, ended
-    assert [session.number for session in stage.seen(SessionStarted)] == [1, 2]
-    assert ["add lo" in session.handoff_note for session in stage.seen(SessionStarted)] == [False, True]
-    assert [session.result for session in stage.seen(SessionEnded)] == ["handoff", "done"]
-    assert len(stage.commits()) == 1
 
 
 def test_a_green_hand_off_is_committed(stage):

@@ -1,4 +1,4 @@
-"""`relay run` is killed, and `relay run` goes on: here without its state directory, in clones, in linked work trees."""
+"""`relay run` is killed, and `relay run` goes on: on another machine with the refs, and in linked work trees."""
 
 import json
 import shutil
@@ -32,12 +32,6 @@ sessions:
 TICK = '{name: tick, input: {item: "%s", evidence: "grep"}}'
 
 
-def move_here(stage):
-    """Stay, without what relay keeps outside of refs."""
-    shutil.rmtree(stage.root / ".relay")
-    shutil.rmtree(stage.root / ".git/relay")
-
-
 def push(stage, *refspecs):
     """Send refs to a server and lose the machine."""
     stage.git("init", "-q", "--bare", "../server.git")
@@ -46,10 +40,6 @@ def push(stage, *refspecs):
     shutil.move(stage.root, place / "lost")
     subprocess.run(["git", "clone", "-q", "-b", "main", "server.git", "clone"], cwd=place, check=True)
     stage.root = place / "clone"
-
-
-def move_to_a_clone_of_the_branch(stage):
-    push(stage, "main")
 
 
 def move_to_a_machine_with_the_refs(stage):
@@ -112,7 +102,6 @@ def check_end(stage, files):
 @pytest.mark.parametrize(
     ("move", "row"),
     [
-        (move_here, ResumeCase.MID_ATTEMPT),
         (move_to_a_machine_with_the_refs, ResumeCase.NOTHING_OPEN),
         (move_to_a_linked_work_tree, ResumeCase.MID_ATTEMPT),
     ],
@@ -133,21 +122,6 @@ def test_with_relays_refs_the_open_phase_goes_on(stage, move, row):
 
     check_end(stage, ["PLAN.md", "extra.txt", "world.txt"])
     assert json.loads(relay(stage, "status", "--json"))["spent"]["usd"] > said["spent"]["usd"]
-
-
-@pytest.mark.nightly
-def test_in_a_clone_of_the_branch_the_open_phase_begins_anew(stage):
-    """What was committed is known, with its cost; what was not is where it was, on the machine that was lost."""
-    begin(stage)
-    move_to_a_clone_of_the_branch(stage)
-    said = json.loads(relay(stage, "status", "--json"))
-    assert (said["next"]["row"], said["next"]["phase"]) == (ResumeCase.NOTHING_OPEN, "2")
-    assert said["phases"][0]["done"]
-    assert said["phases"][0]["spent"]["usd"] > 0
-
-    go_on(stage, REST % ('"Carry out phase 2 now"', f"[{TICK % '2.1'}, {TICK % '2.2'}]"))
-
-    check_end(stage, ["PLAN.md", "world.txt"])
 
 
 @pytest.mark.nightly
