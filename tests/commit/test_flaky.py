@@ -1,13 +1,11 @@
 """A gate that is red and green on the same files: it is said, and no session is paid for what chance repairs."""
 
-import pytest
-
 from relay.base.errors import ExitCode
 from relay.gate.model import CommandCheck, Outcome
-from relay.run.commit.candidate import Refused
+from relay.run.commit.candidate import PhaseCommit, Refused
 from relay.session.events import Noticed, RequestStarted
 from relay.session.values import SessionKind
-from tests.commit.candidate import WHOLE, commit_claims
+from tests.commit.candidate import WHOLE, commit_claims, commit_each
 from tests.scripted import ScriptedRunner
 
 ONCE = 'test -e "$TMPDIR/once" || { touch "$TMPDIR/once"; false; }'
@@ -33,13 +31,17 @@ def test_a_red_that_no_change_explains_is_run_again_before_a_session_is_paid(sta
     assert "flaky" in stage.relay("status").stdout
 
 
-@pytest.mark.nightly
-def test_a_repair_that_changed_nothing_is_not_paid_twice(stage):
-    plan(stage, document="", own=f"test -e hello.txt && {{ {ONCE} }}".replace("; }; }", "; }; }"))
-    ended = stage.run(WHOLE)
-    assert ended.exit_code == ExitCode.DONE, ended
-    assert len(stage.seen(RequestStarted)) == 4, "one repair was asked for"
-    assert FLAKY in " ".join(stage.git("show", "-s", "--format=%B").split())
+def test_a_repair_that_changed_nothing_is_not_paid_twice(stage, tmp_path):
+    """One command is red and green in the second gate, the other red in the first one and green in the second."""
+    here = f"test -e hello.txt && {{ {ONCE} }}".replace("; }; }", "; }; }")
+    there = f"test -e hello.txt && {{ test -e {tmp_path}/once || {{ touch {tmp_path}/once; false; }}; }}"
+    plan(stage, document="", own=f"{here}`, `{there}")
+    with stage.enter(SessionKind.RUN, flags={"sandbox": "off"}, runner=ScriptedRunner([])) as ctx:
+        red, made = commit_each(stage, ctx, [lambda head: head.tick(["1.1"])] * 2)
+    assert isinstance(red, Refused)
+    assert red.for_model, "one repair is asked for"
+    assert isinstance(made, PhaseCommit), made
+    assert " ".join(stage.git("show", "-s", "--format=%B").split()).count(FLAKY) == 2
 
 
 def test_the_third_time_stops_the_phase_and_names_the_test(stage):
