@@ -274,8 +274,6 @@ class ModelLimits:
     """Whether ``{"type": "adaptive"}`` thinking is accepted; the 4.5 generation takes budgets only."""
     pictures: bool = True
     """Whether it takes pictures."""
-    default_effort: str | None = None
-    """The model's effort if none is sent; None if not documented."""
 
 
 @cache

@@ -257,7 +257,7 @@ def _list_cards() -> tuple[StrictCard, ...]:
     table = tomllib.loads(Path(__file__).with_name("models.toml").read_text(encoding="utf-8"))
     cards = []
     for model, limits in list_limits().items():
-        own = dict(table.get(model, {}))
+        own = {"default_effort": "high", **table.get(model, {})}
         snapshot = own.pop("snapshot", model)
         own |= {name: kind(own[name]) for name, kind in _KINDS.items() if name in own}
         card = StrictCard(
@@ -265,7 +265,6 @@ def _list_cards() -> tuple[StrictCard, ...]:
             window_tokens=limits.window_tokens,
             output_tokens=limits.max_output_tokens,
             min_cache_tokens=limits.min_cacheable_tokens,
-            default_effort=limits.default_effort or "high",
             system_messages=limits.system_messages,
             aliases=(model,) if snapshot != model else (),
             **own,

@@ -234,7 +234,7 @@ def test_limits_say_what_the_documents_say() -> None:
     assert sonnet
     assert haiku
     assert (opus.window_tokens, opus.max_output_tokens, opus.min_cacheable_tokens) == (1_000_000, 128_000, 512)
-    assert (opus.system_messages, opus.adaptive_thinking, opus.default_effort) == (True, True, "medium")
+    assert (opus.system_messages, opus.adaptive_thinking) == (True, True)
     assert not sonnet.system_messages
     assert (haiku.window_tokens, haiku.max_output_tokens, haiku.adaptive_thinking) == (200_000, 64_000, False)
     assert find_limits("house-model") is None
