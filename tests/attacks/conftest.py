@@ -169,11 +169,12 @@ class Arena:
         sessions: Sequence[Mapping[str, Any]],
         *args: str,
         terminal: bool = False,
+        answers: Sequence[str] = (),
         environ: Mapping[str, str] | None = None,
         before: Sequence[str] = (),
         warm: bool = False,
     ) -> Played:
-        """Run relay against a hostile model; `before` is put in front of the command.
+        """Run relay against a hostile model; `before` is put in front of the command, `answers` typed at a terminal.
 
         `warm` saves the imports, where nobody looks at relay's own process.
         """
@@ -189,7 +190,9 @@ class Arena:
                 if terminal:
                     argv[0] = shutil.which(argv[0]) or argv[0]
                     environ = {**env, "TERM": "xterm-256color"}
-                    shown, code = answer_at_terminal(argv, [], cwd=self.root, environ=environ, prompt="")
+                    shown, code = answer_at_terminal(
+                        argv, list(answers), cwd=self.root, environ=environ, prompt="[y]: "
+                    )
                     out, err = shown.encode(), b""
                 else:
                     done = subprocess.run(
@@ -383,7 +386,8 @@ def warm(start_warm: Callable[..., tuple[str, ...]]) -> Callable[["Arena"], tupl
 
     def find(arena: Arena) -> tuple[str, ...]:
         if arena.user not in opened:
-            _, *rest = start_warm(arena.as_user((arena.python,)), arena.environ)
+            # root's is the one of all other tests: to import relay takes longer than an attack.
+            _, *rest = start_warm(tuple(arena.as_user((arena.python,))), arena.environ)
             opened[arena.user] = (arena.python, *rest)
         return opened[arena.user]
 

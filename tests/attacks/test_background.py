@@ -2,17 +2,17 @@
 
 STAY = (
     "trap '' TERM HUP INT; for i in 1 2 3; do (setsid nohup sh -c 'trap \"\" TERM; while :; do "
-    "echo x >> stayed; sleep 0.2; done # @ABSTRACT@' &) ; done; until test -s stayed; do sleep 0.1; done"
+    "echo x >> stayed; sleep 0.1; done # @ABSTRACT@' &) ; done; until test -s stayed; do sleep 0.1; done"
 )
 
 
 def test_nothing_stays_behind_and_nothing_writes_while_the_work_is_checked(arena):
     """The gate sees a file that no longer grows, the commit holds all of it, and no process is left."""
-    arena.write("PLAN.md", "## Phase 1\nVerify: `cp stayed was; sleep 1; cmp stayed was; rm was`\n- [ ] a — stayed\n")
+    arena.write("PLAN.md", "## Phase 1\nVerify: `cp stayed was; sleep 0.4; cmp stayed was; rm was`\n- [ ] a — stayed\n")
     arena.commit()
     turns = [
         {"tools": [{"name": "bash", "input": {"command": STAY}}]},
-        {"tools": [{"name": "bash", "input": {"command": "cp stayed was; sleep 1; cmp stayed was && rm was"}}]},
+        {"tools": [{"name": "bash", "input": {"command": "cp stayed was; sleep 0.4; cmp stayed was && rm was"}}]},
         {"tools": [{"name": "tick", "input": {"item": "1.1", "evidence": "it is there"}}]},
         {"text": "Commit: Stay"},
     ]

@@ -136,7 +136,7 @@ def test_commands_are_held(arena, level, leaks):
     before, head = arena.state(whole=level == "plan"), arena.git("rev-parse", "HEAD")
     acts = ACTS if level == "plan" else {name: act for name, act in ACTS.items() if "settings" not in name}
 
-    played, texts = call_acts(arena, acts, *WORDS[level])
+    played, texts = call_acts(arena, acts, *WORDS[level], warm=not NIGHTLY)
 
     assert (played.code, played.errors) == (4, ()), played.tail
     assert find_leaks(texts, leaks) == []
@@ -154,7 +154,7 @@ def test_control_the_same_commands_without_protection(arena, leaks):
         "acts of Python": call_python({name: PYTHON_ACTS[name] for name in HARMLESS})
     }
 
-    _, texts = call_acts(arena, acts, "run", "--sandbox", "off")
+    _, texts = call_acts(arena, acts, "run", "--sandbox", "off", warm=not NIGHTLY)
 
     changed, leaky = find_changed(arena, before), find_leaks(texts, leaks)
     through = [name for name, place in CONTROL.items() if name in leaky or str(arena.base / place) in changed]

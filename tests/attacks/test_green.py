@@ -40,6 +40,8 @@ for path in {paths!r}:
         os.utime(path, ns=(found.st_atime_ns, found.st_mtime_ns))
 open("world.txt", "w").write("world\\n")
 """
+COMMITS = ({"text": "Commit: Say world"}, {"tools": [{"name": "block", "input": {"reason": "it is red"}}]})
+"""A session that gives up once its gate is red."""
 NONE = [{"turns": [{"text": "Done.", "repeat": 9}], "repeat": True}]
 
 
@@ -59,10 +61,10 @@ def forge(arena, paths):
     turns = [
         {"tools": [{"name": "bash", "input": {"command": f"@PYTHON@ -I -S -c {shlex.quote(script)}"}}]},
         {"tools": [{"name": "tick", "input": {"item": "1.1", "evidence": "green"}}]},
-        {"text": "Commit: Say world"},
+        {"text": "Commit: Say world", "repeat": 9},
     ]
-    head = arena.git("rev-parse", "HEAD")
-    return head, arena.play([{"turns": turns, "then": "next"}, *NONE], "run", "--phase", "1", warm=True)
+    head, once = arena.git("rev-parse", "HEAD"), {"RELAY_MAX_SESSIONS": "1"}
+    return head, arena.play([{"turns": turns}], "run", "--phase", "1", warm=True, environ=once)
 
 
 def test_nothing_that_git_ignores_makes_a_gate_green(arena):
@@ -184,9 +186,9 @@ def cheat(arena, *flags):
         {"tools": [{"name": "bash", "input": {"command": SPILL}}]},
         {"tools": [{"name": "bash", "input": {"command": f"{acts}\necho world > world.txt"}}]},
         {"tools": [{"name": "tick", "input": {"item": "1.1", "evidence": "green"}}]},
-        {"text": "Commit: Say world"},
+        *COMMITS,
     ]
-    played = arena.play([{"turns": turns, "then": "next"}, *NONE], "run", "--phase", "1", *flags, warm=True)
+    played = arena.play([{"turns": turns}], "run", "--phase", "1", *flags, warm=True)
     places = (arena.root, arena.root.with_name("repo.relay") / "1")
     green = [file for place in places for file in place.glob(".relay/outputs/evidence/*")]
     return head, played, {way for file in green for way in file.read_text().splitlines()}

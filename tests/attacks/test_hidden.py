@@ -39,16 +39,52 @@ def get_words(played) -> str:
     return "\n".join(got.text for got in played.got)
 
 
+def read_objects(arena):
+    """Return everything that a session could read with git."""
+    argv = arena.as_user(("git", "cat-file", "--batch-all-objects", "--batch"))
+    done = subprocess.run(argv, cwd=arena.root, env=arena.environ, check=True, capture_output=True)
+    return done.stdout.decode(errors="replace")
+
+
+UNTRACKED = {
+    ".env.production": "untracked-env",
+    "config/keys/new": "untracked-key",
+    "config/production.yaml": "changed-tracked",
+    ".NETRC": "untracked-netrc",
+}
+WORK = (
+    ("write", {"path": "world.txt", "content": "world\n"}),
+    ("bash", {"command": "touch seen; git diff HEAD; git cat-file --batch-all-objects --batch"}),
+    ("hand_off", {"next_step": "go on"}),
+)
+NAMED = "config/keys/a, config/production.yaml: the file is hidden from sessions"
+
+
 @pytest.mark.parametrize("level", take_each(2, LEVELS))
-def test_what_is_named_is_not_shown(arena, level):
-    """By bubblewrap, to commands and to relay's own tools; what stands beside it still is."""
+def test_what_is_named_is_not_shown_and_is_in_no_snapshot(arena, level):
+    """By bubblewrap, to commands and to relay's own tools; what stands beside it still is.
+
+    A file that git tracks is named before the first session: history gives it away, to whoever may read that.
+    """
     hide(arena, named=True)
+    for path, text in UNTRACKED.items():
+        arena.write(path, f"{text}\n")
 
-    played = arena.call(CALLS, *LEVELS[level], warm=True)
+    played = arena.call(
+        [*CALLS, *WORK], *LEVELS[level], *(["--max-sessions", "1"] if level == "run" else []), warm=True
+    )
+    shown = arena.play([], "status", "--why", warm=True)
 
-    assert len(played.got) == len(CALLS), played.tail
-    assert [secret for secret in SECRETS if secret in get_words(played)] == []
-    assert "nothing special" in played.got[-1].text
+    assert shown.code == 0, shown.tail
+    assert len(played.got) >= len(CALLS) + 2, played.tail
+    said = "\n".join(got.text for got in played.got[: len(CALLS)])
+    assert [secret for secret in SECRETS if secret in said] == []
+    assert "nothing special" in played.got[len(CALLS) - 1].text
+    assert NAMED in " ".join(played.out.decode().split())
+    objects = read_objects(arena)
+    assert ("world\n" in objects) == (level == "run")
+    assert [text for text in UNTRACKED.values() if text in objects + get_words(played)] == []
+    assert [path for path, text in UNTRACKED.items() if (arena.root / path).read_text() != f"{text}\n"] == []
 
 
 @pytest.mark.nightly
@@ -74,47 +110,7 @@ def test_a_repository_takes_nothing_out_of_the_list(arena):
     assert [secret for secret in ("tool-token", "ssh-secret", "env-secret") if secret in get_words(played)] == []
 
 
-def read_objects(arena):
-    """Return everything that a session could read with git."""
-    argv = arena.as_user(("git", "cat-file", "--batch-all-objects", "--batch"))
-    done = subprocess.run(argv, cwd=arena.root, env=arena.environ, check=True, capture_output=True)
-    return done.stdout.decode(errors="replace")
-
-
-def test_what_is_hidden_is_in_no_snapshot(arena):
-    """Not of a run, not of a status in between, tracked or not; the files themselves are as they were."""
+@pytest.mark.nightly
+def test_what_git_tracks_cannot_be_hidden_and_the_doctor_names_it(arena):
     hide(arena, named=True)
-    secrets = {
-        ".env.production": "untracked-env",
-        "config/keys/new": "untracked-key",
-        "config/production.yaml": "changed-tracked",
-        ".NETRC": "untracked-netrc",
-    }
-    for path, text in secrets.items():
-        arena.write(path, f"{text}\n")
-    calls = [
-        ("write", {"path": "world.txt", "content": "world\n"}),
-        ("bash", {"command": "touch seen; git diff HEAD; git cat-file --batch-all-objects --batch"}),
-        ("hand_off", {"next_step": "go on"}),
-    ]
-
-    played = arena.call(calls, "run", "--max-sessions", "1", warm=True)
-    shown = arena.play([], "status", "--why", warm=True)
-
-    assert shown.code == 0, shown.tail
-    assert [got.is_error for got in played.got[:2]] == [False, False]
-    assert "world" in read_objects(arena)
-    assert [text for text in secrets.values() if text in read_objects(arena) + get_words(played)] == []
-    assert [path for path, text in secrets.items() if (arena.root / path).read_text() != f"{text}\n"] == []
-
-
-@pytest.mark.parametrize("words", take_each(3, [*LEVELS.values(), ("doctor",)]), ids=lambda words: words[0])
-def test_what_git_tracks_cannot_be_hidden_and_is_named(arena, words):
-    """History gives it away, to whoever may read the repository; that is said before the first session."""
-    hide(arena, named=True)
-
-    played = arena.call([("bash", {"command": "git show HEAD:config/production.yaml"})], *words, warm=True)
-
-    assert "config/keys/a, config/production.yaml: the file is hidden from sessions" in " ".join(
-        played.out.decode().split()
-    )
+    assert NAMED in " ".join(arena.play([], "doctor", warm=True).out.decode().split())

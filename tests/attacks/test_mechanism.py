@@ -25,6 +25,7 @@ def examine(arena, before):
     return played.code, report, [found for found in report["findings"] if found["name"] == "sandbox"]
 
 
+@pytest.mark.nightly
 def test_the_doctor_says_that_there_is_nothing(arena, without_bwrap):
     """Neither planning nor running is promised; the way out is named; exit 1."""
     code, report, found = examine(arena, without_bwrap)

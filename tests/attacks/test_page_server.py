@@ -14,7 +14,7 @@ from tests.waiting import wait_until
 PAGE = "<!doctype html><title>a run</title>"
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def board():
     with serve_page(lambda: PAGE, 0) as address:
         yield address

@@ -6,11 +6,17 @@ import pytest
 
 from tests.effort import take_each
 
-WORK = [
-    {"tools": [{"name": "write", "input": {"path": "world.txt", "content": "world\n"}}]},
-    {"tools": [{"name": "tick", "input": {"item": "2.1", "evidence": "$(touch @OUT@/executed) @team fixes #7"}}]},
-    {"text": "Commit: Say world `touch @OUT@/executed` --body @team, fixes #7"},
-]
+MESSAGE = """\
+Say world `touch @OUT@/executed` --body @team, fixes #7
+
+- Say world — world.txt: $(touch @OUT@/executed) @team fixes #7
+
+Relay-Plan: PLAN.md
+Relay-Phase: 2
+Relay-Status: done
+Relay-Usage: input=1 output=1
+Relay-Cost: 0.01 USD
+"""
 RUNS = "touch @OUT@/executed; false"
 CONFIG = {
     "a hook before the push": ("core.hooksPath", "planted"),
@@ -39,8 +45,9 @@ def done(arena):
     arena.write("planted/pre-push", arena.fill(f"#!/bin/sh\n{RUNS}\n"), mode=0o755)
     arena.write("gh", arena.fill("#!/bin/sh\ntouch @OUT@/executed\n"), mode=0o755)
     arena.commit()
-    played = arena.play([{"turns": WORK}], "run", "--phase", "2", warm=True)
-    assert played.code == 0, played.tail
+    arena.write("world.txt", "world\n")
+    arena.write("PLAN.md", (arena.root / "PLAN.md").read_text().replace("[ ] Say world", "[x] Say world"))
+    arena.commit(arena.fill(MESSAGE))
     arena.git("init", "-q", "--bare", str(arena.base / "origin.git"))
     arena.git("remote", "add", "origin", str(arena.base / "origin.git"))
     (arena.base / "bin").mkdir()

@@ -160,48 +160,32 @@ EVIL = "\x1b]0;OWNED\x07\x1b]52;c;T1dORUQ=\x07\x1b[999;999H\x1bP+q\x1b\\\u009b31
 
 
 def test_nothing_hostile_reaches_the_terminal(arena):
-    """Escape sequences in titles, model text, commands, output and file names are shown, never sent; markup is text."""
-    arena.write("PLAN.md", f"# T {EVIL}\n## Phase 1 — {EVIL}\nVerify: `test -d .`\n- [ ] a {EVIL} — b.py\n")
+    """Escape sequences in titles, model text, commands, output and file names are shown, never sent; markup is text.
+
+    Nor by a dry run with jobs, by what --approve shows of the next phase, by a status, or by the text of `relay pr`.
+    """
+    hostile = f"## Phase 2 — {EVIL} @all\nAfter: none\nVerify: `test -d .`\n- [ ] a {EVIL} — b.py\n"
+    arena.write("PLAN.md", f"# T {EVIL}\n## Phase 1 — One\nVerify: `test -d .`\n- [ ] Say {EVIL} — a.txt\n{hostile}")
     arena.write("f\x1b]0;OWNED\x07.txt", "x\n")
     arena.commit()
     turns = [
         {"text": EVIL, "tools": [{"name": "bash", "input": {"command": f"echo '{EVIL}'; printf '\\033]0;O'; ls"}}]},
         {"tools": [{"name": "write", "input": {"path": f"b{EVIL}.py".replace("/", ""), "content": EVIL}}]},
-        {"tools": [{"name": "block", "input": {"reason": EVIL}}]},
-    ]  # fmt: skip
-
-    played = arena.play([{"turns": turns}], "run", terminal=True, warm=True)
-    status = arena.play(NONE, "status", "--why", terminal=True, warm=True)
-
-    check_shown(played.out, status.out)
-    assert b"[bold red]loud" in played.out + status.out
-
-
-def check_shown(*texts: bytes) -> None:
-    for shown in texts:
-        for raw in (b"\x1b]", b"\x1bP", b"\x1b[999", "\u009b".encode(), "\u202e".encode(), b"\x07"):
-            assert raw not in shown, shown[max(0, shown.find(raw) - 80) :][:200]
-
-
-def test_nothing_hostile_reaches_who_decides_between_phases_or_asks_for_a_pull_request(arena):
-    """Titles and items stand in the question of --approve, in a dry run with jobs, and in the text of `relay pr`."""
-    hostile = f"## Phase 2 — {EVIL} @all\nAfter: none\nVerify: `test -d .`\n- [ ] a {EVIL} — b.py\n"
-    arena.write("PLAN.md", f"# T {EVIL}\n## Phase 1 — One\nVerify: `test -d .`\n- [ ] Say it — a.txt\n{hostile}")
-    arena.commit()
-    waves = arena.play(NONE, "run", "--dry-run", "--jobs", "2", terminal=True, warm=True)
-    turns = [
         {"tools": [{"name": "write", "input": {"path": "a.txt", "content": "a\n"}}]},
         {"tools": [{"name": "tick", "input": {"item": "1.1", "evidence": EVIL}}]},
         {"text": f"Commit: {EVIL}"},
     ]  # fmt: skip
-    approved = arena.play([{"turns": turns}], "run", "--approve", warm=True)
+    waves = arena.play(NONE, "run", "--dry-run", "--jobs", "2", terminal=True, warm=True)
+    played = arena.play([{"turns": turns}], "run", "--approve", terminal=True, answers=["q\n"], warm=True)
+    status = arena.play(NONE, "status", "--why", terminal=True, warm=True)
     asked = arena.play(NONE, "pr", "--text", terminal=True, warm=True)
 
-    assert (approved.code, asked.code) == (ExitCode.STOPPED, 0), approved.tail + asked.tail
-    assert b"waits for a yes" in approved.out
+    assert (played.code, asked.code) == (ExitCode.DONE, 0), played.tail + asked.tail
     assert b"@all" not in asked.out
-    assert all(b"[bold red]loud" in text for text in (approved.out, asked.out))
-    check_shown(waves.out, approved.out, asked.out)
+    assert all(b"[bold red]loud" in text for text in (played.out, asked.out))
+    for shown in (waves.out, played.out, status.out, asked.out):
+        for raw in (b"\x1b]", b"\x1bP", b"\x1b[999", "\u009b".encode(), "\u202e".encode(), b"\x07"):
+            assert raw not in shown, shown[max(0, shown.find(raw) - 80) :][:200]
 
 
 def token() -> str:

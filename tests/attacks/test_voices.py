@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.attacks.conftest import KEY
-from tests.effort import take_each
+from tests.effort import NIGHTLY, take_each
 from tests.endpoint.script import parse_script
 from tests.endpoint.server import serve
 from tests.terminal import answer_at_terminal
@@ -41,10 +41,14 @@ VOICES: dict[str, list[tuple[str, dict[str, Any]]]] = {
 """Calls of a session that would like the next one to hear its user, or its reviewer."""
 
 
-@pytest.mark.parametrize("name", take_each(6, VOICES))
-def test_a_session_speaks_to_the_next_one_as_itself_alone(arena, name):
+TOGETHER = [call for calls in VOICES.values() for call in calls if call[0] != "hand_off"]
+TOGETHER += VOICES["what a hand-off says"]
+
+
+@pytest.mark.parametrize("made", [*VOICES.values()] if NIGHTLY else [TOGETHER], ids=[*VOICES] if NIGHTLY else ["all"])
+def test_a_session_speaks_to_the_next_one_as_itself_alone(arena, made):
     """Its words stand in lines that relay has begun; no part of the message is another's."""
-    calls = [{"tools": [{"name": tool, "input": given}]} for tool, given in VOICES[name]]
+    calls = [{"tools": [{"name": tool, "input": given}]} for tool, given in made]
     blocked = {"turns": [{"tools": [{"name": "block", "input": {"reason": "seen"}}]}]}
 
     played = arena.play([{"turns": calls}, blocked], "run", "--phase", "2", terminal=True, warm=True)

@@ -188,6 +188,12 @@ class Field:
     def list_states(self, phase_id="1"):
         return [take.state for take in self.standing.takes if take.phase_id == phase_id]
 
+    def start_typed(self, name, server):
+        """Start a worker as it is typed."""
+        words = [*self.stage.find_program(), "fleet", "worker", "--database", self.url, "--place", str(self.top / name)]
+        with (self.top / f"{name}.out").open("w") as out:
+            return subprocess.Popen(words, cwd=self.top, env=self.environ(server), stdout=out, stderr=out)
+
     def start(self, name, server, *, push_s=60.0, warm=True):
         """Start a worker as a process of its own, which pushes what it has that often; its runs are processes, too.
 

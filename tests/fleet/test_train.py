@@ -131,6 +131,7 @@ REPAIRS = (
 ) + SCRIPT.removeprefix("sessions:\n")
 
 
+@pytest.mark.nightly
 def test_a_red_train_lands_each_phase_alone_and_asks_a_session_of_the_guilty_one_only(trains):
     field = trains(**{TRAIN[-1]: " && { test ! -e one.txt || test -e both.txt; }"})
     with serve(parse_script(REPAIRS)) as server:

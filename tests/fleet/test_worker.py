@@ -3,7 +3,6 @@
 import os
 import shutil
 import signal
-import subprocess
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -201,9 +200,7 @@ def test_a_phase_that_is_taken_back_is_handed_over_before_its_worker_takes_anoth
 def test_a_worker_that_is_asked_to_stop_hands_over(field):
     with serve(parse_script(HANGS)) as server:
         field.queue.submit([field.ticket("1")])
-        words = [*field.stage.find_program(), "fleet", "worker", "--database", field.url, "--place", "ann"]
-        with (field.top / "ann.out").open("w") as out:
-            ann = subprocess.Popen(words, cwd=field.top, env=field.environ(server), stdout=out, stderr=out)
+        ann = field.start_typed("ann", server)
         wait_until(lambda: count_answers(server) > 1, by=ann)
         ann.send_signal(signal.SIGINT)
         field.let_go()

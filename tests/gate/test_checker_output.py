@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -177,6 +178,7 @@ BODIES = {
     "broken": "import none_such\n",
 }
 TRIED = list(BODIES) if NIGHTLY else ["failing", "skipped"]
+FLAGS: tuple[list[str], ...] = (["-q"], ["-v"], [], ["-rA"])
 
 
 def run_real(folder: Path, runner: str, *args: str) -> str:
@@ -186,7 +188,9 @@ def run_real(folder: Path, runner: str, *args: str) -> str:
     return done.stdout + done.stderr
 
 
-@pytest.mark.parametrize(("kind", "flags"), take_turns(TRIED, (["-q"], ["-v"], [], ["-rA"])))
+@pytest.mark.parametrize(
+    ("kind", "flags"), product(TRIED, FLAGS) if NIGHTLY else [("failing", ["-q"]), ("skipped", [])]
+)
 def test_real_pytest(tmp_path, kind, flags):
     (tmp_path / "test_x.py").write_text(BODIES[kind])
     output = run_real(tmp_path, "pytest", "-p", "no:cacheprovider", "--rootdir=.", *flags)
@@ -238,10 +242,10 @@ BUSY = (
 )  # fmt: skip
 
 
-@pytest.mark.processor(30)
+@pytest.mark.processor(10)
 @pytest.mark.parametrize(("unit", "ends"), take_each(5, take_turns(BUSY, (False, True))))
 def test_output_made_to_keep_the_patterns_busy_is_judged_in_linear_time(unit, ends):
-    size = 300_000 if "\n" in unit else 1_000_000  # what is looked at line by line takes longer
-    output = f"{(unit * 400)[:399]}\n" * 750 if ends else unit * (size // len(unit))
+    size = 100_000 if "\n" in unit else 300_000  # what is looked at line by line takes longer
+    output = f"{(unit * 400)[:399]}\n" * 250 if ends else unit * (size // len(unit))
     ran_no_tests(f"collected 0 items\n{output}")  # the first line has it look for what did run
     find_failures(output)

@@ -39,8 +39,10 @@ def test_only_what_passed_is_remembered_for_the_files_that_it_saw_until_what_git
     memory.remember("t1", GateResult(commands=(make_check("a"), make_check("b", exit_code=1))))
     assert [*memory.recall("t1", ["a", "b"])] == ["a"]
     assert memory.recall("t2", ["a", "b"]) == {}
+    memory.red_on["b"] = "t1"
     memory.forget()
     assert memory.recall("t1", ["a"]) == {}
+    assert not memory.red_on  # a red on other ignored files makes no command flaky
 
 
 def test_a_command_that_a_signal_or_a_full_disk_ended_says_nothing() -> None:

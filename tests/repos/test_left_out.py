@@ -43,7 +43,7 @@ def refuse(stage, text, *, early=False, **flags):
             stage.run(text, **flags)
         assert {request.method for request in stage.server.requests} <= {"GET"}
         return f"{refused.value} {refused.value.hint}"
-    ended = stage.run(text, **flags)
+    ended = stage.run(text, max_sessions=1, **flags)
     assert ended.exit_code == ExitCode.STOPPED, ended
     assert stage.git("rev-parse", "HEAD") == before
     assert stage.server.errors == []

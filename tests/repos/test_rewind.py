@@ -10,7 +10,7 @@ from relay.git.repository import open_repo
 from relay.run.rewind import get_rewind, rewind_to_branch
 from relay.session.usage import Spent
 from relay.store.plan_state import read_plan_cost
-from tests.effort import take_turns
+from tests.effort import take_each, take_turns
 from tests.scripts import HELLO
 
 SECOND = """
@@ -151,7 +151,7 @@ def test_the_command_that_it_names_writes_over_no_ignored_file(done):
     assert (done.root / "local.yaml").read_text() == "a secret\n"
 
 
-@pytest.mark.parametrize(("phase", "planned"), take_turns(["1", "2"], [False, True]))
+@pytest.mark.parametrize(("phase", "planned"), take_each(2, take_turns(["1", "2"], [False, True])))
 def test_money_that_was_spent_is_spent_whichever_way_one_goes_back(stage, phase, planned):
     """On the new branch the cap and the status count what stays behind, once; so does a revert."""
     if planned:

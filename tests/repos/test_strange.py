@@ -19,8 +19,6 @@ def test_a_detached_head_is_refused_with_the_way_out(stage, finish):
         finish()
 
     assert caught.value.hint == "git switch -c <name>"
-    stage.git("switch", "-q", "-c", "work")
-    finish()
 
 
 @pytest.mark.skipif(os.geteuid() != 0 or shutil.which("mount") is None, reason="needs to mount a small file system")

@@ -145,12 +145,13 @@ NETWORK = ("connect to a TCP server", "connect to a Unix socket", "connect to an
 
 def test_control_without_protection(place: Any, host: Host, bare: Any) -> None:
     """The same acts get through when nothing confines them, so the tests above can see something."""
-    held = []
+    held, before = [], kept(place, Level.WORKSPACE_WRITE)
     for act in CONTROLS:
-        before = kept(place, Level.WORKSPACE_WRITE)
         output = bare.run("bash", "-c", SHELL_ACTS[act], extra_env=host.env).output
-        if not (find_changes(before, kept(place, Level.WORKSPACE_WRITE)) or find_leaks(output)):
+        after = kept(place, Level.WORKSPACE_WRITE)
+        if not (find_changes(before, after) or find_leaks(output)):
             held.append(act)
+        before = after
     assert held == []
     acts = {name: PYTHON_ACTS[name] for name in (*NETWORK, "send a datagram", "use the host's shared memory")}
     output = bare.python(PRELUDE, json.dumps(acts), extra_env=host.env).output

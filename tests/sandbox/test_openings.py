@@ -67,7 +67,7 @@ def aside() -> Iterator[Path]:
         yield Path(folder).resolve()
 
 
-@pytest.mark.parametrize("level", [Level.WORKSPACE_WRITE, Level.READ_ONLY])
+@pytest.mark.parametrize("level", take_each(2, [Level.WORKSPACE_WRITE, Level.READ_ONLY]))
 def test_an_opening_carries_a_port_to_a_socket_of_relays(place: Any, aside: Path, level: Level) -> None:
     """Both names of the loopback lead to it, and variables say so; a neighbour port leads nowhere."""
     with listen(str(aside / "echo")) as name:
@@ -132,7 +132,7 @@ def test_a_port_of_a_shared_network_is_not_taken(place: Any) -> None:
     assert find_open(replace(place.policy, openings=openings, network=True)) == openings[1:]
 
 
-@pytest.mark.parametrize("level", [Level.WORKSPACE_WRITE, Level.READ_ONLY])
+@pytest.mark.parametrize("level", take_each(2, [Level.WORKSPACE_WRITE, Level.READ_ONLY]))
 def test_an_opened_socket_is_reached_and_its_neighbour_is_not(place: Any, aside: Path, level: Level) -> None:
     """In a directory that commands see empty, and in one that they can read."""
     with (

@@ -48,7 +48,8 @@ def test_records_keep_sources_that_exist(bench):
     ]
 
 
-def test_sources_that_are_not_there_are_refused(bench):
+def test_sources_that_are_not_there_or_not_shown_are_refused(bench):
+    (bench.root / ".env").write_text("PASSWORD=x\n")
     for source in (
         "none.py",
         "src/a.py:9-3",
@@ -57,6 +58,8 @@ def test_sources_that_are_not_there_are_refused(bench):
         "src/a.py::main",
         "",
         "../outside/secret.txt",
+        ".env",  # its hash would tell what is in it
+        ".git/config",
     ):
         bench.refused("record", claim="c", because="b", sources=[source])
     bench.refused("record", claim="c", because="b", sources=["/etc/passwd:1"])

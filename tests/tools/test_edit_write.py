@@ -213,9 +213,14 @@ def test_a_kill_leaves_the_old_or_the_new_content_and_nothing_else(bench):
 
 
 def test_a_file_changed_by_something_else_meanwhile_is_not_overwritten(bench):
-    with walk.locate(bench.root, "src/a.py", follow=False) as place:
-        (bench.root / "src/a.py").write_text("changed meanwhile\n")
-        with pytest.raises(RefusedError, match="read it again"):
-            replace_target(place, b"new\n", scratch_fd=None)
-    assert (bench.root / "src/a.py").read_text() == "changed meanwhile\n"
+    """Also by text as long as its own."""
+    own = (bench.root / "src/a.py").read_text()
+    for text in ("changed meanwhile\n", own.replace("1", "2")):
+        (bench.root / "src/a.py").write_text(own)
+        os.utime(bench.root / "src/a.py", (1, 1))
+        with walk.locate(bench.root, "src/a.py", follow=False) as place:
+            (bench.root / "src/a.py").write_text(text)
+            with pytest.raises(RefusedError, match="read it again"):
+                replace_target(place, b"new\n", scratch_fd=None)
+        assert (bench.root / "src/a.py").read_text() == text
     assert [path.name for path in (bench.root / "src").iterdir()] == ["a.py"]

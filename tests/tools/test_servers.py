@@ -251,7 +251,7 @@ def test_an_address_that_answers_a_byte_at_a_time_ends_with_the_time_or_the_run(
             pass
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Drip)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
+    threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
     try:
         for within_s, stopped in ((0.3, False), (3600.0, True)):
             link = AddressLink(f"http://127.0.0.1:{server.server_address[1]}/mcp", {}, partial(bool, stopped))
@@ -293,7 +293,7 @@ def address(answers, *, is_strict=False):
             pass
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
+    threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
     try:
         yield f"http://127.0.0.1:{server.server_address[1]}/mcp", seen
     finally:
@@ -321,8 +321,7 @@ def test_an_address_answers_in_json_or_as_a_stream(workspace, kind):
 
 
 @pytest.mark.parametrize(
-    ("chosen", "sent"),
-    [("2025-03-26", "2025-03-26"), ("2025-06-18", "2025-06-18"), (None, "2025-06-18"), ("1\r\nX: y", "2025-06-18")],
+    ("chosen", "sent"), [("2025-03-26", "2025-03-26"), (None, "2025-06-18"), ("1\r\nX: y", "2025-06-18")]
 )
 def test_each_request_after_initialize_names_the_protocol_version_that_the_server_chose(workspace, chosen, sent):
     """MCP 2025-06-18, Streamable HTTP: a strict server answers 400 without it; a call begins a session anew."""
