@@ -44,6 +44,13 @@ _COMMANDS = {
     "1": "sed -i s/first/one/ both.txt; mkdir one; echo 1 > one/new.txt",
     "2": "sed -i s/last/two/ both.txt; rm gone.txt; echo 2 > two.txt; chmod +x two.txt",
 }
+FILES = {
+    "both.txt": ("100644", LINES.replace("first", "one").replace("last", "two")),
+    "mine.txt": ("100644", "mine, edited\n"),
+    "one/new.txt": ("100644", "1\n"),
+    "two.txt": ("100755", "2\n"),
+}
+"""Mode and content of each tracked file in the end, but for relay's own."""
 _COST = re.compile(r"~?([0-9.]+) USD")
 
 
@@ -78,20 +85,18 @@ class LandingRig:
     cut: Callable[[], Path | None]
     on_disk: bool
     boot_id: Path | None = None
-    reference: tuple[str, ...] = ()
-    """Entries of the tree in the end."""
-    count: int = 0
-    """How many calls change files."""
     _numbers: Iterator[int] = field(default_factory=itertools.count)
 
     def __post_init__(self) -> None:
         self._make(self.place / "origin")
+
+    def count(self) -> int:
+        """Return how many calls change files when nobody kills it."""
         with self.copy() as top:
             ended = self.run(top, Fault())
             assert ended.code == 0, (ended, self.read_output(top), self.server.errors)
-            self.reference = tuple(self.git(top, "ls-tree", "-r", "main").splitlines())
-            self.count = ended.count
             assert not (wrong := self.check(top, seen={})), wrong
+            return ended.count
 
     @property
     def environ(self) -> dict[str, str]:
@@ -188,9 +193,13 @@ class LandingRig:
     def check(self, top: Path, seen: dict[str, str]) -> list[str]:
         """Return in words what does not hold when all is landed."""
         wrong = []
-        tree = tuple(self.git(top, "ls-tree", "-r", "main").splitlines())
-        if self.reference and tree != self.reference:
-            wrong.append(f"the tree differs: {sorted(set(tree) ^ set(self.reference))}")
+        tracked = self.git(top, "ls-files", "-s", "--", ":!PLAN*").splitlines()
+        found = {line.partition("\t")[2]: (line[:6], (top / "main" / line.partition("\t")[2])) for line in tracked}
+        files = {path: (mode, file.read_text() if file.exists() else "") for path, (mode, file) in found.items()}
+        if files != FILES:
+            wrong.append(f"the files differ: {files}")
+        ledger = self.git(top, "show", "main:PLAN.ledger.yaml", check=False)
+        wrong += [f"no claim of phase {phase}" for phase in PHASES if f"it is {phase}" not in ledger]
         status = self.git(top, "status", "--porcelain")
         if status != " M mine.txt\n?? notes/\n":
             wrong.append(f"the status differs: {status!r}")
@@ -222,11 +231,12 @@ class LandingRig:
         attempts = self.git(top, "for-each-ref", "refs/relay/leg")
         return [*wrong, *([f"open: {attempts}"] if attempts else [])]
 
-    def make_chain(self, seed: int) -> tuple[Fault, ...]:
-        """Return two or three kills in a row: the later ones fall into recoveries."""
-        dice = random.Random(seed)
-        count = dice.randint(2, 3)
-        return tuple(Fault(at=dice.randint(1, self.count), mode=dice.choice("bat")) for _ in range(count))
+
+def make_chain(calls: int, seed: int) -> tuple[Fault, ...]:
+    """Return two or three kills in a row among so many calls: the later ones fall into recoveries."""
+    dice = random.Random(seed)
+    count = dice.randint(2, 3)
+    return tuple(Fault(at=dice.randint(1, calls), mode=dice.choice("bat")) for _ in range(count))
 
 
 @contextlib.contextmanager
@@ -258,7 +268,8 @@ def main() -> int:
     asked = parser.parse_args()
     failed = 0
     with open_landing_rig() as rig:
-        every = range(1, rig.count + 1)
+        calls = rig.count()
+        every = range(1, calls + 1)
         kills = [(Fault(at=at, mode=mode),) for at in every for mode in "bat"]
         failures = [
             (Fault(at=at, mode=mode, error=error),)
@@ -267,12 +278,12 @@ def main() -> int:
         failed += _try_row(rig, "killed while phases land", kills[:: asked.share], asked.seconds)
         alone = [(Fault(at=at, mode="o"),) for at in every]
         failed += _try_row(rig, "parent, child or git killed alone", alone[:: asked.share], asked.seconds)
-        failed += _try_row(rig, "2-3 kills in a row", [rig.make_chain(n) for n in range(100)], asked.seconds)
+        failed += _try_row(rig, "2-3 kills in a row", [make_chain(calls, n) for n in range(100)], asked.seconds)
         failed += _try_row(rig, "ENOSPC or EIO", failures[:: asked.share], asked.seconds)
     if asked.cuts:
         with open_disk() as disk, open_landing_rig(watched=disk.mount_point, cut=disk.cut) as rig:
-            dice = random.Random(0)
-            cuts = [(Fault(at=dice.randint(1, rig.count)),) for _ in range(asked.cuts)]
+            dice, calls = random.Random(0), rig.count()
+            cuts = [(Fault(at=dice.randint(1, calls)),) for _ in range(asked.cuts)]
             failed += _try_row(rig, "power cut while phases land", cuts, asked.seconds)
     return int(failed > 0)
 

@@ -14,7 +14,7 @@ import pytest
 from relay.base.tree import is_temporary
 from rigs.crash.rig import Rig, open_rig
 from rigs.crash.tracer import Fault, Starter, find_obstacle
-from tests.effort import NIGHTLY, take_each
+from tests.effort import NIGHTLY
 
 OBSTACLE = find_obstacle()
 pytestmark = pytest.mark.skipif(bool(OBSTACLE), reason=OBSTACLE)
@@ -44,7 +44,16 @@ def test_what_a_commit_holds_is_on_the_disk_before_its_commit_point(rig):
         assert points[0] < synced[0] < points[1], path
 
 
-@pytest.mark.parametrize("part", range(2, PARTS, 8) if NIGHTLY else [50])
+def test_killed_at_the_commit_point_of_the_plan_alone_and_halfway_when_it_goes_on(rig):
+    """Of a plan that is committed no attempt is open that would say what is left to be done: a note does."""
+    at = rig.reference.find_call("rename", "refs/heads/main.lock")
+    trial = rig.try_faults([Fault(at=at, mode="b"), Fault(at=place(rig, 50), mode="b")])
+    assert not trial.wrong, trial
+    assert len(trial.hits) == 2
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("part", range(2, PARTS, 8))
 def test_killed_before_a_call(rig, part):
     """Everything is killed before a call that changes files."""
     trial = rig.try_faults([Fault(at=place(rig, part), mode="b")])
@@ -92,11 +101,11 @@ def test_a_call_fails(rig, part, error, mode):
     assert not trial.wrong, trial
 
 
-@pytest.mark.parametrize("mode", take_each(2, "ba"))
-def test_killed_at_the_commit_point_of_the_plan_alone(rig, mode):
-    """No attempt is open then that would say what is left to be done: a note does, and the index follows."""
+@pytest.mark.nightly
+def test_killed_behind_the_commit_point_of_the_plan_alone(rig):
+    """The index follows."""
     at = rig.reference.find_call("rename", "refs/heads/main.lock")
-    trial = rig.try_faults([Fault(at=at, mode=mode)])
+    trial = rig.try_faults([Fault(at=at, mode="a")])
     assert not trial.wrong, trial
 
 

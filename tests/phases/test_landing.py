@@ -49,8 +49,14 @@ def planned(box):
 
 
 def test_a_phase_that_nothing_was_landed_beside_goes_forward(planned):
-    """Not begun, done, landed: each is what git says, and the work tree of the user's has the files in the end."""
+    """Not begun, done, landed: each is what git says, and the work tree of the user's has the files in the end.
+
+    One that this one was landed beside is apart.
+    """
     main = planned.open()
+    beside, other = add_job(planned, "2")
+    note_checked(other.repo, finish(beside, "2"))
+    assert find_landing(main, other).case is LandingCase.FORWARD
     place, job = add_job(planned, "1")
     assert find_landing(main, job).case is LandingCase.WORKING
     done = finish(place, "1")
@@ -59,19 +65,10 @@ def test_a_phase_that_nothing_was_landed_beside_goes_forward(planned):
     landing = find_landing(main, job)
     assert (landing.case, landing.own) == (LandingCase.FORWARD, done)
     assert land(main, job, landing) == ()
-    assert find_landing(main, job).case is LandingCase.LANDED
+    assert [find_landing(main, one).case for one in (job, other)] == [LandingCase.LANDED, LandingCase.APART]
     assert planned.text("rev-parse", "main") == done
     assert planned.text("status", "--porcelain") == ""
     assert "phase 1 lands" in planned.text("reflog", "-1", "main")
-
-
-def test_a_phase_that_others_landed_beside_is_apart(planned):
-    main = planned.open()
-    (one, first), (two, second) = add_job(planned, "1"), add_job(planned, "2")
-    finish(one, "1")
-    finish(two, "2")
-    land(main, first, find_landing(main, first))
-    assert find_landing(main, second).case is LandingCase.APART
 
 
 def test_only_what_has_work_elsewhere_keeps_its_name(planned):

@@ -24,7 +24,7 @@ from tests.effort import take_each
 from tests.phases.bench import GATES, HOLD, Bench, make_plan, write_session
 from tests.scripted import ScriptedRunner
 
-ONE, TWO = (write_session(number, f"echo {number} > {number}.txt") for number in (1, 2))
+TWO = write_session(2, "echo 2 > 2.txt")
 HELD = write_session(1, HOLD, "echo 1 > 1.txt")
 
 
@@ -235,17 +235,6 @@ def test_a_file_that_git_ignored_when_the_phase_began_is_not_committed(stage):
     assert "not committed, because git ignored it when the phase began: local/diary.txt" in out
     assert stage.git("ls-files").split() == [".gitignore", "1.txt", "AGENTS.md", "PLAN.md", "local/own.txt"]
     assert (stage.root / "local/diary.txt").read_text() == "private notes\n"
-
-
-@pytest.mark.nightly
-def test_packages_that_git_does_not_ignore_pile_up_nowhere(stage):
-    bench = Bench(stage)
-    stage.write("package.json", "{}")
-    stage.write("node_modules/a/package.json", "{}")
-    bench.play([ONE, TWO])
-    assert not bench.places.exists()
-    assert stage.git("branch", "--list", "relay-jobs/*") == ""
-    assert (stage.root / "node_modules/a/package.json").exists()
 
 
 def test_an_open_phase_goes_on_with_what_the_user_did_to_the_same_file_and_to_its_gate(stage, monkeypatch):

@@ -127,15 +127,17 @@ def test_places_that_relay_made_are_known_to_each_work_tree(main):
 
 
 def test_a_free_one_is_handed_on_with_what_git_ignores_in_it(box, main):
-    """The next phase finds the dependencies there; the branch that has landed is gone."""
+    """The next phase finds the dependencies there; the branch that has landed is gone, and a killed relay's lock."""
     job = ensure(main, "1")
     place = finish(box, main, job)
     place.write("node_modules/a.js")
     assert is_free(main, job)
+    with declare_locks(job.repo, lock := job.repo.git_dir / "HEAD.lock"):
+        lock.touch()
     handed = ensure(main, "2")
     assert handed.repo.root == job.repo.root
     assert (handed.repo.branch, handed.repo.head()) == ("relay-jobs/main/2", main.head())
-    assert (handed.repo.root / "node_modules/a.js").exists()
+    assert ((handed.repo.root / "node_modules/a.js").exists(), lock.exists()) == (True, False)
     assert box.text("branch", "--list", "relay-jobs/*").split() == ["+", "relay-jobs/main/2"]
 
 
@@ -261,15 +263,6 @@ def test_a_note_of_another_place_is_not_believed(box, main):
     assert not (box.root.parent / "7/.git").exists()
 
 
-def test_one_handed_on_by_a_relay_that_was_killed_is_handed_on(box, main):
-    job = ensure(main, "1")
-    finish(box, main, job)
-    with declare_locks(job.repo, lock := job.repo.git_dir / "HEAD.lock"):
-        lock.touch()
-    assert ensure(main, "2").repo.root == job.repo.root
-    assert not lock.exists()
-
-
 def test_what_git_ignores_is_copied_and_nothing_else(box, main, tmp_path):
     """With modes, dates and links; no secrets but those that are named, no tool's cache, nothing that git tracks."""
     secret = tmp_path / "secret"
@@ -293,19 +286,21 @@ def test_what_git_ignores_is_copied_and_nothing_else(box, main, tmp_path):
 
 
 def test_a_copy_follows_the_user_and_what_a_session_changed_stays(box, main):
-    """Installed packages follow the user in any case: he has installed anew."""
-    box.write("a.local", "first")
-    box.write("b.local", "first")
-    box.write("node_modules/deep/b.js", "first")
+    """However deep it is. Installed packages follow the user in any case: he has installed anew."""
+    box.write(".gitignore", "*.local\nnode_modules/\n/out/\n")
+    box.commit("ignore")
+    for path in ("a.local", "b.local", "node_modules/deep/b.js", "out/a/b/c/d/first"):
+        box.write(path, "first")
     job = ensure(main, "1")
+    (job.repo.root / "out/a/b/c/d/result").write_text("a session's")
     (job.repo.root / "b.local").write_text("a session's")
     (job.repo.root / "node_modules/more.js").write_text("a session's")
     place = finish(box, main, job)
     assert (ensure(main, "2").repo.root, place.root) == (job.repo.root, job.repo.root)
     assert (job.repo.root / "node_modules/more.js").exists()
     place = finish(box, main, replace(job, phase_id="2"))
-    for path in ("a.local", "b.local", "node_modules/deep/b.js"):
-        (box.root / path).unlink()
+    for path in ("a.local", "b.local", "node_modules/deep/b.js", "out/more.txt"):
+        (box.root / path).unlink(missing_ok=True)
         box.write(path, "second")
     box.write("PLAN.md", f"{PLAN}\n## Phase 3 — Three\n- [ ] Do it — three.txt\n")
     box.commit("more")
@@ -313,19 +308,7 @@ def test_a_copy_follows_the_user_and_what_a_session_changed_stays(box, main):
     texts = [(job.repo.root / path).read_text() for path in ("a.local", "b.local", "node_modules/deep/b.js")]
     assert texts == ["second", "a session's", "second"]
     assert not (job.repo.root / "node_modules/more.js").exists()
-
-
-def test_what_a_session_left_deep_in_a_copy_stays_when_the_user_changes_the_original(box, main):
-    box.write(".gitignore", "*.local\n/out/\n")
-    box.commit("ignore")
-    box.write("out/a/b/c/d/first", "first")
-    job = ensure(main, "1")
-    result = job.repo.root / "out/a/b/c/d/result"
-    result.write_text("a session's")
-    finish(box, main, job)
-    box.write("out/more.txt", "second")
-    ensure(main, "2")
-    assert result.read_text() == "a session's"
+    assert (job.repo.root / "out/a/b/c/d/result").read_text() == "a session's"
 
 
 COPY_AND_DIE = """\
@@ -389,51 +372,51 @@ def test_what_is_not_a_directory_beside_the_repository_is_left_alone(box, main, 
         beside.symlink_to(box.home)
 
 
-def test_what_holds_nothing_goes_in_the_end_and_what_relay_kept_comes_home(box, main):
+def test_what_git_ignores_keeps_a_work_tree_and_is_named(box, main):
+    """Without it the tree goes, with its branch; what relay kept there comes home."""
     job = ensure(main, "1")
     place = finish(box, main, job)
-    place.write(".relay/.gitignore", "*\n")
-    place.write(".relay/outputs/one.txt", "spilled")
-    place.write(".relay/outputs/evidence/ab.png", "seen")
+    for path in (".relay/.gitignore", ".relay/outputs/one.txt", ".relay/outputs/evidence/ab.png"):
+        place.write(path, "*\n")
+    only = place.write("only.local", "here")
+    [kept] = remove_free(main, "PLAN.md")
+    assert (kept.place, kept.ignored, only.read_text()) == (job.repo.root, ("only.local",), "here")
+    only.unlink()
     assert list(remove_free(main, "PLAN.md")) == []
     assert not get_jobs_place(main.root).exists()
-    assert (box.root / ".relay/outputs/one.txt").read_text() == "spilled"
-    assert (box.root / ".relay/outputs/evidence/ab.png").read_text() == "seen"
+    assert [(box.root / ".relay/outputs" / name).read_text() for name in ("one.txt", "evidence/ab.png")] == ["*\n"] * 2
     assert box.text("branch", "--list", "relay-jobs/*") == ""
     assert len(list_worktrees(main)) == 1
 
 
-def test_what_git_ignores_keeps_a_work_tree_and_is_named(box, main):
+def test_packages_that_git_does_not_ignore_keep_no_work_tree(box, main):
+    """Relay copied them there, since a project may forget the line: else each phase would leave a tree."""
+    box.write(".gitignore", "*.local\n")
+    box.write("package.json", "{}")
+    box.commit("no line")
+    box.write("node_modules/a/package.json", "{}")
     job = ensure(main, "1")
-    place = finish(box, main, job)
-    place.write("only.local", "here")
-    [kept] = remove_free(main, "PLAN.md")
-    assert (kept.place, kept.ignored) == (job.repo.root, ("only.local",))
-    assert (job.repo.root / "only.local").read_text() == "here"
-
-
-def remove_all(place):
-    shutil.rmtree(place)
-
-
-def remove_all_above(place):
-    shutil.rmtree(place.parent)
-
-
-def remove_content(place):
-    shutil.rmtree(place)
-    place.mkdir()
+    place = type(box)(root=job.repo.root, home=box.home)
+    assert (place.root / "node_modules/a/package.json").exists()
+    place.write("PLAN.md", PLAN.replace("[ ]", "[x]", 1))
+    place.git("commit", "-qam", "phase 1")
+    land(main, job, find_landing(main, job))
+    assert list(remove_free(main, "PLAN.md")) == []
+    assert not place.root.exists()
+    assert (box.root / "node_modules/a/package.json").exists()
 
 
 def test_one_that_somebody_removed_without_git_is_made_again_where_its_phase_was(box, main):
-    for remove in (remove_all, remove_all_above, remove_content):
+    for what in ("the tree", "all trees", "its content"):
         job = ensure(main, "1")
         own = type(box)(root=job.repo.root, home=box.home).commit("on the way")
         assert find_lost(look_at_trees(main, "PLAN.md"), parse_plan(PLAN)) == ()
-        remove(job.repo.root)
+        shutil.rmtree(job.repo.root.parent if what == "all trees" else job.repo.root)
+        if what == "its content":
+            job.repo.root.mkdir()
         assert find_lost(look_at_trees(main, "PLAN.md"), parse_plan(PLAN)) == ("1",)
         again = ensure(main, "1")
-        assert (again.repo.branch, again.repo.head()) == (job.repo.branch, own), remove
+        assert (again.repo.branch, again.repo.head()) == (job.repo.branch, own), what
         assert box.text("status", "--porcelain") == ""
         assert not [tree for tree in list_worktrees(main) if tree.unusable]
 
@@ -482,7 +465,7 @@ def test_an_open_phase_whose_work_tree_was_made_again_is_not_moved_before_its_ru
     began = save_wip(job.repo, open_attempt(job.repo, START), WipRecord(spend=Spent(), items=())).base_head
     box.write("other.txt")
     tip = box.commit("meanwhile")
-    remove_all(job.repo.root)
+    shutil.rmtree(job.repo.root)
     again = ensure(main, "1")
     assert (again.repo.head(), (again.repo.root / "1.txt").exists()) == (began, False)
     kept = read_attempt(again.repo)
