@@ -27,10 +27,11 @@ def write(project, commit):
 def test_a_command_that_shows_nothing_is_refused_with_its_line(relay, write):
     command = "pytest || true"
     write(f"Verify: `{command}`")
-    ran = relay("run")  # no key either: this is said first
-    assert ran.code == ExitCode.USER
-    assert ran.err.startswith(f"Error: PLAN.md:4: the verify command `{command}` ")
-    assert "Hint: write one that fails while the work is not done" in ran.err
+    for words in ("run", "gate"):  # no key either: this is said first
+        ran = relay(words)
+        assert ran.code == ExitCode.USER
+        assert ran.err.startswith(f"Error: PLAN.md:4: the verify command `{command}` "), words
+        assert "Hint: write one that fails while the work is not done" in ran.err
     checked = relay("check")
     assert checked.code == ExitCode.USER
     assert f"PLAN.md:4: the verify command `{command}` " in checked.out
@@ -82,7 +83,6 @@ def test_the_example_is_no_plan(relay, doctor, commit):
     assert "unfinished plan" not in planned.err  # it goes on to ask the endpoint
 
 
-@pytest.mark.nightly
 def test_a_runner_that_is_missing_on_this_machine_is_a_warning_of_check(relay, write):
     """Where a phase wishes for it, with its line; a plan may be checked where none is, so it is valid."""
     write("Verify: `test -f hello.txt`\nRunner: claude")

@@ -332,7 +332,7 @@ def test_doctor_starts_each_tool_server_once(relay, environ):
     assert re.search(r"^warning +servers +bad: its program has ended: Error: no database$", said, re.MULTILINE)
 
 
-def test_doctor_puts_what_is_missing_first_then_what_is_doubtful_then_what_is_there(relay):
+def test_doctor_puts_what_is_missing_first_then_what_is_doubtful_then_what_is_there(relay, doctor):
     """Its last line sums up; a sandbox that holds takes a line, and settings are shown where they are asked for."""
     ran = relay("doctor", env={"RELAY_PATHS": '{"write": ["/no/such"]}'})
     *findings, empty, verdict, following = (line for line in ran.out.splitlines() if not line.startswith(" "))
@@ -343,9 +343,9 @@ def test_doctor_puts_what_is_missing_first_then_what_is_doubtful_then_what_is_th
     assert following.startswith("next: export ANTHROPIC_API_KEY=…")
     assert not re.search(r"^ +(refused|allowed): ", ran.out, re.MULTILINE)
     assert any(re.match(r"ok +git +\d", line) for line in findings)
-    assert json.loads(relay("doctor", "--json").out)["findings"][0]["state"] == "missing"
+    assert json.loads(doctor("--json").out)["findings"][0]["state"] == "missing"
 
-    *_, last, empty, verdict, _ = relay("doctor", "--settings").out.splitlines()
+    *_, last, empty, verdict, _ = doctor("--settings").out.splitlines()
     assert last.split() == ["rules_fallback_names", "CLAUDE.md,", "GEMINI.md", "(default)"]
     assert verdict == "relay run cannot work here yet: key"
 

@@ -156,7 +156,14 @@ def test_pictures_too_large_for_one_page_are_named():
 
 def test_the_page_says_what_a_person_asks_and_what_its_tables_promise():
     figures = fold(play(phases=3, text="the gate of phase 3 stayed red"))
-    texts = " | ".join(Reader(render(figures, make_beliefs("ids are random"))).texts)
+    read = Reader(render(figures, make_beliefs("ids are random")))
+    texts = " | ".join(read.texts)
+    drawn = [found["aria-label"].partition(",")[0] for tag, found in read.elements if tag == "svg"]
+    assert drawn == [
+        *["Context of 2 sessions"] * 3,
+        "Context of 6 sessions",
+        "Tokens of all prompts by source and phase; the table has the sums",
+    ]
     for wanted in (
         "What was done | 3 phases done", "Why it stopped | the gate of phase 3 stayed red",
         "What it cost | $0.24 of $20.00", "What needs you",
@@ -168,6 +175,7 @@ def test_the_page_says_what_a_person_asks_and_what_its_tables_promise():
         *(f"{tick.commit[:9]} |" for tick in figures.ticks),
     ):  # fmt: skip
         assert wanted in texts, wanted
+    assert "0 files that gates left" not in texts
 
 
 def test_the_page_has_the_money_of_the_book_and_says_what_is_not_known():
