@@ -215,3 +215,16 @@ def test_who_answers_is_priced_and_named(talk, turns):
         (told,) = session.seen(Noticed)
         assert told.text.startswith(f"{model} answers, not claude-opus-5-5; its price ")
         assert ("not known" in told.text) != known
+
+
+def test_an_answer_that_is_cut_twice_is_to_come_in_parts_and_nothing_of_it_was_run(talk):
+    """The model is told in the result of each call, or in a message where there is none: both can be sent."""
+    reads = [{"name": "read", "input": {"path": name}} for name in ("a.py", "b" * 400)]
+    for turn, kind in (({"text": "word " * 90}, "text"), ({"tools": reads}, "tool_result")):
+        session = talk([{"turns": [{**turn, "fault": {"kind": "max_tokens", "times": 2}}, {"text": "Done."}]}])
+        assert session.advance().end is SessionEnd.FINISHED, kind
+        told = session.requests[2].body["messages"][-1]["content"]
+        assert [block["type"] for block in told] == [kind] * len(turn.get("tools", "1"))
+        assert "Write long files in several smaller steps." in str(told)
+        assert session.calls == []
+        assert session.server.errors == []

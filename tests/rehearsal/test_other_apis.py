@@ -130,6 +130,15 @@ APIS = (Responses, Chat, Gemini) if NIGHTLY else (Responses, Chat)
 """By day not Google's SDK, whose import takes longer than all else here; `agents/test_gateway.py` asks its API."""
 
 
+FAULTS = {
+    "{kind: status, status: 401}": 401,
+    "overloaded": 503,
+    "rate_limit": 429,
+    "overflow": 400,
+    "{kind: error_event, after_events: 1}": 0,
+}
+
+
 def test_each_sdk_reads_conversation_bill_limits_and_errors() -> None:
     """One test: whichever worker runs it imports SDKs of thousands of models."""
     for api in APIS:
@@ -155,15 +164,6 @@ def test_each_sdk_reads_conversation_bill_limits_and_errors() -> None:
                 api(server).ask(stream=True)
             code = getattr(raised.value, "status_code", getattr(raised.value, "code", 0))
             assert not status or code == status, (api.name, fault)
-
-
-FAULTS = {
-    "{kind: status, status: 401}": 401,
-    "overloaded": 503,
-    "rate_limit": 429,
-    "overflow": 400,
-    "{kind: error_event, after_events: 1}": 0,
-}
 
 
 def check_conversation(client: Any, server: Any, *, stream: bool) -> None:
