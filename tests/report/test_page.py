@@ -16,7 +16,7 @@ from relay.insight.report.evidence import Beliefs
 from relay.insight.report.page import MARK, MOST_BYTES, render_page
 from relay.ledger.belief import judge
 from relay.ledger.model import Claim, Kind, Ledger, Nogood, Stamp
-from relay.session.events import Event, LeftFile, ReviewFinished, ShownFinding
+from relay.session.events import Event, LeftFile, Noticed, ReviewFinished, ShownFinding
 from relay.session.usage import Spent
 from tests.any_event import any_event
 from tests.figures.streams import end, over, session, start, turn
@@ -31,6 +31,8 @@ HOSTILE = (
     "\x00\x01\x1b[31mred\x1b[0m\x7f\x9b\ufffe\uffff\ud800", "\u202egpj.exe\u2066\u200f\u061c", "\u2028\u2029\r\n\t",
     "ש" * 9 + "\u0301" * 50, "x" * 100_000,
 )  # fmt: skip
+MOST_NEEDED = 5
+"""Lines of the card that says what needs a person."""
 MARKUP = 9
 """So many of them are markup, each of which would act whatever stands beside it."""
 INVISIBLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\u200e\u200f\u061c\ud800-\udfff]")
@@ -187,6 +189,14 @@ def test_the_page_has_the_money_of_the_book_and_says_what_is_not_known():
     assert "What it cost | unknown" in texts
     assert "Its log has no end" in texts
     assert "Why it stopped | The log has no run" in " | ".join(Reader(render(fold([]))).texts)
+
+
+def test_what_needs_a_person_and_has_no_room_is_counted():
+    for number, left in ((MOST_NEEDED, ""), (MOST_NEEDED + 1, "and 1 more, further down")):
+        warnings = [Noticed(text=f"warning {n}", warning=True) for n in range(number)]
+        texts = " | ".join(Reader(render(fold([start(), session(), *turn(1, 5_000), *warnings, end()]))).texts)
+        assert f"warning {MOST_NEEDED - 1}" in texts
+        assert ("more, further down" in texts, left in texts) == (bool(left), True), number
 
 
 def test_what_works_on_no_phase_says_nothing_of_phases():
