@@ -67,7 +67,8 @@ def find_attempt(stage):
 
 def save_limit(stage, until, model="claude-opus-5-5"):
     """Leave an attempt behind whose session met a limit."""
-    stage.arrange("limit", lambda: stage.run(script([bash("echo once >> log.txt"), {"text": "no", "fault": FAR}])))
+    if read_attempt(open_repo(stage.root)) is None:
+        stage.arrange("limit", lambda: stage.run(script([bash("echo once >> log.txt"), {"text": "no", "fault": FAR}])))
     attempt = find_attempt(stage)
     ending = Ending(end=SessionEnd.LIMIT, **note_wait(until, model))
     save_wip(open_repo(stage.root), attempt, WipRecord(spend=attempt.spend, handoff_note="b", ending=ending))
