@@ -16,7 +16,6 @@ from tests.attacks import (
     test_repository,
     test_reviewers,
     test_servers,
-    test_start,
     test_tools,
     test_voices,
 )
@@ -40,7 +39,6 @@ def count_rows() -> dict[str, tuple[int, int]]:
         "pull requests": (len(test_pr.CONFIG), len(test_pr.CONFIG)),
         "tool servers": (len(test_servers.GONE_BAD), len(test_servers.GONE_BAD)),
         "other voices": (len(voices), len(voices)),
-        "start": (len(test_start.ATTACKS), len(test_start.ATTACKS)),
         "files that steer later": (len(test_planted.ATTACKS), 2 * len(test_planted.ATTACKS)),
         "git configuration": (len(test_repository.CONFIG), len(test_repository.CONFIG)),
     }

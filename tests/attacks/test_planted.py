@@ -79,10 +79,8 @@ def prepare(arena):
     arena.write("sub/.keep", "").unlink()
 
 
-def work(arena, way, command):
+def work(arena, command):
     command = command.replace("@OUT@", str(arena.outside))
-    if way == "gate":
-        command = put("src/check.sh", f"grep -q world world.txt || exit 1\n{command}\n")
     turns = [
         {"tools": [{"name": "bash", "input": {"command": f"echo world > world.txt; {command}"}}]},
         {"tools": [{"name": "tick", "input": {"item": "1.1", "evidence": "grep"}}]},
@@ -113,7 +111,7 @@ def test_what_steers_others_later_is_not_committed_and_not_obeyed(arena, name):
     prepare(arena)
     head = arena.git("rev-parse", "HEAD")
 
-    played = work(arena, "session", ATTACKS[name])
+    played = work(arena, ATTACKS[name])
     after = arena.play(NONE, "run", warm=True)
 
     assert (played.code, arena.git("rev-parse", "HEAD")) == (4, head), played.tail
@@ -150,7 +148,7 @@ def test_what_a_gate_plants_goes_with_its_tree(arena, name):
 @pytest.mark.nightly
 def test_control_a_plain_git_runs_what_stands_in_a_submodule(arena):
     prepare(arena)
-    work(arena, "session", ATTACKS["a git directory in an empty submodule"])
+    work(arena, ATTACKS["a git directory in an empty submodule"])
     arena.git("status", at=own_tree(arena))
     assert (arena.outside / "executed").exists()
 
@@ -162,7 +160,7 @@ def own_tree(arena):
 def test_what_a_person_has_staged_counts_and_is_not_committed(arena):
     """The way out that the refusal names, in relay's own tree: no command can write git's index."""
     prepare(arena)
-    work(arena, "session", ATTACKS["nested rules"] + ATTACKS["rules that git ignores"])
+    work(arena, ATTACKS["nested rules"] + ATTACKS["rules that git ignores"])
     arena.git("add", "-f", "src/AGENTS.md", "CLAUDE.md", at=own_tree(arena))
 
     played = arena.play([{"turns": [{"text": "Commit: Say world"}]}, *NONE], "run", "--phase", "1", warm=True)
@@ -182,7 +180,7 @@ def test_what_steers_nobody_stops_nothing(arena):
     made = "git init -q tool; git init -q --bare tool.git; git -C tool config user.name T; "
     made += put("pyproject.toml", "[tool.relay]\nmax_sessions = 7\n[tool.ruff]\nline-length = 99\n")
 
-    played = work(arena, "session", made)
+    played = work(arena, made)
 
     assert played.code == 0, played.tail
     assert arena.play(NONE, "status", warm=True).code == 0

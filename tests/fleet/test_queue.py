@@ -238,7 +238,8 @@ def test_a_phase_that_has_spent_its_share_gets_the_rest_and_no_more(queue):
     assert more.reserved_usd == 15.0
     none = queue.raise_share(more, replace(BID, spent_usd=20.0, seen_usd=20.0))
     assert isinstance(none, NotTaken)
-    other = take(queue, ticket=replace(TICKET, phase_id="2"), bid=replace(BID, phase_cap_usd=0.5, spent_usd=1.0))
+    capped = replace(BID, phase_cap_usd=0.75, spent_usd=1.0, seen_usd=0.25)  # of the phase's cap a part is spent
+    other = take(queue, ticket=replace(TICKET, phase_id="2"), bid=capped)
     assert other.reserved_usd == 0.5
 
 

@@ -75,10 +75,7 @@ def run(bench, name, *words):
         child = bench.start(server, "run", *words)
         out = child.communicate()[0]
         assert (child.returncode, server.errors, server.unplayed) == (0, [], ()), out
-    tree, usd = measure(bench, server)
-    totals = json.loads(tell(bench.stage, bench.root, "report", "PLAN.md", "--json"))["totals"]
-    assert {name: totals[name] for name in BILLED} == sum_bills(server.requests)
-    return tree, usd, server, out
+    return *measure(bench, server), server, out
 
 
 def test_one_after_another_and_side_by_side_leave_the_same(stage):
@@ -93,6 +90,8 @@ def test_one_after_another_and_side_by_side_leave_the_same(stage):
     watched = [json.loads(line) for line in tell(stage, bench.root, "watch", "--json").splitlines()]
     assert {line["phase_id"] for line in watched if line["event"] == "SessionEnded"} == {"1", "2"}
     assert watched[-1]["event"] == "RunEnded"
+    totals = json.loads(tell(stage, bench.root, "report", "PLAN.md", "--json"))["totals"]
+    assert {name: totals[name] for name in BILLED} == sum_bills(beside.requests)
     reported = tell(stage, bench.root, "report", "--text")
     assert all(words in reported for words in ("Branch     main", "2 phases done")), reported
     assert bench.git("worktree", "list").count("\n") == 1
