@@ -158,14 +158,10 @@ def _make_signing_git(repo: Repo, guarded: Guarded) -> Git:
     values = [find_value(guarded.config, name, trusted_only=True) for name in names]
     program = next((value for value in values if value), _DEFAULT_PROGRAMS.get(form, "gpg"))
     if form in _QUIET:
-        program = _write_wrapper(repo, program, _QUIET[form])
+        # Git takes no options for the signing program.
+        write_note(repo, _WRAPPER, f'#!/bin/sh\nexec {shlex.quote(program)} {_QUIET[form]} "$@"\n', executable=True)
+        program = str(repo.relay_dir / _WRAPPER)
     # An empty value overrules the repository's choice; leaving it out would not.
     key_command = find_value(guarded.config, "gpg.ssh.defaultkeycommand", trusted_only=True)
     settings = [("gpg.program", program), ("gpg.ssh.defaultKeyCommand", key_command or "")]
     return guarded.git.overruled([*settings, (f"gpg.{form}.program", program)])
-
-
-def _write_wrapper(repo: Repo, program: str, options: str) -> str:
-    """Write a script that adds options to the signing program: git takes no options for it."""
-    write_note(repo, _WRAPPER, f'#!/bin/sh\nexec {shlex.quote(program)} {options} "$@"\n', executable=True)
-    return str(repo.relay_dir / _WRAPPER)

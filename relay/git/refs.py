@@ -47,17 +47,13 @@ def move_ref(
     return _change_ref(repo, ref, old, new, change)
 
 
-def _is_own(repo: Repo, ref: str) -> bool:
-    # A reftable has one lock for all refs.
-    return ref.startswith("refs/relay/") and not (repo.common_dir / "reftable").is_dir()
-
-
 def _change_ref(repo: Repo, ref: str, old: str | None, new: str | None, change: Callable[[], GitResult]) -> bool:
     """Run `change`, which moves a ref from `old` to `new` (None: no ref), and judge by the ref's value afterwards.
 
     Git moves a branch before it writes HEAD's reflog: on a full disk it fails, and the branch has moved.
     """
-    own = new is not None and _is_own(repo, ref)
+    # A reftable has one lock for all refs.
+    own = new is not None and ref.startswith("refs/relay/") and not (repo.common_dir / "reftable").is_dir()
     is_new_place = old is None or not (repo.common_dir / ref).parent.is_dir()
     with contextlib.nullcontext() if own else declare_locks(repo, *find_ref_locks(repo, ref)):
         result = change()

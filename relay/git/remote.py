@@ -74,12 +74,9 @@ def open_config(repo: Repo, config: Iterable[GitSetting]) -> Iterator[Mapping[st
                 (common / name).symlink_to(repo.common_dir / name)
         (common / "HEAD").write_bytes((repo.common_dir / "HEAD").read_bytes())
         _write(own, (setting for setting in settings if setting.trusted))
-        _write(common / "config", (setting for setting in settings if not setting.trusted and _is_allowed(setting)))
+        others = (one for one in settings if not one.trusted and "\n" not in one.value)
+        _write(common / "config", (one for one in others if _ALLOWED.fullmatch(one.key)))
         yield {"GIT_COMMON_DIR": str(common), "GIT_CONFIG_GLOBAL": str(own), "GIT_CONFIG_NOSYSTEM": "1"}
-
-
-def _is_allowed(setting: GitSetting) -> bool:
-    return _ALLOWED.fullmatch(setting.key) is not None and "\n" not in setting.value
 
 
 def _write(file: Path, settings: Iterable[GitSetting]) -> None:

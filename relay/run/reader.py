@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 from relay.base.values import dataclass
 from relay.prompts.texts import render_hand_in_notice, render_hand_in_reminder
 from relay.runners.base import Callbacks, Session
-from relay.session.values import SessionEnd, SessionOutcome, ToolResult, ToolSpec
+from relay.session.values import SessionEnd, ToolResult, ToolSpec
 from relay.setup.context import RunContext
 from relay.setup.session import Sessions, SessionTask
 from relay.tools.toolbox import build_reader_tools, refuse_secrets
@@ -93,7 +93,7 @@ def ask(readers: Readers, errand: Errand, read: Callable[[Mapping[str, Any]], Ta
         return _HandIn(
             kind="done" if taken else "failed",
             end=outcome.end,
-            detail=_describe(outcome) if not taken else "",
+            detail="" if taken else outcome.detail or "its session handed nothing in",
             retry_at=outcome.retry_at,
         )
 
@@ -117,7 +117,3 @@ def ask(readers: Readers, errand: Errand, read: Callable[[Mapping[str, Any]], Ta
     if taken:
         return taken[-1]
     return Incomplete(end=ended.end, detail=ended.detail, retry_at=ended.retry_at)
-
-
-def _describe(outcome: SessionOutcome) -> str:
-    return outcome.detail or "its session handed nothing in"

@@ -109,7 +109,7 @@ def bring_ignored(
             continue
         needs = _measure(main, path, files, size)
         if needs is None:
-            if hidden := _find_hidden(main, path):  # what is lent is seen as a whole
+            if hidden := next(filter(main.hidden.covers, _walk(main, path)), ""):  # what is lent is seen as a whole
                 words = f"{path} is too large to copy, and has {hidden}, which sessions must not see"
                 raise RepoError(words, hint=f"move that away, or add {path} to paths.hide to go without all of it")
             with contextlib.suppress(OSError), open_folder(job.root, path.split("/"), create=True):
@@ -208,11 +208,6 @@ def _is_changed(main: Repo, job: Repo, path: str, known: str, own: str) -> bool:
         return False
     files = [path, *_walk(job, path)]  # the mark ends at some depth, a session's file may not
     return own != known or not all(os.path.lexists(main.root / name) for name in files)
-
-
-def _find_hidden(main: Repo, path: str) -> str:
-    """Return a file or directory below a path that sessions must not see; empty for none."""
-    return next(filter(main.hidden.covers, _walk(main, path)), "")
 
 
 def _walk(repo: Repo, path: str) -> Iterator[str]:

@@ -190,11 +190,8 @@ def get_unreadable(root: Path, settings: Settings, environ: Mapping[str, str]) -
             raise ConfigError(f"{settings.origins['paths']}: paths.hide: {text} holds the repository itself")
         places.append(place)
     named = (Path(os.path.realpath(environ[name])) for name in _CREDENTIAL_FILES if environ.get(name, "")[:1] == "/")
-    return (*places, *(place for place in named if _is_kept(place) and not root.is_relative_to(place)))
-
-
-def _is_kept(place: Path) -> bool:
-    return place.is_file() or place.is_dir()  # and no /dev/null
+    kept = (place for place in named if place.is_file() or place.is_dir())  # and no /dev/null
+    return (*places, *(place for place in kept if not root.is_relative_to(place)))
 
 
 def hide_places(request: RunRequest) -> RunRequest:

@@ -171,8 +171,10 @@ def commit_paths(repo: Repo, request: CommitRequest, *, hooks: Hooks | None = No
         outcome = replace(_commit_paths(repo, bare, hooks), replaced=request.replace)
     except completion.NotStagedError as error:
         return CommitOutcome(end=CommitEnd.NOT_STAGED, output=str(error))
-    if outcome.commit:
-        _write_loose(repo, request)
+    for path, data in request.replace.items() if outcome.commit else ():
+        # Unless somebody saved one since: a later run does it then.
+        if path in request.based_on and read_own(repo, request.loose, path) == request.based_on[path] != data:
+            write_own(repo, request.loose, data, path)
     return outcome
 
 
@@ -191,13 +193,6 @@ def _keep_loose(repo: Repo, request: CommitRequest) -> str:
         if refs.move_ref(repo, ref, commit, old):
             return tree
     raise GitError(f"{ref} is being moved by somebody else")
-
-
-def _write_loose(repo: Repo, request: CommitRequest) -> None:
-    """Write what was committed into the user's own files, unless somebody saved one since: a later run does it then."""
-    for path, data in request.replace.items():
-        if path in request.based_on and read_own(repo, request.loose, path) == request.based_on[path] != data:
-            write_own(repo, request.loose, data, path)
 
 
 def judge_message(repo: Repo, request: CommitRequest, hooks: Hooks) -> CommitOutcome | None:
@@ -293,7 +288,8 @@ def _run_pre_commit(repo: Repo, guarded: Guarded, ready: _Ready, hooks: Hooks) -
     changed = [path for path in paths if path not in unheld]
     keep_out = {*ready.request.keep_out, *ready.request.replace}
     if hooks.tree:
-        keep_out |= _find_uncommitted(repo, ready)
+        if ready.tree and ready.request.head:  # what differs from HEAD there and is not the commit's
+            keep_out |= {one.path for one in objects.diff_trees(repo, ready.request.head, ready.tree)} - {*ready.paths}
         keep_out |= {one.path for one in changes if one.kind is ChangeKind.ADDED and not hooks.may_make(one.path)}
     rewritten = tuple(path for path in changed if path not in keep_out) if ready.request.take_in else ()
     not_taken = tuple(path for path in (*changed, *kept) if path not in rewritten)
@@ -320,13 +316,6 @@ def _run_pre_commit(repo: Repo, guarded: Guarded, ready: _Ready, hooks: Hooks) -
         is_of_branch=is_named
         and only_forbids_branch(hooks, result, lambda others: _run_hook(repo, guarded, ready, others, "pre-commit")),
     )
-
-
-def _find_uncommitted(repo: Repo, ready: _Ready) -> frozenset[str]:
-    """Return the files that differ from HEAD in the commit's tree, and are not the commit's."""
-    if not (ready.tree and ready.request.head):
-        return frozenset()
-    return frozenset(one.path for one in objects.diff_trees(repo, ready.request.head, ready.tree)) - {*ready.paths}
 
 
 def _take_over(repo: Repo, tree: Repo, ready: _Ready, paths: tuple[str, ...]) -> tuple[str, ...]:

@@ -368,7 +368,7 @@ def _project(
             # Where only the mode changed, a file that cleans to the same bytes keeps its own bytes.
             data = found if now == new and SYMLINK not in {mode, old_mode} else replaced[path]
             if data is None:
-                data = objects.load_blob(repo, new) if path in as_is else _check_out(guarded.git, path, new)
+                data = objects.load_blob(repo, new) if path in as_is else objects.check_out(guarded.git, path, new)
             known = _put_file(repo, path, data, mode)
         if not known:
             left.append(f"{path} was changed by somebody else and was left as it is")
@@ -397,10 +397,6 @@ def _find_as_is(repo: Repo, guarded: Guarded, blobs: Mapping[str, str]) -> froze
                 continue
         as_is.add(path)
     return frozenset(as_is)
-
-
-def _check_out(git: Git, path: str, blob: str) -> bytes:
-    return git.run("cat-file", "--filters", f"--path={path}", blob)
 
 
 def _put_file(repo: Repo, path: str, data: bytes, mode: str) -> bool:

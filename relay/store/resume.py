@@ -145,7 +145,7 @@ def find_resume_point(facts: Facts) -> ResumePoint:
 
 
 def _resume_work(attempt: AttemptFacts) -> ResumePoint:
-    claims = _describe_claims(attempt)
+    claims = f" Claimed but not committed: {', '.join(attempt.claims)}." if attempt.claims else ""
     if attempt.merges:
         why = f"Phase {attempt.phase_id} is done ({attempt.merges[:10]}) and merged with what others have landed."
         return _go_on(
@@ -171,10 +171,6 @@ def _resume_work(attempt: AttemptFacts) -> ResumePoint:
     return _go_on(
         attempt, ResumeCase.MID_ATTEMPT, why, "keeps its work, saves it under refs/relay/ and starts a fresh session"
     )
-
-
-def _describe_claims(attempt: AttemptFacts) -> str:
-    return f" Claimed but not committed: {', '.join(attempt.claims)}." if attempt.claims else ""
 
 
 def _after_head_moved(facts: Facts, attempt: AttemptFacts) -> ResumePoint:

@@ -164,14 +164,15 @@ def _write_tree(
     ):
         start, index = known.previous.tree, ""
         changes = _find_known(repo, guarded, known, replace)
-        skipped = _join(known.previous.skipped, changes.skipped)
+        skipped = tuple({entry.path: entry for entry in (*known.previous.skipped, *changes.skipped)}.values())
     else:
         start, index, status = _read_whole_status(repo, guarded)
         changes = _find_all(repo, guarded, status)
         skipped = changes.skipped
     given = _store_given(repo, replace, known.previous.given if known else {})
     entries = [*changes.entries, *_store(repo, changes, settled=settled)]
-    entries += [(path, _find_file_mode(repo, path), blob) for path, blob in given.items()]
+    modes = {path: find_mode(find_stat(repo.root, path)) for path in given}
+    entries += [(path, EXECUTABLE if modes[path] == EXECUTABLE else FILE, blob) for path, blob in given.items()]
     # Remove entries first: where a directory replaced a file, one tree cannot hold both.
     entries.sort(key=lambda entry: entry[1] != ABSENT)
     tree = _make_tree(repo, guarded, entries, start=start, index=index)
@@ -208,14 +209,6 @@ def _store_given(repo: Repo, given: Mapping[str, bytes], stored: Mapping[str, st
     blobs = {path: objects.find_blob_id(repo, data) for path, data in given.items()}
     objects.store_blobs(repo, [given[path] for path, blob in blobs.items() if blob not in stored.values()])
     return blobs
-
-
-def _join(before: tuple[Skipped, ...], now: tuple[Skipped, ...]) -> tuple[Skipped, ...]:
-    return tuple({entry.path: entry for entry in (*before, *now)}.values())
-
-
-def _find_file_mode(repo: Repo, path: str) -> str:
-    return EXECUTABLE if find_mode(find_stat(repo.root, path)) == EXECUTABLE else FILE
 
 
 @dataclass(slots=True, kw_only=True)

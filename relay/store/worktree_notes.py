@@ -29,7 +29,6 @@ from relay.base.walk import open_folder, open_regular
 from relay.git.names import STORE
 from relay.git.notes import read_note, write_note
 from relay.git.repository import Repo
-from relay.session.events import CheckResult
 
 if TYPE_CHECKING:
     from relay.session.events import CapMoved
@@ -293,12 +292,12 @@ class LastGate:
     expected: str = ""
     """As in `relay.session.events.GateFinished`."""
     summary: str = ""
-    checks: tuple[CheckResult, ...] = ()
+    checks: tuple[Mapping[str, Any], ...] = ()
     """As in the event."""
 
     @property
-    def failed(self) -> tuple[CheckResult, ...]:
-        return tuple(check for check in self.checks if check["status"] != "passed")
+    def failed(self) -> tuple[Mapping[str, Any], ...]:
+        return tuple(check for check in self.checks if check.get("status") != "passed")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 from relay.base.values import dataclass
 from relay.base.words import render_clock, render_moment, render_tokens, shorten
@@ -9,7 +10,6 @@ from relay.cli.screen import say
 from relay.cli.views.board import MOMENT_KINDS, Board
 from relay.cli.views.narrate import Line, Tone, tell_output
 from relay.insight.telemetry.log import LogTail, list_runs
-from relay.session.events import CheckResult
 from relay.session.gauge import find_band, render_band
 from relay.store.worktree_notes import LastGate, LastRun
 
@@ -45,10 +45,10 @@ def tell_failures(gate: LastGate, *, indent: str = "", shown: int = _SHOWN_LINES
     from relay.gate.model import WORDS
 
     for check in gate.failed:
-        status = check["status"]
-        how = f"failed with exit {check['exit_code']}" if status == "failed" else WORDS.get(status, status)
+        status = str(check.get("status", ""))
+        how = f"failed with exit {check.get('exit_code')}" if status == "failed" else WORDS.get(status, status)
         yield Line(text=f"{indent}`{_name(check)}` {how}", tone=Tone.BAD)
-        lines = check["output"].splitlines()
+        lines = str(check.get("output", "")).splitlines()
         if len(lines) > shown:
             lines = [f"… ({len(lines) - shown} lines above)", *lines[-shown:]]
         yield from tell_output(lines, check.get("causes", ()), f"{indent}  ")
@@ -57,15 +57,15 @@ def tell_failures(gate: LastGate, *, indent: str = "", shown: int = _SHOWN_LINES
 def tell_gate(gate: LastGate) -> Iterator[Line]:
     """Yield every command of a gate with its output."""
     for check in gate.checks:
-        if check["status"] == "passed":
-            yield Line(text=f"`{_name(check)}` passed ({check['duration_s']:.1f} s)", tone=Tone.GOOD)
-            for line in check["output"].splitlines()[-_SHOWN_IN_FULL:]:
+        if check.get("status") == "passed":
+            yield Line(text=f"`{_name(check)}` passed ({float(check.get('duration_s') or 0):.1f} s)", tone=Tone.GOOD)
+            for line in str(check.get("output", "")).splitlines()[-_SHOWN_IN_FULL:]:
                 yield Line(text=f"  | {line}", tone=Tone.QUIET)
     yield from tell_failures(gate, shown=_SHOWN_IN_FULL)
 
 
-def _name(check: CheckResult) -> str:
-    return shorten(" ".join(check["command"].split()), _SHOWN_CHARS)
+def _name(check: Mapping[str, Any]) -> str:
+    return shorten(" ".join(str(check.get("command", "")).split()), _SHOWN_CHARS)
 
 
 def say_lines(lines: Iterable[Line]) -> None:

@@ -206,7 +206,8 @@ def continue_phase(ctx: RunContext, plan: Plan, attempt: OpenAttempt, *, reason:
     number = course.number + counts
     ticked = len(attempt.items) > course.claimed
     baseline, former = read_baseline(attempt), attempt.session_id
-    edited = _describe_edit(attempt)
+    left = list_some(attempt.ending.left, MAX_LEFTOVERS, joint="; ")
+    edited = f"Since then a person edited the plan. {left}." if left else ""
     note = find_note(ctx.repo, attempt)
     noted = f"{note}\n\n{attempt.handoff_note}".strip() if note not in attempt.handoff_note else attempt.handoff_note
     handoff_note = f"{noted}\n\n{edited}".strip() if attempt.handoff_note else note
@@ -450,11 +451,6 @@ def _describe_environment(sandbox: Sandbox, settings: Settings) -> tuple[str, ..
         f"Commands run {confined if sandbox.mechanism.confines else 'without a sandbox'}.",
         *([f"What they write in {list_some(shared)} is gone when they end."] if shared else []),
     )
-
-
-def _describe_edit(attempt: OpenAttempt) -> str:
-    left = attempt.ending.left
-    return f"Since then a person edited the plan. {list_some(left, MAX_LEFTOVERS, joint='; ')}." if left else ""
 
 
 def _describe_interruption(session_id: str, claimed: tuple[str, ...]) -> str:
