@@ -52,7 +52,11 @@ def test_what_commands_print_is_documented(relay, project, commit, doctor):
         ran = relay("run", "--sandbox", "off", env={**env, "RELAY_MAX_REPAIRS": "1"})
         assert (ran.code, server.errors) == (ExitCode.STOPPED, [])
         tried = relay("doctor", "--model", "claude-opus-5-5", "--json", env=env)
-    assert "table" in read_document("relay doctor", tried.out)
+        shown = relay("doctor", "--model", "claude-opus-5-5", env=env).out
+    found = read_document("relay doctor", tried.out)
+    assert "table" in found
+    assert found["findings"]
+    assert [finding["name"] for finding in found["findings"] if finding["name"] not in shown] == []
     stands = read("relay status", "status")
     assert stands["last_run"]["gate"]["checks"]
     assert stands["questions"]
