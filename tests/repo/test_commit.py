@@ -284,7 +284,7 @@ LOOKS = [
 def test_what_was_checked_is_committed_as_git_stages_it(box):
     """Conversion is mistaken for no edit."""
     box.git("config", "--global", "filter.own.clean", "tr a-z A-Z")
-    for attributes, config, data in LOOKS:
+    for attributes, config, data in take_each(2, LOOKS):
         if config:
             box.git("config", *config)
         box.write(".gitattributes", attributes)

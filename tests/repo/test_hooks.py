@@ -15,6 +15,7 @@ from relay.git.trees import ABSENT
 from relay.git.worktrees import put_tree
 from relay.store.commit import CommitEnd, CommitRequest, commit_paths
 from relay.store.snapshot import write_snapshot_tree
+from tests.effort import take_each
 
 TRAILERS = (("Relay-Plan", "PLAN.md"), ("Relay-Phase", "1"))
 
@@ -86,7 +87,7 @@ def test_a_refusing_hook_changes_nothing_and_says_why(box, tmp_path):
     assert (box.text("rev-parse", "HEAD"), (box.root / ".git/index").read_bytes(), box.files()) == before
 
 
-@pytest.mark.parametrize("code", [0, 1], ids=["passes", "fails the first time"])
+@pytest.mark.parametrize("code", take_each(2, [1, 0]))
 def test_files_that_a_hook_rewrites_are_taken_in(box, tmp_path, code):
     hooks, ran = make_hooks(box, tmp_path)
     install(
@@ -185,7 +186,7 @@ def test_user_files_that_a_hook_rewrites_are_not_committed(box, tmp_path):
     assert box.text("diff", "--name-only", "HEAD~1", "HEAD") == "src/app.py"
 
 
-@pytest.mark.parametrize("code", [0, 1], ids=["passes", "fails the first time"])
+@pytest.mark.parametrize("code", take_each(2, [1, 0]))
 def test_a_commit_that_takes_nothing_in_holds_the_given_files_alone(box, tmp_path, code):
     """Where no gate looks at files, a formatter changes the work tree and not the commit."""
     hooks, ran = make_hooks(box, tmp_path)

@@ -24,6 +24,7 @@ from relay.git.refs import drop_ref, move_ref
 from relay.git.repository import open_repo
 from relay.store.attempts import AttemptStart, open_attempt
 from relay.store.completion import finish_pending
+from tests.effort import take_each
 
 HOLDER = """
 import sys, time
@@ -196,12 +197,15 @@ def test_a_branch_moves_once_a_git_that_is_at_work_lets_it_go(box):
 @pytest.mark.usefixtures("impatient")
 @pytest.mark.parametrize(
     ("place", "options", "env"),
-    [
-        ("side", (), {}),
-        (".", ("--git-dir=work/.git",), {}),
-        (".", ("-C", "side"), {}),
-        (".", (), {"GIT_DIR": "work/.git/worktrees/side"}),
-    ],
+    take_each(
+        2,
+        [
+            ("side", (), {}),
+            (".", ("--git-dir=work/.git",), {}),
+            (".", (), {"GIT_DIR": "work/.git/worktrees/side"}),
+            (".", ("-C", "side"), {}),
+        ],
+    ),
 )
 def test_a_lock_that_work_trees_share_stays_while_a_git_runs_for_any_of_them(box, place, options, env):
     """A git of another work tree cannot hold this one's index; what leads to the git directory itself could."""

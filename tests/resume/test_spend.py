@@ -110,7 +110,7 @@ def test_every_command_says_the_same_sum_wherever_the_plan_was_killed(stage):
     before = count_billed(stage.server)
     whole = 0
     with serve(play(*LOOKS, WAIT, sessions=len(MOMENTS))) as server:
-        for moment in take_each(2, MOMENTS):
+        for moment in take_each(4, MOMENTS):
             (stage.tree / "started").unlink(missing_ok=True)
             running = Running(stage.root, server.base_url, program=stage.find_program())
             if moment > len(LOOKS):
