@@ -186,6 +186,36 @@ def test_no_bid_passes_the_cap_whatever_ended_or_was_raised_since_git_was_read(t
     assert standing.reserved_usd + unseen >= most - 1e-9
 
 
+def test_a_bid_is_stale_where_a_worker_has_died_since_git_was_read_or_what_a_dead_one_spent_was_booked():
+    dead = make_take(1, TakeState.DIED, 5.0, 0.0)
+    wrong = []
+    for before, now, unseen in (
+        ((), (dead,), None),
+        ((replace(dead, state=TakeState.HELD),), (dead,), None),
+        ((dead,), (replace(dead, reserved_usd=0.0),), None),
+        ((dead,), (dead,), 0.0),
+    ):
+        if (found := Standing(takes=now).find_unseen(Standing(takes=before))) != unseen:
+            wrong.append((before, now, found))
+    assert not wrong
+
+
+def test_a_phase_that_stopped_waits_for_a_person_until_one_has_looked_or_it_is_done():
+    stopped = replace(make_take(1, TakeState.STOPPED, 0.0, 0.0), words="its gate is red")
+    after = {state: replace(stopped, token=2, state=state, words="") for state in TakeState}
+    wrong = []
+    for takes, waits in (
+        ((stopped,), {"1": "its gate is red"}),
+        ((replace(stopped, is_settled=True),), {}),
+        ((stopped, after[TakeState.DONE]), {}),
+        ((stopped, after[TakeState.FREE]), {"1": "its gate is red"}),
+        ((after[TakeState.FREE], after[TakeState.HELD], after[TakeState.DIED]), {}),
+    ):
+        if (found := Standing(takes=takes).waits) != waits:
+            wrong.append((takes, found))
+    assert not wrong
+
+
 def test_a_phase_that_lands_has_the_branch_for_itself_until_it_gives_it_back_or_ends_or_has_it_for_too_long(queue):
     """Merges that others overtake are checked for nothing."""
     first, second = take(queue, "a"), take(queue, "b", ticket=replace(TICKET, phase_id="2"))
