@@ -332,8 +332,9 @@ def test_doctor_starts_each_tool_server_once(relay, environ):
     assert re.search(r"^warning +servers +bad: its program has ended: Error: no database$", said, re.MULTILINE)
 
 
-def test_doctor_puts_what_is_missing_first_then_what_is_doubtful_then_what_is_there(relay, doctor):
+def test_doctor_puts_what_is_missing_first_then_what_is_doubtful_then_what_is_there(relay, doctor, project):
     """Its last line sums up; a sandbox that holds takes a line, and settings are shown where they are asked for."""
+    (project / "AGENTS.md").write_text("Be brief.\n" * 5_000)
     ran = relay("doctor", env={"RELAY_PATHS": '{"write": ["/no/such"]}'})
     *findings, empty, verdict, following = (line for line in ran.out.splitlines() if not line.startswith(" "))
     marks = [line.split()[0] for line in findings]
@@ -343,6 +344,7 @@ def test_doctor_puts_what_is_missing_first_then_what_is_doubtful_then_what_is_th
     assert following.startswith("next: export ANTHROPIC_API_KEY=…")
     assert not re.search(r"^ +(refused|allowed): ", ran.out, re.MULTILINE)
     assert any(re.match(r"ok +git +\d", line) for line in findings)
+    assert re.search(r"^ {21}AGENTS.md is cut to 32,768 of 50,000 bytes", ran.out, re.MULTILINE), "its details"
     assert json.loads(doctor("--json").out)["findings"][0]["state"] == "missing"
 
     *_, last, empty, verdict, _ = doctor("--settings").out.splitlines()

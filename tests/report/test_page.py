@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from relay.cli.screen import clean_line
 from relay.insight.figures import Figures
+from relay.insight.report.blocks import THRESHOLDS, is_crossed
 from relay.insight.report.contents import make_page
 from relay.insight.report.evidence import Beliefs
 from relay.insight.report.page import MARK, MOST_BYTES, render_page
@@ -197,6 +198,10 @@ def test_what_needs_a_person_and_has_no_room_is_counted():
         texts = " | ".join(Reader(render(fold([start(), session(), *turn(1, 5_000), *warnings, end()]))).texts)
         assert f"warning {MOST_NEEDED - 1}" in texts
         assert ("more, further down" in texts, left in texts) == (bool(left), True), number
+
+
+def test_a_figure_at_its_threshold_is_not_beyond_it():
+    assert [name for name, (line, _, _) in THRESHOLDS.items() if is_crossed(name, line)] == []
 
 
 def test_what_works_on_no_phase_says_nothing_of_phases():
