@@ -8,7 +8,7 @@ import pytest
 
 from relay.sandbox.policy import Level
 from relay.sandbox.private_folder import PrivateDir
-from relay.sandbox.toolchains import find_stores, list_usable, load_tools
+from relay.sandbox.toolchains import find_stores, list_kept, list_usable, load_tools
 from relay.sandbox.view import _works, look_around, open_layers, plan_view
 
 TRICKS = (
@@ -75,7 +75,8 @@ def test_a_cache_may_have_a_blank_in_its_name(place):
 def test_without_layers_a_tool_that_has_to_write_gets_no_cache_that_it_cannot(place, cache):
     """It would end with an error; with an empty cache of its own it can say what it misses."""
     assert list_usable(place.home, {})["UV_CACHE_DIR"] == str(cache)
-    assert "UV_CACHE_DIR" not in list_usable(place.home, {}, writable=())
+    (place.home / ".cache/pre-commit").mkdir(parents=True)  # whose tool only reads it
+    assert [*list_usable(place.home, {}, writable=())] == ["PRE_COMMIT_HOME"]
     assert open_layers(Path("/bin/false"), (cache,), place.outside / "layers").caches == ()
     assert open_layers(Path("/nowhere"), (cache,), place.outside / "layers").caches == ()
 
@@ -88,6 +89,8 @@ def test_a_cache_is_where_the_user_has_it(place):
     assert found["PRE_COMMIT_HOME"] == Path("/big/pre-commit")
     assert found["DENO_DIR"] == Path("/big/deno")
     assert found["npm_config_cache"] == place.home / ".npm"
+    assert all(kept.is_relative_to(place.home) for kept in list_kept(place.home, {"CARGO_HOME": "relative"}))
+    assert Path("/big/cargo/bin") in list_kept(place.home, {"CARGO_HOME": "/big/cargo"})
 
 
 def test_what_a_variable_moves_is_shown_where_it_is(place):
