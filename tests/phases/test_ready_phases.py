@@ -44,7 +44,9 @@ def find(box, *, path="3.txt", held=("1", "2"), done=("2",), own=None, tip=None)
 def test_a_phase_begins_on_the_one_that_it_waits_for(box):
     """Not one that waits for another too, nor before the one that it waits for is done."""
     assert find(box) == [("3", True)]
+    assert find(box, path="2.txt") == [("3", True)]
     assert find(box, done=()) == []
+    assert find(box, held=("1", "2", "3")) == []
     text = PLAN.format(path="3.txt")
     assert find(box, held=("2",), tip=tick(text, "1")) == [("3", True)]
     assert find(box, held=(), done=(), tip=tick(text, "1", "2")) == [("3", False), ("4", False)]

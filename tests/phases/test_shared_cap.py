@@ -37,9 +37,10 @@ def test_who_becomes_ready_finds_a_part_of_it(jobs, acts):
         assert len(working) == jobs or shared.offer(1)[0]
 
 
-def test_who_alone_can_start_has_all_of_it():
+def test_who_alone_can_start_has_all_of_it_and_what_a_landing_makes_ready_needs_a_share():
     assert count_places(3, ready=1, waiting=8, is_alone=True) == 1
     assert count_places(2, ready=1, waiting=1, is_alone=False) == 1
+    assert count_places(2, ready=1, waiting=8, is_alone=False) == 2
 
 
 def test_without_a_cap_nothing_is_set_aside():

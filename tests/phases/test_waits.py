@@ -2,8 +2,9 @@
 
 from typing import Any
 
+from relay.base.errors import ExitCode
 from relay.plan.parse import parse_plan
-from relay.run.phases.jobs import JobTable, tell_waits
+from relay.run.phases.jobs import JobEnd, JobTable, find_code, tell_waits
 
 PLAN = """\
 # Plan
@@ -31,10 +32,10 @@ After: none
 
 
 class _Working:
-    def __init__(self, merges):
+    def __init__(self, merges, *, has_asked=False):
         self.merges = merges
         self.child = self
-        self.has_asked = False
+        self.has_asked = has_asked
 
 
 def tell(**state):
@@ -51,6 +52,7 @@ def test_each_kind_of_waiting_is_told_and_what_is_done_or_at_work_is_not():
     rows: list[tuple[str, dict[str, Any], str | None]] = [
         ("5", {"working": two, "is_warm": True}, "waits for a place"),
         ("5", {"working": landing, "is_warm": True}, "waits for money of phases at work"),
+        ("5", {"working": {"2": _Working("c0ffee", has_asked=True)}, "is_warm": True}, "waits for a place"),
         ("5", {"working": two, "foreign": {"5": "another relay has it"}}, "another relay has it"),
         ("5", {"working": two, "stopped": {"5": None}}, None),
         ("4", {"pending": {"4": "c0ffee"}}, "done and waits to be landed"),
@@ -59,3 +61,9 @@ def test_each_kind_of_waiting_is_told_and_what_is_done_or_at_work_is_not():
         ("3", {"pending": {"3": "c0ffee"}, "in_the_way": {"3": "a.txt is"}}, "done and waits: a.txt is"),
     ]
     assert [(phase_id, state, tell(**state).get(phase_id)) for phase_id, state, _ in rows] == rows
+
+
+def test_a_run_that_leaves_phases_open_is_the_user_s_where_each_stopped_phase_is():
+    users, other = JobEnd(exit_code=ExitCode.USER, reason=""), JobEnd(exit_code=ExitCode.STOPPED, reason="")
+    rows = [({}, ExitCode.STOPPED), ({"1": users}, ExitCode.USER), ({"1": users, "2": other}, ExitCode.STOPPED)]
+    assert [(stopped, find_code(stopped)) for stopped, _ in rows] == rows
