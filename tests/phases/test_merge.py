@@ -231,7 +231,6 @@ def list_undone(main, phase_id):
     return [text.message.subject for text in get_rewind(main, "PLAN.md", phase_id).undone]
 
 
-@pytest.mark.nightly
 def test_files_that_are_nobodys_in_a_jobs_work_tree_stop_its_merge(stage, apart):
     main, place, job = apart
     stage.write("new.txt", "the user's")
@@ -244,7 +243,6 @@ def test_files_that_are_nobodys_in_a_jobs_work_tree_stop_its_merge(stage, apart)
     assert (place.root / "new.txt").read_text() == "left by a tool"
 
 
-@pytest.mark.nightly
 def test_only_what_the_phase_changes_can_be_in_its_way(stage, apart):
     main, place, job = apart
     finish(place, "2", {"own.txt": "of the phase's own", "common.txt": "both have made it"})
