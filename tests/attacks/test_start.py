@@ -25,6 +25,7 @@ ATTACKS = {
     "the sources": ({PATHS: "@ROOT@/src:@PATHS@"}, "PYTHONPATH names"),
     "a link to the sources": ({PATHS: "@OUT@/linked:@PATHS@"}, "PYTHONPATH names"),
     "an empty entry for libraries": ({"LD_LIBRARY_PATH": "/nowhere:"}, "LD_LIBRARY_PATH names the current directory"),
+    "libraries behind a semicolon": ({"LD_LIBRARY_PATH": "/nowhere;@ROOT@/src"}, "LD_LIBRARY_PATH names"),
     "bytecode in the repository": ({"PYTHONPYCACHEPREFIX": "@ROOT@/.cache"}, "its bytecode is in"),
     "a directory that commands may write": (
         {"RELAY_PATHS": '{"write": ["@OUT@/shared"]}', PATHS: "@OUT@/shared:@PATHS@"},

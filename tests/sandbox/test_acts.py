@@ -230,6 +230,12 @@ def test_links_in_a_circle_stop_nothing(place: Any, writer: Any, level: Level) -
         assert box.sh("cat src/app.py").output == b"VALUE = 1\n"
 
 
+def test_what_is_hidden_within_what_is_hidden_stops_nothing(place: Any) -> None:
+    docs = place.root / "docs"
+    with place.open(Level.WORKSPACE_WRITE, unreadable=(docs / "AGENTS.md", docs)) as box:
+        assert box.sh("ls docs; cat src/app.py").output == b"VALUE = 1\n"
+
+
 def test_planted_link_does_not_show_what_is_hidden(place: Any) -> None:
     """A protected name that is a link to a credential stays as unreadable as the credential."""
     key = place.home / ".ssh" / "id_ed25519"
