@@ -327,16 +327,17 @@ def test_what_no_session_can_repair_has_its_cause_and_a_setting():
         if (said.for_user.startswith(begins), way in str(said.ways), bool(said.for_model)) != (True, True, not cause):
             wrong.append((line, said))
     assert wrong == []
-    told = {"end": CommitEnd.HOOK_REFUSED, "output": "the hook exited with 1\nno"}
-    branch = explain_hook(CommitOutcome(hook="pre-commit", is_of_branch=True, **told))
+    told = CommitOutcome(end=CommitEnd.HOOK_REFUSED, output="the hook exited with 1\nno", hook="commit-msg")
+    branch = explain_hook(replace(told, hook="pre-commit", is_of_branch=True))
     assert branch.for_user == "the pre-commit hook forbids commits on this branch and agrees on another one: no"
     assert (AT_ROOT.write(branch.ways).startswith("relay run --branch goes on in a branch"), branch.for_model) == (
         True,
         "",
     )
-    message = explain_hook(CommitOutcome(hook="commit-msg", **told))
+    message = explain_hook(told)
     assert ("signoff = true" in AT_ROOT.write(message.ways), message.for_model) == (True, "")
-    assert [AT_ROOT.write(one.then) for one in (branch, message)] == ["relay run --branch", "relay gate --hooks"]
+    ways = [one.then and AT_ROOT.write(one.then) for one in (branch, message)]
+    assert ways == ["relay run --branch", "relay gate --hooks"]
 
 
 def test_what_no_session_can_repair_goes_to_the_person_at_once(begun):
