@@ -1,6 +1,7 @@
 """Commit hooks as their managers make them: they write into the git directory and into caches, and both are theirs."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 
