@@ -42,6 +42,7 @@ from relay.setup.workspace import ensure_set_up
 from relay.store.attempts import OpenAttempt, find_repeated_error, read_attempt
 from relay.store.completion import finish_pending
 from relay.store.history import list_doubts, read_plan_commits, read_undone
+from relay.store.loose import is_behind
 from relay.store.plan_state import PlanState, find_done, read_plan_cost
 from relay.store.plan_versions import EditKind
 from relay.store.refs import list_beside
@@ -79,7 +80,7 @@ def end_without_session(request: RunRequest, plan_state: PlanState, selection: S
     Raises:
         PlanError: The requested phase cannot be run, or no phase can begin.
     """
-    if needs_session(plan_state, selection, request.plan_path):
+    if needs_session(plan_state, selection, request.plan_path) or is_behind(request.repo, request.plan_path):
         return None
     with lock_worktree(request.repo):
         if clear_stale_locks(request.repo) or finish_pending(request.repo):

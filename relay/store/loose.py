@@ -23,7 +23,7 @@ from relay.plan.lineage import check_ticks_kept
 from relay.plan.model import Plan
 from relay.plan.operations import read_operations, replay
 from relay.plan.parse import find_plan_in
-from relay.plan.text import encode_text
+from relay.plan.text import encode_text, find_ledger_path
 from relay.store.history import (
     FETCH_LOOSE,
     find_plan_tree,
@@ -90,6 +90,14 @@ def write_own(repo: Repo, plan_path: str, data: bytes, path: str = "") -> None:
     root, name = _find_file(repo, path or plan_path)
     root.mkdir(parents=True, exist_ok=True)  # outside, in a clone on another machine
     replace_file(root, name, data, FILE)
+
+
+def is_behind(repo: Repo, plan_path: str) -> bool:
+    """Return whether a loose plan's file or ledger is not as HEAD has it: a kill may come before it is written."""
+    if not is_loose(repo, plan_path):
+        return False
+    texts = {path: find_text(repo, "HEAD", path) for path in (plan_path, find_ledger_path(plan_path))}
+    return any(text and read_own(repo, plan_path, path) != encode_text(text) for path, text in texts.items())
 
 
 def _find_file(repo: Repo, path: str) -> tuple[Path, str]:
