@@ -36,7 +36,7 @@ def needs_sdk(item: pytest.Item) -> bool:
     """Return whether a test asks for an SDK, by itself or by its fixture."""
     module = item.getparent(pytest.Module)
     asks = module is not None and _asks_for_sdk(module)
-    return asks or (isinstance(item, pytest.Function) and "sdk" in item.fixturenames)
+    return asks or (isinstance(item, pytest.Function) and not {"sdk", "play"}.isdisjoint(item.fixturenames))
 
 
 @cache
