@@ -14,11 +14,12 @@ import sys
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
-from dataclasses import field
+from dataclasses import field, replace
 from pathlib import Path
 from typing import IO, Self
 
 from relay.base.errors import ExitCode
+from relay.base.hints import Command, Hint
 from relay.base.interrupts import Interrupts
 from relay.base.values import dataclass
 from relay.base.words import count, list_some
@@ -425,6 +426,15 @@ def _find_way(typed: str, phase_id: str, jobs: int) -> str:
     if typed.endswith(alone) or f"{alone} --max-cost " in typed:  # that is one number for all, and said in the end
         return ""
     return typed.replace(alone, f" --jobs {jobs}")
+
+
+def leave_out_phase(hint: Hint, phase_id: str) -> Hint:
+    """Return a command without ``--phase``, for a user who named none."""
+    if isinstance(hint, tuple):
+        return tuple(leave_out_phase(part, phase_id) for part in hint)
+    if not isinstance(hint, Command) or hint.words[:3] != ("run", "--phase", phase_id):
+        return hint
+    return replace(hint, words=("run", *hint.words[3:]))
 
 
 def find_code(stopped: Mapping[str, JobEnd]) -> ExitCode:

@@ -6,7 +6,6 @@ which phases have stopped.
 """
 
 import math
-import shlex
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -20,9 +19,8 @@ from relay.base.values import dataclass
 from relay.git.command import GitError
 from relay.git.names import list_paths
 from relay.git.notes import is_locked
-from relay.git.repository import BranchError, Repo, is_checked_out, leave_work_tree, open_repo
+from relay.git.repository import BranchError, Repo, is_checked_out, leave_work_tree
 from relay.git.status import check_state
-from relay.git.worktrees import list_worktrees
 from relay.plan.model import Plan
 from relay.run.attempt.start import render_plan
 from relay.run.commit.plan_commit import take_edit
@@ -40,6 +38,7 @@ from relay.run.phases.jobs import (
     count_places,
     find_code,
     find_ready_phases,
+    leave_out_phase,
     tell_rest,
     tell_waits,
 )
@@ -59,6 +58,7 @@ from relay.run.phases.worktrees import (
     Trees,
     adopt_jobs,
     ensure_job,
+    find_branch_tree,
     find_jobs,
     find_lost,
     look_at_trees,
@@ -310,23 +310,7 @@ class _Parent:
 
     def _settle_branch(self) -> Repo:
         """Find where the plan's branch is checked out now, and return that work tree; one without files if nowhere."""
-        if (words := check_state(self._here)) and self._here.branch != self._branch:
-            raise RepoError(words)  # it may be the branch that is rebased
-        if self._here.branch == self._branch:
-            main = replace(self._here, on=self._branch)
-        else:
-            others = (tree for tree in list_worktrees(self._here) if tree.branch == self._branch)
-            other = next((tree for tree in others if not tree.unusable.startswith("prunable")), None)
-            if other and other.unusable:  # git would show all that lands as undone there
-                raise RepoError(
-                    f"{self._branch} is checked out in {other.root}, which is {other.unusable}",
-                    hint=f"git worktree unlock {shlex.quote(str(other.root))}",
-                )
-            main = (
-                replace(open_repo(other.root), hidden=self._here.hidden, on=self._branch)
-                if other
-                else leave_work_tree(self._here, self._branch)
-            )
+        main = find_branch_tree(self._here, self._branch)
         self._ctx = replace(self._ctx, files=replace(self._ctx.files, repo=main))
         return main
 
@@ -604,7 +588,7 @@ class _Parent:
         """Return the end of a phase's run as the end of this one, which may be for all phases."""
         then = end.next_command
         for phase in plan.phases if self._order.selection.all else ():
-            then = _leave_out_phase(then, phase.id) if then else None
+            then = leave_out_phase(then, phase.id) if then else None
         return replace(end, next_command=then, spent=spent)
 
     @property
@@ -612,12 +596,3 @@ class _Parent:
         jobs, selection = self._order.jobs, self._order.selection
         phases = () if selection.all else ("--phase", selection.text)
         return Command(words=(*RUN.words, *phases, *(("--jobs", str(jobs)) if jobs > 1 else ())))
-
-
-def _leave_out_phase(hint: Hint, phase_id: str) -> Hint:
-    """Return a command without ``--phase``, for a user who named none."""
-    if isinstance(hint, tuple):
-        return tuple(_leave_out_phase(part, phase_id) for part in hint)
-    if not isinstance(hint, Command) or hint.words[:3] != ("run", "--phase", phase_id):
-        return hint
-    return replace(hint, words=("run", *hint.words[3:]))

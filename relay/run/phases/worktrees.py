@@ -23,8 +23,8 @@ from relay.git.config_guard import guard
 from relay.git.names import JOB_BRANCHES, find_plan_branch, name_jobs
 from relay.git.notes import is_locked, lock_worktree
 from relay.git.objects import is_ancestor
-from relay.git.repository import Repo, open_worktree
-from relay.git.status import read_status
+from relay.git.repository import Repo, leave_work_tree, open_worktree
+from relay.git.status import check_state, read_status
 from relay.git.trees import SYMLINK
 from relay.plan.model import Plan
 from relay.plan.text import STATE_DIR, find_ledger_path
@@ -89,6 +89,31 @@ def look_at_trees(main: Repo, plan_path: str, *, repair: bool = False) -> Trees:
 def find_jobs(main: Repo, plan_path: str) -> tuple[Job, ...]:
     """Return the jobs of the plan's branch that have a work tree, by its place."""
     return look_at_trees(main, plan_path).jobs
+
+
+def find_branch_tree(here: Repo, branch: str) -> Repo:
+    """Return the work tree that has the plan's branch now; one without files if it is checked out nowhere.
+
+    Args:
+        here: Where the user typed the command.
+
+    Raises:
+        RepoError: A rebase or the like is under way here, or git would not let anything land there.
+    """
+    if here.branch == branch:
+        return replace(here, on=branch)
+    if words := check_state(here):
+        raise RepoError(words)  # it may be the branch that is rebased
+    others = (tree for tree in worktrees.list_worktrees(here) if tree.branch == branch)
+    other = next((tree for tree in others if not tree.unusable.startswith("prunable")), None)
+    if other is None:
+        return leave_work_tree(here, branch)
+    if other.unusable:  # git would show all that lands as undone there
+        raise RepoError(
+            f"{branch} is checked out in {other.root}, which is {other.unusable}",
+            hint=f"git worktree unlock {shlex.quote(str(other.root))}",
+        )
+    return replace(open_worktree(here, other.root), on=branch)
 
 
 def move_jobs(main: Repo, old: str | None, new: str) -> None:
