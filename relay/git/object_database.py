@@ -37,7 +37,7 @@ _MOST_OPEN = 8
 _LIMIT_S = 60.0
 _LARGEST_READ_BACK = 1_000_000
 _MOST_KNOWN, _LARGEST_KNOWN = 1_000, 20_000
-"""Objects, and bytes of one. A phase of four tools asks 280 times, mostly for the same commits and trees."""
+"""Objects, and bytes of one. A phase of three tools asks 360 times, and 26 of the questions reach git."""
 _ID = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 _DESCRIPTORS = b"/proc/self/fd" if sys.platform == "linux" else b"/dev/fd"
 MARK = "RELAY_READS_OBJECTS"

@@ -208,8 +208,8 @@ def list_known(repo: Repo) -> tuple[str, ...]:
 _ORDINARY = (b"H 100", b"H 120")
 _PRIVATE = (("core.splitIndex", "false"), ("core.untrackedCache", "keep"), ("core.ignoreStat", "false"))
 _listings: dict[Path, tuple[str, tuple[bytes, ...]]] = {}
-"""Per index file: its mark, and the records of ``git ls-files -v --stage`` that are not ordinary. A phase of four tools
-asks 18 times, and git reads the whole index for each listing."""
+"""Per index file: its mark, and the records of ``git ls-files -v --stage`` that are not ordinary. A phase of three
+tools asks 28 times, and git reads the whole index for each listing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
