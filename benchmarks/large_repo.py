@@ -24,6 +24,7 @@ from pathlib import Path
 
 from processes import git
 
+from relay.git.config_guard import guard
 from relay.git.message import Message
 from relay.git.notes import lock_worktree
 from relay.git.repository import Repo, open_repo
@@ -34,8 +35,8 @@ from relay.store import snapshot
 from relay.store.attempts import AttemptStart, OpenAttempt, close_attempt, open_attempt
 from relay.store.checkpoints import WipRecord, save_wip
 from relay.store.commit import CommitRequest, commit_paths
+from relay.store.completion import store_files
 from relay.store.plan_state import PlanSource, ask
-from relay.store.snapshot import write_snapshot_tree
 
 PHASES = 40
 FILES_IN_A_FOLDER = 100
@@ -184,7 +185,7 @@ class Bench:
                 message=Message(subject="bench", trailers=(("Relay-Plan", "PLAN.md"), ("Relay-Phase", "1"))),
                 paths=paths,
                 replace={"PLAN.md": plan},
-                tree=write_snapshot_tree(self.repo).tree,
+                files=store_files(self.repo, guard(self.repo), self.repo.head(), paths),
             )
             self.time(f"commit, {number}", functools.partial(self._commit, request))
 

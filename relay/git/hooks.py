@@ -185,8 +185,8 @@ class Hooks:
     """Another branch to retry a refusing hook on: it may forbid only the current one. Empty where HEAD is on such."""
     may_make: Callable[[str], bool] = lambda _: True
     """Returns whether a commit takes a new file of this path that a hook made in `tree`."""
-    recheck: Callable[[tuple[str, ...]], str | None] = lambda _: None
-    """Called with the paths that a hook rewrote; returns words if the phase's gate is red now."""
+    recheck: Callable[[str, tuple[str, ...]], str | None] = lambda _tree, _paths: None
+    """Called with the commit's tree and the paths that a hook rewrote; returns words if the phase's gate is red now."""
 
 
 def only_forbids_branch(hooks: Hooks, refused: HookResult, run: Callable[[Hooks], HookResult]) -> bool:

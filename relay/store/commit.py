@@ -10,7 +10,7 @@ from dataclasses import field, replace
 from enum import StrEnum
 from pathlib import Path
 
-from relay.base.tree import find_stat, fsync_paths, read_file, remove_file, replace_file
+from relay.base.tree import find_stat, fsync_paths, read_file, replace_file
 from relay.base.values import dataclass
 from relay.git import objects, refs
 from relay.git.command import GitError
@@ -58,16 +58,12 @@ class CommitRequest:
     """The plan's path where no commit holds plan and ledger: they are kept beside it (`relay.store.loose`)."""
     based_on: Mapping[str, bytes] = field(default_factory=dict)
     """The work tree's bytes at paths of `replace` when the new bytes were made, where they differ from HEAD."""
-    tree: str | None = None
-    """The snapshot that was checked. A path that has changed since stops the commit. None: not checked."""
     files: str = ""
     """The tree that the gate saw: the commit's, but for `replace`. Empty: it is made of `paths`."""
     keep_out: frozenset[str] = frozenset()
     """The user's paths: not committed even if a hook rewrites them."""
     adopt: Callable[[str, bytes], bool] | None = None
     """Returns whether a hook's version of a file of `replace` is committed instead; None: hooks see the file itself."""
-    take_in: bool = True
-    """Whether other files that a hook rewrites are committed too; False where no gate checks them."""
 
 
 class CommitEnd(StrEnum):
@@ -82,8 +78,6 @@ class CommitEnd(StrEnum):
     """The branch is not where the attempt began, or HEAD names another branch."""
     NOT_STAGED = "git does not take it"
     """Git does not accept a file's content; `CommitOutcome.output` says why."""
-    FILES_MOVED = "files changed meanwhile"
-    """Files changed after they were checked: `CommitOutcome.paths`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,7 +104,6 @@ class CommitOutcome:
     """Paths that a hook rewrote and that were not committed; they stay as the hook left them."""
     replaced: Mapping[str, bytes] = field(default_factory=dict)
     """The files of `CommitRequest.replace` as they were committed."""
-    paths: tuple[str, ...] = ()
     left: tuple[str, ...] = ()
     """One sentence per file, or for the index, that could not be updated after the commit point."""
 
@@ -124,7 +117,6 @@ class _Ready:
     files: str
     """The commit's tree, but for `replace`."""
     paths: tuple[str, ...]
-    tree: str | None
     message: Message
     text: bytes
     author: Mapping[str, str]
@@ -132,13 +124,12 @@ class _Ready:
     rewritten: tuple[str, ...] = ()
     not_taken: tuple[str, ...] = ()
 
-    def end(self, end: CommitEnd, *, output: str = "", paths: tuple[str, ...] = ()) -> CommitOutcome:
+    def end(self, end: CommitEnd, *, output: str = "") -> CommitOutcome:
         return CommitOutcome(
             end=end,
             subject=self.message.subject,
             is_plain=self.message.body != self.request.message.body,
             output=output,
-            paths=paths,
             rewritten=self.rewritten,
             not_taken=self.not_taken,
             replaced=self.request.replace,
@@ -199,7 +190,7 @@ def judge_message(repo: Repo, request: CommitRequest, hooks: Hooks) -> CommitOut
     """Have the user's hooks judge a message without a commit; return how they refuse it, None if they accept it."""
     text, author, guarded = render_message(request.message), get_identity(repo).begin_commit(), guard(repo)
     files = completion.store_files(repo, guarded, request.head, ())
-    ready = _Ready(request=request, files=files, paths=(), tree=None, message=request.message, text=text, author=author)
+    ready = _Ready(request=request, files=files, paths=(), message=request.message, text=text, author=author)
     judged = _run_message_hooks(repo, guarded, ready, hooks)
     return judged if isinstance(judged, CommitOutcome) else None
 
@@ -220,17 +211,12 @@ def _commit_paths(repo: Repo, request: CommitRequest, hooks: Hooks | None) -> Co
         request=request,
         files=request.files or completion.store_files(repo, guarded, request.head, paths),
         paths=paths,
-        tree=request.tree,
         message=request.message,
         text=render_message(request.message),
         author=identity,
     )
-    checked = _check_unmoved(repo, ready)
-    if hooks and isinstance(checked, _Ready):
-        checked = _run_hooks(repo, guarded, checked, hooks)
-    if isinstance(checked, CommitOutcome):
-        return checked
-    return _write(repo, guarded, checked, identity)
+    judged = _run_hooks(repo, guarded, ready, hooks) if hooks else ready
+    return judged if isinstance(judged, CommitOutcome) else _write(repo, guarded, judged, identity)
 
 
 def _stage(repo: Repo, guarded: Guarded, ready: _Ready) -> Path:
@@ -249,34 +235,22 @@ def _stage(repo: Repo, guarded: Guarded, ready: _Ready) -> Path:
     return Path(index)
 
 
-def _check_unmoved(repo: Repo, ready: _Ready) -> _Ready | CommitOutcome:
-    """Compare the files with those that were checked: somebody may write while the gate runs."""
-    if ready.tree is None:
-        return ready
-    since = objects.diff_trees(repo, ready.tree, write_snapshot_tree(repo).tree)
-    moved = tuple(change.path for change in since if change.path in ready.paths)
-    return ready.end(CommitEnd.FILES_MOVED, paths=moved) if moved else ready
-
-
 def _run_hooks(repo: Repo, guarded: Guarded, ready: _Ready, hooks: Hooks) -> _Ready | CommitOutcome:
-    after = ready
     if _is_wanted(repo, guarded, hooks, "pre-commit"):
-        result = _run_pre_commit(repo, guarded, ready, hooks)
-        if isinstance(result, CommitOutcome):
-            return result
-        after = result
-    if after.rewritten and after.tree:
-        if words := hooks.recheck(after.rewritten):
+        after = _run_pre_commit(repo, guarded, ready, hooks)
+        if isinstance(after, CommitOutcome):
+            return after
+        if after.rewritten and (words := hooks.recheck(after.files, after.rewritten)):
             return after.end(CommitEnd.RECHECK_REFUSED, output=words)
-        # They were staged and checked from the work tree again: somebody may have saved once more in between.
-        unmoved = _check_unmoved(repo, after)
-        if isinstance(unmoved, CommitOutcome):
-            return unmoved
-    return _run_message_hooks(repo, guarded, after, hooks)
+        ready = after
+    return _run_message_hooks(repo, guarded, ready, hooks)
 
 
 def _run_pre_commit(repo: Repo, guarded: Guarded, ready: _Ready, hooks: Hooks) -> _Ready | CommitOutcome:
-    """Run the hook. If it rewrites files and these are accepted, it runs once more and must agree."""
+    """Run the hook. If it rewrites files and these are accepted, it runs once more and must agree.
+
+    Only in a tree of the gates are other files taken in than the given ones: elsewhere no gate checks them.
+    """
     tree = hooks.tree or repo
     before = write_snapshot_tree(tree)
     result = _run_hook(repo, guarded, ready, hooks, "pre-commit")
@@ -286,24 +260,17 @@ def _run_pre_commit(repo: Repo, guarded: Guarded, ready: _Ready, hooks: Hooks) -
     paths = [change.path for change in changes]
     unheld = find_unheld(repo, ready.request.head, paths, before.skipped, now.skipped)
     changed = [path for path in paths if path not in unheld]
-    keep_out = {*ready.request.keep_out, *ready.request.replace}
+    rewritten = tuple[str, ...]()
     if hooks.tree:
-        if ready.tree and ready.request.head:  # what differs from HEAD there and is not the commit's
-            keep_out |= {one.path for one in objects.diff_trees(repo, ready.request.head, ready.tree)} - {*ready.paths}
+        keep_out = {*ready.request.keep_out, *ready.request.replace}
         keep_out |= {one.path for one in changes if one.kind is ChangeKind.ADDED and not hooks.may_make(one.path)}
-    rewritten = tuple(path for path in changed if path not in keep_out) if ready.request.take_in else ()
+        rewritten = tuple(path for path in changed if path not in keep_out)
     not_taken = tuple(path for path in (*changed, *kept) if path not in rewritten)
     request = replace(ready.request, replace={**ready.request.replace, **adopted})
     ready = replace(ready, request=request, rewritten=rewritten, not_taken=not_taken)
-    if rewritten or adopted:
-        if hooks.tree and rewritten:
-            if moved := _take_over(repo, hooks.tree, ready, rewritten):
-                return ready.end(CommitEnd.FILES_MOVED, paths=moved)
-            now = write_snapshot_tree(repo)
-        if rewritten:
-            taken = tuple(sorted({*ready.paths, *rewritten}))
-            files = completion.store_files(repo, guarded, ready.request.head, taken)
-            ready = replace(ready, files=files, paths=taken, tree=now.tree)
+    if hooks.tree and rewritten:
+        files = _take_in(repo, hooks.tree, ready, rewritten)
+        ready = replace(ready, files=files, paths=tuple(sorted({*ready.paths, *rewritten})))
     # A formatter refuses because it rewrote files; once these are staged it must agree. A hook that refuses without
     # changing a file does not run twice.
     if not result.ok and (adopted or any(path not in ready.request.replace for path in changed)):
@@ -318,24 +285,15 @@ def _run_pre_commit(repo: Repo, guarded: Guarded, ready: _Ready, hooks: Hooks) -
     )
 
 
-def _take_over(repo: Repo, tree: Repo, ready: _Ready, paths: tuple[str, ...]) -> tuple[str, ...]:
-    """Bring what a hook rewrote from its tree to the commit's, and stage it there for its second run.
-
-    Returns:
-        The paths that somebody changed in the commit's tree meanwhile; nothing is written then.
-    """
-    since = objects.diff_trees(repo, ready.tree, write_snapshot_tree(repo).tree) if ready.tree else ()
-    if moved := tuple(change.path for change in since if change.path in paths):
-        return moved
-    for path in paths:
-        data = read_file(tree.root, path)
-        if data is None:
-            remove_file(repo.root, path)
-        else:
-            replace_file(repo.root, path, data, find_mode(find_stat(tree.root, path)))
-    names = b"".join(os.fsencode(path) + b"\0" for path in paths)
-    guard(tree).git.run("update-index", "--add", "--remove", "-z", "--stdin", stdin=names)
-    return ()
+def _take_in(repo: Repo, tree: Repo, ready: _Ready, paths: tuple[str, ...]) -> str:
+    """Stage what a hook rewrote in the tree of the gates, and bring it to the commit's; return the commit's tree."""
+    git, names = guard(tree).git, b"".join(os.fsencode(path) + b"\0" for path in paths)
+    git.run("update-index", "--add", "--remove", "-z", "--stdin", stdin=names)
+    found = {path: read_file(tree.root, path) for path in paths}
+    modes = {path: find_mode(find_stat(tree.root, path)) for path in paths}
+    new = {path: None if data is None else (modes[path], data) for path, data in found.items()}
+    completion.bring_back(repo, ready.files, new)
+    return objects.write_tree(git, str(tree.git_dir / "index"))
 
 
 def _sort_copies(request: CommitRequest, copies: Mapping[str, bytes]) -> tuple[Mapping[str, bytes], tuple[str, ...]]:

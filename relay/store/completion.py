@@ -375,6 +375,29 @@ def _project(
     return left
 
 
+def bring_back(repo: Repo, tree: str, files: Mapping[str, tuple[str, bytes] | None]) -> None:
+    """Bring files that a gate or a hook rewrote to the work tree; what somebody saved there meanwhile stays.
+
+    Args:
+        tree: The files as git has them, before.
+        files: Path → mode and bytes; None for one that is gone.
+    """
+    git, before = guard(repo).git, objects.read_entries(repo, tree, tuple(files))
+    for path, new in files.items():
+        mode, old = before.get(path, (ABSENT, ""))
+        there = read_file(repo.root, path)
+        if mode == SYMLINK:
+            now = objects.find_blob_id(repo, there or b"")
+        else:
+            now = "" if there is None else hash_cleaned(repo, git, path, there, old)
+        if now != old:
+            continue
+        if new is None:
+            remove_file(repo.root, path)
+        else:
+            _put_file(repo, path, new[1], new[0])
+
+
 def _find_as_is(repo: Repo, guarded: Guarded, blobs: Mapping[str, str]) -> frozenset[str]:
     """Return the paths whose blobs a checkout writes byte for byte, so that git need not be asked for each file.
 

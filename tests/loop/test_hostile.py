@@ -127,21 +127,17 @@ def test_a_hook_that_rewrites_the_users_files_at_the_plans_commit_commits_none(s
 PLANT = "mkdir -p sub; echo evil > sub/CLAUDE.md; echo 'max_cost_usd = 1000' > relay.toml\n"
 
 
-def test_a_hook_that_rewrites_or_plants_files_at_a_phases_commit_commits_none_of_them(stage):
-    """Neither the user's files, nor settings and rules, which a session may not make either."""
-    stage.write("dirty.txt", "one\n")
-    stage.git("add", "dirty.txt")
-    stage.git("commit", "-q", "-m", "dirty")
-    stage.write("dirty.txt", "one\nunfinished\n")
+def test_a_hook_that_plants_files_at_a_phases_commit_commits_none_of_them(stage):
+    """Neither settings nor rules: a session may not make them either."""
     stage.write("untracked.txt", "mine\n")
     install_hook(stage, FORMAT + PLANT)
 
     assert isinstance(commit_hello(stage), PhaseCommit)
 
     assert sorted(stage.git("show", "--name-only", "--format=", "HEAD").split()) == ["PLAN.md", "hello.txt"]
-    assert stage.git("status", "--porcelain").splitlines() == [" M dirty.txt", "?? untracked.txt"]
+    assert stage.git("status", "--porcelain").splitlines() == ["?? untracked.txt"]
     told = [event.text for event in stage.seen(Noticed) if "a commit hook rewrote" in event.text]
-    assert told[0].endswith(": dirty.txt, relay.toml, sub/CLAUDE.md")
+    assert told[0].endswith(": relay.toml, sub/CLAUDE.md")
 
 
 @pytest.mark.nightly

@@ -8,6 +8,7 @@ import pytest
 
 from relay.base.errors import RepoError
 from relay.git.command import GitResult
+from relay.git.config_guard import guard
 from relay.git.identity import check_signing, find_identity
 from relay.git.message import Message
 from relay.git.objects import count_lines
@@ -15,7 +16,7 @@ from relay.git.refs import move_ref
 from relay.store import completion
 from relay.store.attempts import AttemptStart, find_attempt_changes, open_attempt
 from relay.store.commit import CommitEnd, CommitRequest, commit_paths
-from relay.store.completion import finish_commit, finish_pending, note_pending, withdraw_pending
+from relay.store.completion import finish_commit, finish_pending, note_pending, store_files, withdraw_pending
 from relay.store.history import read_relay_commits
 from relay.store.snapshot import write_snapshot_tree
 from tests.effort import take_each
@@ -76,7 +77,7 @@ def test_what_the_user_had_is_never_committed(box):
     assert paths == ("src/app.py",)
     files = box.files()
     status = box.text("status", "--porcelain")
-    committed(box, *paths, tree=now.tree)
+    committed(box, *paths)
     assert box.text("diff", "--name-only", "HEAD~1", "HEAD") == "src/app.py"
     assert box.files() == files
     assert box.text("status", "--porcelain").splitlines() == [x for x in status.splitlines() if "app.py" not in x]
@@ -211,7 +212,7 @@ def test_the_user_s_own_filter_is_applied(box, is_there_too):
     box.write(".gitattributes", "*.rot filter=rot\n")
     box.commit()
     box.write("a.rot", "hello\n")
-    committed(box, "a.rot", tree=write_snapshot_tree(box.open()).tree)
+    committed(box, "a.rot")
     assert box.tree("HEAD")["a.rot"] == b"uryyb\n"
     assert box.text("status", "--porcelain") == ""
 
@@ -257,13 +258,15 @@ def test_another_branch_checked_out_meanwhile_stops_the_commit(box, new_box):
     assert new.text("log", "--format=%s") == "user was first"
 
 
-def test_a_file_edited_after_the_gate_stops_the_commit(box):
+def test_a_file_edited_after_the_gate_is_committed_as_the_gate_saw_it_and_stays_as_it_is(box):
     repo = box.open()
     box.write("src/app.py", "checked\n")
-    checked = write_snapshot_tree(repo)
+    seen = store_files(repo, guard(repo), repo.head(), ("src/app.py",))
     box.write("src/app.py", "edited while the gate ran\n")
-    outcome = commit_paths(repo, request(repo, "src/app.py", tree=checked.tree))
-    assert (outcome.end, outcome.paths) == (CommitEnd.FILES_MOVED, ("src/app.py",))
+    committed(box, "src/app.py", files=seen, replace={"PLAN.md": TICKED})
+    assert box.tree("HEAD")["src/app.py"] == b"checked\n"
+    assert (box.root / "src/app.py").read_text() == "edited while the gate ran\n"
+    assert box.text("status", "--porcelain") == "M src/app.py"
 
 
 LOOKS = [
@@ -281,8 +284,7 @@ LOOKS = [
 ]
 
 
-def test_what_was_checked_is_committed_as_git_stages_it(box):
-    """Conversion is mistaken for no edit."""
+def test_files_are_committed_as_git_stages_them(box):
     box.git("config", "--global", "filter.own.clean", "tr a-z A-Z")
     for attributes, config, data in take_each(2, LOOKS):
         if config:
@@ -297,7 +299,7 @@ def test_what_was_checked_is_committed_as_git_stages_it(box):
         (box.root / "src/old.py").unlink()
         (box.root / "src/link").symlink_to("app.py")
         paths = ("src/app.py", "src/deep/new.py", "src/link", "src/old.py")
-        committed(box, *paths, tree=write_snapshot_tree(box.open()).tree, replace={"PLAN.md": TICKED})
+        committed(box, *paths, replace={"PLAN.md": TICKED})
         made = box.text("rev-parse", "HEAD^{tree}")
         box.git("read-tree", "HEAD~")
         box.git("add", "-A")

@@ -9,12 +9,10 @@ import pytest
 from relay.git.config_guard import guard
 from relay.git.hooks import HookResult, Hooks, get_hooks_dir, has_hook
 from relay.git.message import Message, read_text, render_message
-from relay.git.objects import write_paths_tree
 from relay.git.repository import open_repo
-from relay.git.trees import ABSENT
 from relay.git.worktrees import put_tree
 from relay.store.commit import CommitEnd, CommitRequest, commit_paths
-from relay.store.snapshot import write_snapshot_tree
+from relay.store.completion import store_files
 from tests.effort import take_each
 
 TRAILERS = (("Relay-Plan", "PLAN.md"), ("Relay-Phase", "1"))
@@ -24,7 +22,7 @@ def install(box, name, script, place=".git/hooks"):
     box.write(f"{place}/{name}", f"#!/bin/sh\n{script}\n").chmod(0o755)
 
 
-def make_hooks(box, tmp_path, recheck=lambda _: None):
+def make_hooks(box, tmp_path, recheck=lambda _tree, _paths: None):
     """Run hooks as the loop does, but for the sandbox: the git directory is not writable for them."""
     ran = []
 
@@ -87,21 +85,36 @@ def test_a_refusing_hook_changes_nothing_and_says_why(box, tmp_path):
     assert (box.text("rev-parse", "HEAD"), (box.root / ".git/index").read_bytes(), box.files()) == before
 
 
+def commit_checked(box, tmp_path, hooks, *paths, **kwargs):
+    """Commit with the hooks in a tree of the gates, which has the commit's files alone."""
+    box.git("worktree", "add", "-q", "--detach", tmp_path / "gate")
+    repo, gate = box.open(), open_repo(tmp_path / "gate", box.environ)
+    seen = store_files(repo, guard(repo), repo.head(), paths)
+    put_tree(gate, seen, head=repo.head(), kept=())
+    return commit(box, replace(hooks, tree=gate), *paths, files=seen, **kwargs)
+
+
 @pytest.mark.parametrize("code", take_each(2, [1, 0]))
 def test_files_that_a_hook_rewrites_are_taken_in(box, tmp_path, code):
+    """From the tree of the gates to the commit's. A refusing hook runs once more and sees the commit alone."""
     hooks, ran = make_hooks(box, tmp_path)
     install(
         box,
         "pre-commit",
-        f"grep -q formatted src/app.py && exit 0; echo formatted >>src/app.py; echo x >made.txt; exit {code}",
+        f"git diff --quiet && git diff --cached --name-only >>{tmp_path}/seen; test -e mine.txt && exit 9\n"
+        "test -L made/link && exit 0; mkdir made; ln -s x made/link; rm run.sh; echo formatted >>src/app.py\n"
+        f"exit {code}",
     )
+    (box.root / "src/old.py").unlink()
     box.write("src/app.py", "2\n")
-    outcome = commit(box, hooks, "src/app.py", tree=write_snapshot_tree(box.open()).tree)
-    assert (outcome.end, outcome.rewritten) == (CommitEnd.COMMITTED, ("made.txt", "src/app.py"))
-    assert box.tree("HEAD")["src/app.py"] == b"2\nformatted\n"
-    assert box.tree("HEAD")["made.txt"] == b"x\n"
+    box.write("mine.txt", "of no commit\n")
+    outcome = commit_checked(box, tmp_path, hooks, "src/app.py", "src/old.py")
+    assert (outcome.end, outcome.rewritten) == (CommitEnd.COMMITTED, ("made/link", "run.sh", "src/app.py"))
+    both = ["src/app.py", "src/old.py"]
+    assert (tmp_path / "seen").read_text().split() == [*both, *(["made/link", "run.sh", *both] if code else [])]
     assert len(ran) == 1 + code
-    assert box.text("status", "--porcelain") == ""
+    assert box.tree("HEAD")["src/app.py"] == b"2\nformatted\n"
+    assert box.text("status", "--porcelain") == "?? mine.txt"
 
 
 def test_a_hook_that_never_agrees_is_a_refusal(box, tmp_path):
@@ -115,64 +128,27 @@ def test_a_hook_that_never_agrees_is_a_refusal(box, tmp_path):
 def test_a_rewrite_is_checked_again_before_the_commit(box, tmp_path):
     asked = []
 
-    def red(paths):
-        asked.append(paths)
+    def red(tree, paths):
+        asked.append((box.git("show", f"{tree}:src/app.py"), paths))
         return "gate is red"
 
     hooks, _ = make_hooks(box, tmp_path, recheck=red)
     install(box, "pre-commit", "echo broken >src/app.py")
     box.write("src/app.py", "2\n")
-    outcome = commit(box, hooks, "src/app.py")
-    assert (outcome.end, outcome.output, asked) == (CommitEnd.RECHECK_REFUSED, "gate is red", [("src/app.py",)])
+    outcome = commit_checked(box, tmp_path, hooks, "src/app.py")
+    assert (outcome.end, outcome.output) == (CommitEnd.RECHECK_REFUSED, "gate is red")
+    assert asked == [(b"broken\n", ("src/app.py",))]
     assert box.tree("HEAD")["src/app.py"] == b"print(1)\n"
+    assert (box.root / "src/app.py").read_text() == "broken\n"
 
 
-@pytest.mark.parametrize("when", ["before git stages that", "while the verify commands run"])
-def test_what_a_user_saves_behind_a_rewrite_is_not_committed_unchecked(box, tmp_path, when):
-    """Nor is the rewrite, where the verify commands saw what was saved."""
-
-    def save(*_):
-        box.write("src/app.py", "mine\n")
-
-    early = when.startswith("before")
-    hooks, _ = make_hooks(box, tmp_path, recheck=lambda paths: None if early else save(paths))
-    lent = '"$(dirname "$GIT_INDEX_FILE")/given-0"'
-    install(box, "pre-commit", f"for f in src/app.py {lent}; do grep -q formatted $f || echo formatted >>$f; done")
+def test_what_a_user_saves_meanwhile_stays_and_is_not_committed(box, tmp_path):
+    hooks, _ = make_hooks(box, tmp_path)
+    install(box, "pre-commit", f"echo mine >{box.root}/src/app.py; grep -q x src/app.py || echo x >>src/app.py")
     box.write("src/app.py", "2\n")
-    given = {"replace": {"PLAN.md": b"ticked\n"}, "adopt": lambda path, _: early and save(path) is None}
-    outcome = commit(box, hooks, "src/app.py", tree=write_snapshot_tree(box.open()).tree, **given)
-    assert (outcome.end, outcome.paths) == (CommitEnd.FILES_MOVED, ("src/app.py",))
-    assert box.tree("HEAD")["src/app.py"] == b"print(1)\n"
-
-
-@pytest.mark.parametrize("is_moved", [False, True])
-def test_what_a_hook_rewrites_in_the_tree_of_the_gates_comes_to_the_commit_s(box, tmp_path, is_moved):
-    """Unless somebody saved there meanwhile. The hook runs once more on what it rewrote, and sees the commit alone."""
-    box.git("worktree", "add", "-q", "--detach", tmp_path / "gate")
-    (box.root / "src/old.py").unlink()
-    box.write("src/app.py", "2\n")
-    box.write("mine.txt", "of no commit\n")
-    repo, gate = box.open(), open_repo(tmp_path / "gate", box.environ)
-    paths, checked = ("src/app.py", "src/old.py"), write_snapshot_tree(repo)
-    put_tree(gate, write_paths_tree(repo, [("mine.txt", ABSENT, "")], start=checked.tree), head=repo.head(), kept=())
-    save = f"echo mine >{box.root}/src/app.py" if is_moved else "true"
-    install(
-        box,
-        "pre-commit",
-        f"{save}; git diff --quiet && git diff --cached --name-only >>{tmp_path}/seen; test -e mine.txt && exit 9\n"
-        "test -L made/link && exit 0; mkdir made; ln -s x made/link; rm run.sh; echo formatted >>src/app.py; exit 1",
-    )
-    hooks, ran = make_hooks(box, tmp_path)
-    outcome = commit(box, replace(hooks, tree=gate), *paths, tree=checked.tree)
-    if is_moved:
-        assert (outcome.end, outcome.paths) == (CommitEnd.FILES_MOVED, ("src/app.py",))
-        assert (box.root / "src/app.py").read_text() == "mine\n"
-        return
-    assert (outcome.end, outcome.rewritten) == (CommitEnd.COMMITTED, ("made/link", "run.sh", "src/app.py"))
-    assert len(ran) == 2
-    assert (tmp_path / "seen").read_text().split() == [*paths, "made/link", "run.sh", *paths]
-    assert box.tree("HEAD")["src/app.py"] == b"2\nformatted\n"
-    assert box.text("status", "--porcelain") == "?? mine.txt"
+    assert commit_checked(box, tmp_path, hooks, "src/app.py").end == CommitEnd.COMMITTED
+    assert box.tree("HEAD")["src/app.py"] == b"2\nx\n"
+    assert (box.root / "src/app.py").read_text() == "mine\n"
 
 
 def test_user_files_that_a_hook_rewrites_are_not_committed(box, tmp_path):
@@ -181,7 +157,7 @@ def test_user_files_that_a_hook_rewrites_are_not_committed(box, tmp_path):
     hooks, _ = make_hooks(box, tmp_path)
     install(box, "pre-commit", "for f in user.py src/old.py src/app.py; do echo formatted >>$f; done")
     box.write("src/app.py", "2\n")
-    outcome = commit(box, hooks, "src/app.py", keep_out=frozenset({"user.py", "src/old.py"}))
+    outcome = commit_checked(box, tmp_path, hooks, "src/app.py", keep_out=frozenset({"user.py", "src/old.py"}))
     assert (outcome.rewritten, outcome.not_taken) == (("src/app.py",), ("src/old.py", "user.py"))
     assert box.text("diff", "--name-only", "HEAD~1", "HEAD") == "src/app.py"
 
@@ -193,7 +169,7 @@ def test_a_commit_that_takes_nothing_in_holds_the_given_files_alone(box, tmp_pat
     install(
         box, "pre-commit", f"test -e made.txt && exit 0; echo x | tee made.txt >>src/app.py; git add -A; exit {code}"
     )
-    outcome = commit(box, hooks, replace={"PLAN.md": b"new\n"}, take_in=False)
+    outcome = commit(box, hooks, replace={"PLAN.md": b"new\n"})
     assert (outcome.end, outcome.rewritten, outcome.not_taken) == (CommitEnd.COMMITTED, (), ("made.txt", "src/app.py"))
     assert len(ran) == 1 + code
     assert box.text("diff", "--name-only", "HEAD~1", "HEAD") == "PLAN.md"

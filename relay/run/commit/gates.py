@@ -9,7 +9,7 @@ from pathlib import Path
 
 from relay.base.errors import RepoError
 from relay.base.redaction import find_handed_values
-from relay.base.tree import find_stat, read_file, replace_file
+from relay.base.tree import find_stat, read_file
 from relay.base.values import dataclass
 from relay.base.words import list_some, render_output
 from relay.config import Settings
@@ -30,7 +30,7 @@ from relay.git.config_guard import guard
 from relay.git.hooks import HookResult, HookRun, Hooks, copy_git_dir, get_hooks_dir, has_hook
 from relay.git.identity import find_identity
 from relay.git.names import find_plan_branch
-from relay.git.objects import find_blob_id, read_entries, write_paths_tree
+from relay.git.objects import read_entries, write_paths_tree
 from relay.git.repository import Repo
 from relay.git.trees import ABSENT, EXECUTABLE, FILE, find_mode
 from relay.git.worktrees import list_changed
@@ -253,26 +253,13 @@ def find_handed(repo: Repo, settings: Settings, environ: Mapping[str, str]) -> t
     return find_handed_values(read_handed(repo.root, settings, environ)) if settings.env_file else ()
 
 
-def take_back(repo: Repo, run: GateRun, tree: str) -> None:
-    """Copy the files that a gate rewrote into the work tree of the sessions, unless somebody saved there meanwhile.
-
-    Args:
-        tree: That work tree before the gate.
-    """
-    entries = read_entries(repo, tree, tuple(run.rewritten))
-    for path, (mode, data) in run.rewritten.items():
-        there = read_file(repo.root, path)
-        if there is not None and find_blob_id(repo, there) == entries.get(path, ("", ""))[1]:
-            replace_file(repo.root, path, data, mode)
-
-
 @contextmanager
 def open_gate_hooks(
     ctx: RunContext,
     files: GateFiles,
     *,
     may_make: Callable[[str], bool] = lambda _: True,
-    recheck: Callable[[tuple[str, ...]], str | None] = lambda _: None,
+    recheck: Callable[[str, tuple[str, ...]], str | None] = lambda _tree, _paths: None,
 ) -> Iterator[Hooks | None]:
     """Yield the user's commit hooks, to be run in the tree of the gates: they see what a gate sees. None without hooks.
 

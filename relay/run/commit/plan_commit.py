@@ -126,7 +126,6 @@ def commit_file(ctx: Committer, file: FileCommit, *, on_commit: Callable[[], Non
         based_on={file.path: file.disk},
         loose=ctx.plan_path if is_loose(ctx.repo, ctx.plan_path) else "",
         adopt=lambda _, data: file.is_same(data),
-        take_in=False,
     )
     with open_hooks(ctx.repo, ctx.settings, ctx.workspace) as hooks:
         outcome = commit_paths(ctx.repo, request, hooks=hooks)

@@ -32,7 +32,7 @@ from relay.plan.parse import parse_plan
 from relay.run.commit.candidate import Candidate, PendingPlan, PhaseCommit, Refused
 from relay.run.commit.changed_checks import describe_changed_checks
 from relay.run.commit.disclosures import describe_autoruns, find_disclosures, render_refusal
-from relay.run.commit.gates import GateRun, GateTask, find_content, open_gate_hooks, run_phase_gate, take_back
+from relay.run.commit.gates import GateRun, GateTask, find_content, open_gate_hooks, run_phase_gate
 from relay.run.commit.hooks import explain_hook, render_hook_gate
 from relay.run.commit.omissions import (
     MAX_ABSENT,
@@ -65,7 +65,7 @@ from relay.setup.context import GateFiles, PlanFiles, RunContext
 from relay.store import trailers
 from relay.store.attempts import close_attempt, find_attempt_changes, find_brought_paths, select_owned
 from relay.store.commit import CommitEnd, CommitOutcome, CommitRequest, commit_paths
-from relay.store.completion import NotStagedError, store_files
+from relay.store.completion import NotStagedError, bring_back, store_files
 from relay.store.history import HANDOFF_NOTE_TITLE
 from relay.store.loose import is_loose
 from relay.store.outdated import find_outdated, is_amended
@@ -125,7 +125,7 @@ def commit_phase(ctx: RunContext, candidate: Candidate) -> PhaseCommit | Refused
             return _refuse_red(ctx, candidate, found)
         if not run.rewritten:
             return _commit_checked(ctx, candidate, found)
-        take_back(ctx.repo, run, found.after.tree)
+        bring_back(ctx.repo, found.tree, run.rewritten)
         rewritten = tuple(sorted(run.rewritten))
     words = f"the gate itself keeps changing the files that it checks: {list_paths(rewritten)}"
     return Refused(for_user=words, for_model=f"{words}. Make the verify command only check.")
@@ -191,7 +191,7 @@ def _commit_checked(ctx: RunContext, candidate: Candidate, work: _Work) -> Phase
         or _check_strange(ctx.files)
         or _check_planted(ctx.workspace.protected, added)
         or _check_phantom(ctx, candidate, doubts)
-        or _check_secrets(ctx, candidate, work.owned, work.after)
+        or _check_secrets(ctx, candidate, work.owned, work.tree)
     ):
         return refusal
     if words := check_state(ctx.repo):  # a merge or the like that the user began meanwhile
@@ -324,11 +324,9 @@ def _check_strange(files: PlanFiles) -> Refused | None:
     return Refused(for_user=words, ways=ways)
 
 
-def _check_secrets(
-    ctx: RunContext, candidate: Candidate, owned: tuple[str, ...], after: TreeSnapshot
-) -> Refused | None:
+def _check_secrets(ctx: RunContext, candidate: Candidate, owned: tuple[str, ...], tree: str) -> Refused | None:
     """Refuse a commit that would add a secret; the message names the lines without their content."""
-    found = find_disclosures(ctx.repo, candidate.attempt.base_head, after.tree, owned, ctx.secret_values)
+    found = find_disclosures(ctx.repo, candidate.attempt.base_head, tree, owned, ctx.secret_values)
     refused = [one for one in found if not one.allowed]
     if refused:
         words = list_some([one.words for one in refused], 3, joint="; ")
@@ -364,7 +362,6 @@ def _commit(ctx: RunContext, candidate: Candidate, work: _Work, message: Message
         paths=work.owned,
         replace=candidate.pending.render_files(ctx.plan_path, ctx.ledger_path),
         loose=ctx.plan_path if is_loose(ctx.repo, ctx.plan_path) else "",
-        tree=work.after.tree,
         files=work.tree,
         keep_out=work.user,
     )
@@ -372,12 +369,10 @@ def _commit(ctx: RunContext, candidate: Candidate, work: _Work, message: Message
     def may_make(path: str) -> bool:
         return not (find_persons([path]) or _check_planted(ctx.workspace.protected, [path]))
 
-    def recheck(paths: tuple[str, ...]) -> str | None:
-        if refused := _check_secrets(ctx, candidate, paths, write_snapshot_tree(ctx.repo)):
+    def recheck(tree: str, paths: tuple[str, ...]) -> str | None:
+        if refused := _check_secrets(ctx, candidate, paths, tree):
             return refused.for_model
-        owned = tuple(dict.fromkeys((*work.owned, *paths)))
-        tree = store_files(ctx.repo, guard(ctx.repo), candidate.attempt.base_head, owned)
-        run = _run_gate(ctx, candidate, tree, owned)
+        run = _run_gate(ctx, candidate, tree, tuple(dict.fromkeys((*work.owned, *paths))))
         if run.rewritten:
             return f"the verify commands rewrite files that a commit hook rewrote: {list_paths(tuple(run.rewritten))}"
         if run.verdict.green and not run.result.green >= work.run.result.green:  # the hook made a command red again
@@ -405,8 +400,6 @@ def _explain(outcome: CommitOutcome) -> Refused:
             words = "git does not take the files into a commit"
             last = (outcome.output.strip().splitlines() or [""])[-1]
             return Refused(for_user=f"{words}: {last}", for_model=f"{words}:\n{outcome.output}")
-        case CommitEnd.FILES_MOVED:
-            return Refused(for_user=f"files changed while they were checked: {list_paths(outcome.paths)}", again=True)
         case _:
             return Refused(for_user=f"the branch moved while the session ran: {outcome.output}", again=True)
 
