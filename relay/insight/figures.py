@@ -196,6 +196,9 @@ def _read_sessions(database: Database) -> dict[int, Row]:
         row.held = _rank({part.source: part.held for part in parts}) if row.measured else {}
         row.layers = list(_list_layers(row)) if row.measured else []
         row.compactions = list(_list_compactions(own.pop("fell"), own.pop("gone")))
+        if row.result == "compacted":  # another agent's: what follows is a context of its own
+            cut = Row(turn=row.turns, before_tokens=row.last_tokens, after_tokens=None, dropped=row.held)
+            row.compactions.append(cut)
         found[row.session] = _add(row, **own, **vars(add_up([row])))
     return found
 

@@ -64,16 +64,14 @@ def test_the_decay_of_a_session_on_the_screen(relay, marathon):
     assert "\x1b" not in shown.out
     for words in (
         "8 turns and 6 tool calls in 2 contexts\n",
-        "contexts, to 110k; a relay's line is at 90k",
-        "▂▃▅▇█  5 turns, 20k → 110k tokens",
-        "    compacted (auto) from 110,010 tokens to 6,000 tokens; the next context began with 24k",
-        "    its content then: tool Read 60k, history 32k, tool Bash 18k",
-        "  turns by band: Orient 0% · Explore 62% · Execute 0% · Consolidate 12% · Hand-off 25%",
+        "1/0c0ffee     5    110k  unknown  tool Read 60k, history 32k, tool Bash 18k",
+        "          24k   40k  $0.17      6%  compacted (auto) from 110,010 tokens to 6,000 tokens  ended",
         "1 time a session saw the same part of an unchanged file again: ",
         "1 file changed by a session that had not seen the file",
         "  as it was:                  $0.57, 411k tokens of prompts, at most 110k at a time",
         "  at list prices it was $0.",
         "  a relay, little read again: $0.64, 401k tokens of prompts, at most 92k at a time, 1 reset",
+        "  its line is at 90k\n",
         "    re-read tax: superseded results, sent again",
         "skipped 1 unreadable line",
         "unknown and not counted: brand-new (1)",
@@ -134,7 +132,7 @@ def test_what_is_not_known_is_said(relay, tmp_path):
     """No price, no turn, another format."""
     spent = (line("turn_context", 0, model="gpt-5.5"), line("token_usage_record", 1, usage=counts(9_000, 0, 5)))
     shown = relay("lab", "inspect", str(write_lines(tmp_path / "r.jsonl", meta(), *spent))).out
-    assert "9k tokens of prompts, 0% of them from the cache; 5 of answers; cost unknown\n" in shown
+    assert "9,000 tokens in, 0% of them from the cache, 5 out\n  cost unknown\n" in shown
     assert "it never reached the line at 90k: a relay changes nothing" in shown
     assert "the window of gpt-5.5 is unknown; a relay's line is that of 200,000 tokens" in shown
     empty = relay("lab", "inspect", str(write_lines(tmp_path / "e.jsonl", ask(0)))).out
