@@ -163,7 +163,7 @@ def _send(start: str) -> None:
 
     place = note_place()
     try:
-        from relay.insight.telemetry.otel import DEFAULT, Collector, CollectorError, send_log
+        from relay.insight.telemetry.otel import DEFAULT, Collector, send_log
     except ImportError:
         raise ConfigError("OpenTelemetry's SDK is not installed", hint=advise_extra("otel")) from None
 
@@ -173,10 +173,7 @@ def _send(start: str) -> None:
         raise ConfigError(f"{url} is not an http:// or https:// address", hint=hint)
     run_id = get_run(place.repo, start)
     with open_tail(place.repo, run_id) as log:
-        try:
-            sent = send_log(log.read(), Collector(url, os.environ), run_id)
-        except CollectorError as error:
-            raise ConfigError(str(error), hint=error.hint) from None
+        sent = send_log(log.read(), Collector(url, os.environ), run_id)
     say(f"sent to {url}: {count(sent, 'span')}")
 
 

@@ -7,7 +7,7 @@ from dataclasses import field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from relay.base.errors import ErrorKind, ExitCode, RelayError
+from relay.base.errors import ConfigError, ErrorKind, ExitCode, RelayError
 from relay.base.redaction import redact
 from relay.base.values import dataclass
 from relay.config import Settings
@@ -314,14 +314,14 @@ def _send(request: RunRequest, run_id: str) -> str:
     from relay.insight.telemetry.log import LogTail
 
     try:
-        from relay.insight.telemetry.otel import Collector, CollectorError, send_log
+        from relay.insight.telemetry.otel import Collector, send_log
     except ImportError:
         return ""
     try:
         with LogTail(request.repo.root, run_id) as log:
             collector = Collector(endpoint, request.environ, timeout_s=_SEND_S)
             send_log(log.read(), collector, run_id)
-    except CollectorError as error:
+    except ConfigError as error:
         return str(error)
     except OSError:  # there is no log; the view says so already
         return ""

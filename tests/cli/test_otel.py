@@ -16,11 +16,11 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
 from opentelemetry.trace import StatusCode
 
 from relay import __version__
+from relay.base.errors import ConfigError
 from relay.insight.telemetry import otel
 from relay.insight.telemetry.log import LogTail, open_log
 from relay.insight.telemetry.otel import (
     Collector,
-    CollectorError,
     Spans,
     find_rejected,
     send_log,
@@ -147,44 +147,35 @@ def test_a_run_is_a_tree_of_spans_without_a_word_of_its_content(relay, project, 
 
 
 WRONG = [
-    ("http://127.0.0.1:9", "nobody listens there", "start the collector"),
-    ("http://nohost.invalid", "no host has that name", "OTEL_EXPORTER_OTLP_ENDPOINT"),
-    ("http://127.0.0.1:abc", "Failed to parse", "port is 4318"),
-    ("file:///etc/passwd", "is not an http:// or https:// address", "ENDPOINT=http://localhost:4318"),
-]
-REFUSED = [
-    (404, "answered 404", "without /v1/traces"),
-    (415, "answered 415", "as protobuf"),
-    (401, "answered 401", "OTEL_EXPORTER_OTLP_HEADERS"),
-    (503, "answered 503", ""),
-    (302, "answered 302", ""),
-    ("nonsense", "speaks no HTTP", "port is 4318"),
-    ("drop", "speaks no HTTP", "port is 4318"),
+    ("http://127.0.0.1:9", "Connection refused"),
+    ("http://127.0.0.1:abc", "Failed to parse"),
+    ("file:///etc/passwd", "is not an http:// or https:// address"),
 ]
 
 
 def test_why_there_is_no_collector_is_said_with_what_helps(relay, project):
     (project / ".relay/sessions").mkdir(parents=True)
     (project / ".relay/sessions/aaaa1111.jsonl").write_bytes(LOG)
-    for endpoint, words, hint in WRONG:
+    for endpoint, words in WRONG:
         ran = relay("report", "--otel", env={"NO_PROXY": "*", "OTEL_EXPORTER_OTLP_ENDPOINT": endpoint})
-        assert (ran.code, words in ran.err, hint in ran.err.partition("Hint: ")[2]) == (1, True, True), ran.err
+        assert (ran.code, words in ran.err, "4318" in ran.err.partition("Hint: ")[2]) == (1, True, True), ran.err
 
 
 def test_what_a_collector_refuses_is_said(log, collector):
     read = [*log(RUN, STARTED).read()]
-    for answer, words, hint in REFUSED:
+    for answer in (401, 503, 302, "nonsense", "drop"):
         collector.answers[:] = [answer]
-        with pytest.raises(CollectorError) as caught:
+        words = f"answered {answer}" if isinstance(answer, int) else "nothing was sent"
+        with pytest.raises(ConfigError, match=words) as caught:
             send_log(read, Collector(collector.url, {}), "r")
-        assert (words in str(caught.value), hint in caught.value.hint) == (True, True), answer
+        assert "without /v1/traces" in str(caught.value.hint)
     assert {path for path, *_ in collector.seen} == {"/topic/v1/traces"}  # nor is a redirect followed
 
 
 def test_silence_is_an_answer_too(log):
     with socket.create_server(("127.0.0.1", 0)) as deaf:
         collector = Collector(f"http://127.0.0.1:{deaf.getsockname()[1]}", {}, timeout_s=0.01)
-        with pytest.raises(CollectorError, match="no answer in time"):
+        with pytest.raises(ConfigError, match="timed out"):
             send_log(log(RUN, STARTED).read(), collector, "r")
 
 
@@ -213,7 +204,7 @@ def test_credentials_come_from_the_headers_setting_alone(log, collector, tmp_pat
     monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))
     environ = {"OTEL_EXPORTER_OTLP_HEADERS": "x-key=se;cret%2C1,not a header"}
     collector.answers.append(401)
-    with pytest.raises(CollectorError):
+    with pytest.raises(ConfigError):
         send_log(log(RUN, STARTED).read(), Collector(collector.url, environ), "r")
     ((_, headers, _),) = collector.seen
     assert headers["x-key"] == "se;cret,1"

@@ -16,7 +16,6 @@ request failed and what helps, and a run waits only a moment for it: so `_Sessio
 import hashlib
 import http.client
 import logging
-import socket
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 from urllib.parse import unquote
@@ -34,6 +33,7 @@ from opentelemetry.sdk.trace.id_generator import IdGenerator
 from opentelemetry.trace import INVALID_SPAN, Span, SpanKind, StatusCode, set_span_in_context
 
 from relay import __version__
+from relay.base.errors import ConfigError
 from relay.session import events
 from relay.session.records import LoggedEvent
 from relay.session.usage import Usage
@@ -241,21 +241,13 @@ TIMEOUT_S = 10.0
 _BATCH = 512
 """Events per request, most of which end no span; the SDK's batches have as many spans."""
 _MOST_ANSWER_BYTES = 1 << 16
-_CREDENTIALS = "OTEL_EXPORTER_OTLP_HEADERS has the credentials: name=value,name=value"
-_ADDRESS = f"the address is that of OTLP over HTTP, whose port is 4318, without /v1/traces: {DEFAULT}"
-_PROTOBUF = "relay sends OTLP as protobuf; an OpenTelemetry Collector in between turns it into other forms"
-_HINTS = {400: _PROTOBUF, 401: _CREDENTIALS, 403: _CREDENTIALS, 404: _ADDRESS, 405: _ADDRESS, 415: _PROTOBUF}
+_HINT = (
+    f"OTEL_EXPORTER_OTLP_ENDPOINT is the address of OTLP over HTTP, as protobuf, without /v1/traces: {DEFAULT}; "
+    "OTEL_EXPORTER_OTLP_HEADERS has the credentials: name=value,name=value"
+)
 
 # The SDK would print each failure to stderr, and header settings that it cannot read, credentials included.
 logging.getLogger("opentelemetry").addHandler(logging.NullHandler())
-
-
-class CollectorError(Exception):
-    """A collector did not take a request."""
-
-    def __init__(self, words: str, *, hint: str) -> None:
-        super().__init__(words)
-        self.hint = hint
 
 
 class _Session(requests.Session):
@@ -264,43 +256,33 @@ class _Session(requests.Session):
     def __init__(self) -> None:
         super().__init__()
         self.stream = True  # so that an endless answer is not read
-        self.auth = _leave  # else requests would send what ~/.netrc has for that host
+        self.auth = lambda request: request  # else requests would send what ~/.netrc has for that host
         self.headers["Connection"] = "close"
-        self.failure: CollectorError | None = None
+        self.failure: ConfigError | None = None
 
     def request(self, method: Any, url: Any, *args: Any, **options: Any) -> requests.Response:
         """Send a request.
 
         Raises:
-            CollectorError: The collector did not take all of it. The exporter repeats no request that fails with it.
+            ConfigError: The collector did not take all of it. The exporter repeats no request that fails with it.
         """
         try:
             with super().request(method, url, *args, **options) as answer:
                 said = answer.raw.read(_MOST_ANSWER_BYTES, decode_content=True)
-                self.failure = _judge(url, answer, said)
-                if self.failure is None:
-                    return answer
         except (OSError, ValueError, http.client.HTTPException) as error:
-            cause, hint = _explain(error)
-            self.failure = CollectorError(f"nothing was sent to {url}: {cause}", hint=hint)
+            root: BaseException = error
+            while cause := root.__cause__ or root.__context__:
+                root = cause
+            words = f"nothing was sent to {url}: {str(root) or type(root).__name__}"
+        else:
+            first = " ".join(said[: 1 << 10].decode("utf-8", "replace").split())[:200] or "no more"
+            is_taken = 200 <= answer.status_code < 300  # noqa: PLR2004  # HTTP's successes
+            refused = find_rejected(said) if is_taken else f"{answer.status_code} {answer.reason}: {first}"
+            if not refused:
+                return answer
+            words = f"the collector at {url} answered {refused}"
+        self.failure = ConfigError(words, hint=_HINT)
         raise self.failure
-
-
-def _leave(request: requests.PreparedRequest) -> requests.PreparedRequest:
-    return request
-
-
-def _judge(url: str, answer: requests.Response, said: bytes) -> CollectorError | None:
-    """Return the error of an answer; None if all was taken."""
-    if not 200 <= answer.status_code < 300:  # noqa: PLR2004  # HTTP's successes
-        words = " ".join(said[: 1 << 10].decode("utf-8", "replace").split())[:200]
-        return CollectorError(
-            f"the collector at {url} answered {answer.status_code} {answer.reason}: {words or 'no more'}",
-            hint=_HINTS.get(answer.status_code, ""),
-        )
-    if rejected := find_rejected(said):
-        return CollectorError(f"the collector at {url} took a part only: {rejected}", hint="")
-    return None
 
 
 def find_rejected(said: bytes) -> str:
@@ -310,24 +292,6 @@ def find_rejected(said: bytes) -> str:
     except DecodeError:
         return ""
     return f"{partial.rejected_spans} rejected: {partial.error_message[:200]}" if partial.rejected_spans else ""
-
-
-def _explain(error: BaseException) -> tuple[str, str]:
-    """Return why there was no answer, and a hint."""
-    causes = [error]
-    while cause := causes[-1].__cause__ or causes[-1].__context__:
-        causes.append(cause)
-    match causes[-1]:
-        case ConnectionRefusedError():
-            return "nobody listens there", "start the collector, or name another in OTEL_EXPORTER_OTLP_ENDPOINT"
-        case socket.gaierror():
-            return "no host has that name", "OTEL_EXPORTER_OTLP_ENDPOINT names another"
-        case TimeoutError():
-            return "no answer in time", "is it a collector, and is a firewall in between?"
-        case http.client.HTTPException() | ConnectionResetError():
-            return "who listens there speaks no HTTP", _ADDRESS  # gRPC, most likely
-        case root:
-            return str(root) or type(root).__name__, _ADDRESS
 
 
 class Collector:
@@ -356,10 +320,10 @@ class Collector:
         """Send spans, if there are any, in one request, and return their number.
 
         Raises:
-            CollectorError: They were not taken, or not all.
+            ConfigError: They were not taken, or not all.
         """
         if spans and self._spans.export(spans) is not SpanExportResult.SUCCESS:
-            raise self._session.failure or CollectorError("they cannot be written as OTLP", hint="")
+            raise self._session.failure or ConfigError("they cannot be written as OTLP")
         return len(spans)
 
 
@@ -367,7 +331,7 @@ def send_log(records: Iterable[LoggedEvent], collector: Collector, run_id: str) 
     """Send the spans of a log, and return their number. Without an end, run and session end with the last event.
 
     Raises:
-        CollectorError: Something was not taken; what was sent before it stays sent.
+        ConfigError: Something was not taken; what was sent before it stays sent.
     """
     spans, sent = Spans(run_id), 0
     for position, record in enumerate(records, 1):
