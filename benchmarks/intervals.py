@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from random import Random
 
-from relay.lab.statistics import find_bootstrapped
+from relay.lab.statistics import find_mean_difference
 
 REPEATS = (3, 4, 5, 6, 8, 10, 15, 20, 30)
 RESULT = Path(__file__).parent / "results/intervals.md"
@@ -63,7 +63,7 @@ def measure(one: Draw, other: Draw, truth: float, repeats: int, draws: int) -> t
     """Return how often an interval holds, and how often a difference is shown."""
     dice, held, shown = Random(f"{truth} {repeats}"), 0, 0
     for _ in range(draws):
-        found = find_bootstrapped([other(dice) - one(dice) for _ in range(repeats)])
+        found = find_mean_difference([other(dice) - one(dice) for _ in range(repeats)])
         assert found
         held += found.low <= truth <= found.high
         shown += found.excludes_zero

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from statistics import median
 
 from relay.base.values import dataclass
-from relay.lab.statistics import LEAST_REPEATS, Interval, count_needed, find_bootstrapped
+from relay.lab.statistics import LEAST_REPEATS, Interval, count_needed, find_mean_difference
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -177,7 +177,7 @@ def _read(outcome: Measure, result: TrialResult, checks: int | None) -> tuple[fl
 
 
 def _differ(outcome: Measure, arm: str, other: str, pairs: tuple[float, ...], among: int) -> Difference:
-    interval = find_bootstrapped(pairs, among=among)
+    interval = find_mean_difference(pairs, among=among)
     needed = count_needed(pairs, among=among)
     is_shown = interval is not None and interval.excludes_zero
     more = None if needed is None or is_shown else max(1, needed - len(pairs))

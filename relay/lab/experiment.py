@@ -10,9 +10,11 @@ import hashlib
 import json
 import random
 from collections.abc import Mapping
-from dataclasses import asdict, fields
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
+
+from msgspec import convert
 
 from relay.base.errors import ConfigError
 from relay.base.values import dataclass
@@ -127,12 +129,10 @@ def load_experiment(repo: Repo, experiment_id: str) -> Experiment:
         ConfigError: There is none.
     """
     body = _read(repo, f"{_PLACE}{experiment_id}/experiment") if experiment_id.isalnum() else None
-    names = {one.name for one in fields(Experiment)}
-    if body is None or not names >= body.keys():
+    if body is None:
         known = ", ".join(list_experiments(repo)) or "none yet"
         raise ConfigError(f"there is no experiment {experiment_id!r} here", hint=f"there is: {known}")
-    lists = {name: tuple(value) for name, value in body.items() if isinstance(value, list)}
-    return Experiment(**{**body, **lists})
+    return convert(body, Experiment)
 
 
 def list_experiments(repo: Repo) -> tuple[str, ...]:
@@ -166,10 +166,4 @@ def _write(repo: Repo, ref: str, base: str, what: str, body: Mapping[str, Any]) 
 
 def _read(repo: Repo, ref: str) -> dict[str, Any] | None:
     commit = find_ref(repo, ref)
-    if commit is None:
-        return None
-    try:
-        body = json.loads(read_text(repo, commit).message.body)
-    except (ValueError, RecursionError):
-        return None
-    return body if isinstance(body, dict) else None
+    return None if commit is None else json.loads(read_text(repo, commit).message.body)

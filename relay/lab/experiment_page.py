@@ -152,9 +152,9 @@ def _list_chapters(
     yield Chapter(
         name="differences",
         title="The differences",
-        lead=f"Each arm against {experiment.arms[0]}, paired by repeat. Intervals are of the mean, by bootstrap, "
-        "never narrower than Student's; those of held-out checks and cost all hold at once in 95 % of experiments, so "
-        "do the rest among themselves. A difference whose interval holds zero is not shown.",
+        lead=f"Each arm against {experiment.arms[0]}, paired by repeat. Intervals are of the mean, by Student's t; "
+        "those of held-out checks and cost all hold at once in 95 % of experiments, so do the rest among themselves. "
+        "A difference whose interval holds zero is not shown.",
         tables=(_tabulate_differences(comparison),),
     )
     if contexts:

@@ -5,9 +5,7 @@ hold at once.
 """
 
 import math
-import random
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import cache
 from statistics import NormalDist, fmean, stdev, variance
 
@@ -18,8 +16,6 @@ POWER = 0.8
 LEAST_REPEATS = 3
 """An interval of fewer pairs is not trusted."""
 MOST_NEEDED = 1_000_000
-RESAMPLES = 999
-_SEED = 1979
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,30 +64,6 @@ def find_mean_difference(differences: Sequence[float], *, among: int = 1) -> Int
     error = math.sqrt((variance(differences) + hidden / (n - 1)) / n)
     mean, half = fmean(differences), _find_quantile(among, n - 1) * error
     return Interval(estimate=mean, low=mean - half, high=mean + half, n=n)
-
-
-def find_bootstrapped(differences: Sequence[float], *, among: int = 1) -> Interval | None:
-    """Return the mean of a few paired differences with its bootstrap interval; None of fewer than `LEAST_REPEATS`.
-
-    Of a few values drawn again and again no mean lies outside of them, so that the percentiles of the bootstrap hold
-    the truth too seldom: in three of four cases with three values. So they are the expanded percentiles, and the
-    interval reaches at least as far as Student's. Where values are many and skewed, the bootstrap reaches further.
-
-    Args:
-        among: As in `find_mean_difference`.
-
-    Source: Efron 1979; Hesterberg 2015, "What Teachers Should Know About the Bootstrap", for the expansion;
-    `benchmarks/intervals.py` counts how often the intervals hold.
-    """
-    student = find_mean_difference(differences, among=among)
-    if student is None:
-        return None
-    n, chance = student.n, random.Random(_SEED)  # noqa: S311  # the same data have the same interval
-    drawn = chance.choices(differences, k=n * RESAMPLES)
-    means = sorted(sum(drawn[at : at + n]) / n for at in range(0, n * RESAMPLES, n))
-    part = NormalDist().cdf(-math.sqrt(n / (n - 1)) * _find_quantile(among, n - 1))
-    low, high = means[int(part * RESAMPLES)], means[-1 - int(part * RESAMPLES)]
-    return replace(student, low=min(student.low, low), high=max(student.high, high))
 
 
 @cache
