@@ -137,7 +137,7 @@ def leave(job: Job) -> None:
             tree = objects.write_paths_tree(repo, undone, start=now.tree)
             run_restoration(
                 repo,
-                plan_restoration(repo, found=now, wanted=replace(now, tree=tree), base=now.tree),
+                plan_restoration(repo, found=now, wanted=replace(now, tree=tree)),
                 attempt.base_head,
             )
         move_branch(repo, get_branch(repo), head, own, reason=f"relay: phase {job.phase_id} lands alone")

@@ -86,10 +86,10 @@ def withdraw_proposal(files: PlanFiles, attempt: OpenAttempt, words: str) -> Ope
 
 
 def restore_saved(files: PlanFiles, attempt: OpenAttempt, observe: Observe) -> OpenAttempt:
-    """Take a snapshot of the work tree, then restore files that are missing of the newest checkpoint.
+    """Take a snapshot of the work tree, then put it back to the newest checkpoint.
 
     After a power loss, files that were not synced may be empty or torn, while checkpoints were synced with their refs.
-    In another work tree, none of the session's files exist yet. Files that were written since the checkpoint stay.
+    In another work tree, none of the session's files exist yet. What was found stays below the checkpoint's ref.
 
     The ref moves before a file is written, and to the future state of the work tree: if relay is killed meanwhile, the
     next run finds that snapshot as the newest one, and writes the rest.
@@ -98,7 +98,7 @@ def restore_saved(files: PlanFiles, attempt: OpenAttempt, observe: Observe) -> O
     record = _make_record(files, attempt)
     with hold_collections(files.repo):
         found = write_snapshot_tree(files.repo, replace=record.replace)
-        restoration = plan_restoration(files.repo, found=found, wanted=wanted, base=attempt.base_tree)
+        restoration = plan_restoration(files.repo, found=found, wanted=wanted)
         restored = TreeSnapshot(tree=restoration.tree, skipped=found.skipped, replaced=found.replaced)
         # One move of the ref for both: the found state stays reachable as the parent of the restored one.
         kept = save_snapshots(files.repo, attempt, record, found, restored)
@@ -114,9 +114,6 @@ def _describe_restoration(restoration: Restoration, kept: OpenAttempt, *, was_lo
         names = list_paths([change.path for change in restoration.changes])
         words = f"restored from the last checkpoint of session {kept.session_id}: {names}"
         yield f"{words}; as they were found: git show {commit}~1:<file>"
-    if restoration.left:
-        names = list_paths(restoration.left)
-        yield f"not restored, since somebody may have written it after that checkpoint: {names}"
     if restoration.blocked:
         names = list_paths(restoration.blocked)
         words = f"not restored, since an ignored file is in the way: {names}"

@@ -3,7 +3,7 @@
 import os
 import stat
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path, PurePosixPath
@@ -16,7 +16,7 @@ from relay.base.secrecy import is_covered
 from relay.base.tree import find_stat, remove_file, replace_file
 from relay.base.values import dataclass
 from relay.git import objects, refs
-from relay.git.config_guard import Guarded, guard
+from relay.git.config_guard import guard
 from relay.git.lock_journal import storing
 from relay.git.message import CommitText, clean_text, read_texts
 from relay.git.objects import RELAY_IDENTITY
@@ -40,14 +40,12 @@ class Restoration:
     repeated."""
     changes: tuple[PathChange, ...]
     """The files to write or remove."""
-    left: tuple[str, ...]
-    """Paths that differ and stay as they are: they were written after the snapshot, not lost."""
     blocked: tuple[str, ...]
     """Paths that stay as they are because an ignored file stands in their place, which no snapshot holds."""
 
 
-def plan_restoration(repo: Repo, *, found: TreeSnapshot, wanted: TreeSnapshot, base: str) -> Restoration:
-    """Find out which files must be restored so that no work of `wanted` is missing.
+def plan_restoration(repo: Repo, *, found: TreeSnapshot, wanted: TreeSnapshot) -> Restoration:
+    """Find out which files must be written or removed for the work tree to be as in a snapshot again.
 
     Submodules stay as they are, and so do paths that either snapshot left out, and paths whose bytes in a snapshot were
     not the work tree's.
@@ -55,7 +53,6 @@ def plan_restoration(repo: Repo, *, found: TreeSnapshot, wanted: TreeSnapshot, b
     Args:
         found: A snapshot of the work tree as it is now.
         wanted: The snapshot to restore, taken over the same HEAD.
-        base: The tree that the session started from; what it shares with `wanted` is not the session's work.
     """
     between = objects.diff_trees(repo, found.tree, wanted.tree)
     others = {*found.replaced, *wanted.replaced}
@@ -63,18 +60,13 @@ def plan_restoration(repo: Repo, *, found: TreeSnapshot, wanted: TreeSnapshot, b
     others |= {change.path for change in between if is_covered(change.path, ("**/.git",))}
     others |= find_unheld(repo, repo.head(), [change.path for change in between], found.skipped, wanted.skipped)
     differing = [change for change in between if not (change.is_submodule or change.path in others)]
-    at_base = {change.path: change for change in objects.diff_trees(repo, base, found.tree)}
-    lost = [change for change in differing if _is_lost(repo, change, since_base=at_base.get(change.path))]
-    removed = {change.path for change in lost if change.kind == ChangeKind.DELETED}
-    blocked = {change.path for change in lost if change.path not in removed and _is_blocked(repo, change, removed)}
-    changes = tuple(change for change in lost if change.path not in blocked)
-    chosen = {change.path for change in lost}
-    return Restoration(
-        tree=_write_tree(repo, found.tree, changes),
-        changes=changes,
-        left=tuple(change.path for change in differing if change.path not in chosen),
-        blocked=tuple(sorted(blocked)),
-    )
+    removed = {change.path for change in differing if change.kind == ChangeKind.DELETED}
+    blocked = {change.path for change in differing if change.path not in removed and _is_blocked(repo, change, removed)}
+    changes = tuple(change for change in differing if change.path not in blocked)
+    gone = [(change.path, ABSENT, repo.zero_id) for change in changes if change.path in removed]
+    new = [(change.path, change.mode, change.object_id) for change in changes if change.path not in removed]
+    tree = objects.write_paths_tree(repo, (*gone, *new), start=found.tree)
+    return Restoration(tree=tree, changes=changes, blocked=tuple(sorted(blocked)))
 
 
 def run_restoration(repo: Repo, restoration: Restoration, *commits: str | None) -> None:
@@ -84,44 +76,20 @@ def run_restoration(repo: Repo, restoration: Restoration, *commits: str | None) 
         restoration: The plan; the caller keeps its sources under a ref.
         commits: The commits that its snapshots were taken over, and those merged there; None for an unborn branch.
     """
-    guarded = guard(repo)
-    changes = restoration.changes
+    git, changes = guard(repo).git, restoration.changes
     paths = [change.path for change in changes]
     cleaned = {pair for commit in commits if commit for pair in objects.read_entries(repo, commit, paths).items()}
     # Removals first: a directory may have to make room for a file.
     for change in sorted(changes, key=lambda change: change.kind != ChangeKind.DELETED):
         if change.kind == ChangeKind.DELETED:
             remove_file(repo.root, change.path)
+            continue
+        # Git converts a commit's blob back, since it went through clean filters. Others are raw bytes.
+        if change.mode != SYMLINK and (change.path, (change.mode, change.object_id)) in cleaned:
+            data = objects.check_out(git, change.path, change.object_id)
         else:
-            _write(repo, guarded, change, is_cleaned=(change.path, (change.mode, change.object_id)) in cleaned)
-
-
-def _is_lost(repo: Repo, change: PathChange, *, since_base: PathChange | None) -> bool:
-    """Return whether the snapshot's state of a path was lost, rather than replaced on purpose since.
-
-    Args:
-        change: From the present state to the wanted one.
-        since_base: From the base to the present state; None if these are equal: then the session's work is missing.
-    """
-    # Nothing is there, or only what was there before the session: restoring overwrites nothing new.
-    if change.kind == ChangeKind.ADDED or since_base is None:
-        return True
-    is_work = change.kind != ChangeKind.DELETED and (change.mode, change.object_id) != (
-        since_base.old_mode,
-        since_base.old_object_id,
-    )
-    return is_work or _is_torn(repo, change)
-
-
-def _is_torn(repo: Repo, change: PathChange) -> bool:
-    """Return whether a file looks as after a power cut: empty, or zeros from some point to its end."""
-    if change.old_mode == SYMLINK:
-        return False
-    data = objects.load_blob(repo, change.old_object_id)
-    rest = data.rstrip(b"\0")
-    if not rest or rest == data or change.kind == ChangeKind.DELETED:
-        return not rest
-    return objects.load_blob(repo, change.object_id).startswith(rest)
+            data = objects.load_blob(repo, change.object_id)
+        replace_file(repo.root, change.path, data, change.mode)
 
 
 def _is_blocked(repo: Repo, change: PathChange, removed: Collection[str]) -> bool:
@@ -146,21 +114,6 @@ def _will_be_empty(repo: Repo, directory: str, removed: Collection[str]) -> bool
         ):
             return False
     return True
-
-
-def _write_tree(repo: Repo, start: str, changes: Sequence[PathChange]) -> str:
-    gone = [(change.path, ABSENT, repo.zero_id) for change in changes if change.kind == ChangeKind.DELETED]
-    new = [(change.path, change.mode, change.object_id) for change in changes if change.kind != ChangeKind.DELETED]
-    return objects.write_paths_tree(repo, (*gone, *new), start=start)
-
-
-def _write(repo: Repo, guarded: Guarded, change: PathChange, *, is_cleaned: bool) -> None:
-    """Write a file; git converts a commit's blob back, since it went through clean filters. Others are raw bytes."""
-    if is_cleaned and change.mode != SYMLINK:
-        data = guarded.git.run("cat-file", "--filters", f"--path={change.path}", change.object_id)
-    else:
-        data = objects.load_blob(repo, change.object_id)
-    replace_file(repo.root, change.path, data, change.mode)
 
 
 _SNAPSHOTS = "refs/relay/wip/"

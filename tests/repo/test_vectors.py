@@ -162,7 +162,7 @@ def work_through_everything(box):
     assert read_attempt(repo) == attempt
     diff_trees(repo, attempt.base_tree, found.tree)
     wanted = write_snapshot_tree(repo, replace={"x": b""})
-    run_restoration(repo, plan_restoration(repo, found=found, wanted=wanted, base=attempt.base_tree), repo.head())
+    run_restoration(repo, plan_restoration(repo, found=found, wanted=wanted), repo.head())
     read_blob(repo, "HEAD", "src/app.py")
     check_signing(repo)
     message = Message(subject="x", trailers=(("Relay-Plan", "PLAN.md"),))

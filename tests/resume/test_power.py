@@ -1,4 +1,4 @@
-"""The machine was restarted under an open attempt: what was lost comes back, what was written since stays."""
+"""The machine was restarted under an open attempt: its tree goes back to the newest checkpoint, and nothing is lost."""
 
 import re
 import subprocess
@@ -59,8 +59,8 @@ def test_a_second_kill_while_files_are_put_back_loses_nothing(stage, cut_off, as
     assert any(words.startswith("restored from") and "hello.txt" in words for words in told(stage))
 
 
-def test_what_was_lost_comes_back_and_what_was_written_since_or_is_ignored_stays(stage, cut_off):
-    """A new file, a change of his own, an ignored file in a file's place: all is named, with where its bytes are."""
+def test_the_newest_checkpoint_comes_back_and_what_was_found_is_kept_or_ignored_and_stays(stage, cut_off):
+    """A new file, a torn one, a change since, an ignored file in a file's place: all is named, with where it is."""
     stage.write("mine.txt", "one\n")
     stage.commit("mine")
     cut_off()
@@ -76,17 +76,15 @@ def test_what_was_lost_comes_back_and_what_was_written_since_or_is_ignored_stays
     ended = stage.run(BLOCK, all_=False)
 
     assert ended.exit_code == ExitCode.STOPPED
-    texts = {name: (stage.root / name).read_text() for name in ("hello.txt", "mine.txt", "since.txt", "notes")}
-    assert texts == {
-        "hello.txt": "hel",
-        "mine.txt": "one\ntwo\n",
-        "since.txt": "since then\n",
-        "notes": "a file in the directory's place\n",
-    }
+    texts = {name: (stage.root / name).read_text() for name in ("hello.txt", "mine.txt", "notes")}
+    assert texts == {"hello.txt": "hel", "mine.txt": "one\n", "notes": "a file in the directory's place\n"}
+    assert not (stage.root / "since.txt").exists()
     words = next(words for words in told(stage) if words.startswith("restored from the last checkpoint of session "))
-    assert stage.git("show", words.partition("git show ")[2].replace("<file>", "hello.txt")) == ""
-    kept, blocked = [words for words in told(stage) if words.startswith("not restored, since ")]
-    assert "somebody may have written it after that checkpoint: mine.txt, since.txt" in kept
+    assert "hello.txt, mine.txt, since.txt" in words
+    kept = words.partition("git show ")[2]
+    found = [stage.git("show", kept.replace("<file>", name)) for name in ("hello.txt", "mine.txt", "since.txt")]
+    assert found == ["", "one\ntwo\n", "since then\n"]
+    blocked = next(words for words in told(stage) if words.startswith("not restored, since "))
     assert "an ignored file is in the way: notes/a.txt" in blocked
     assert stage.git("show", blocked.partition("git show ")[2].replace("<file>", "notes/a.txt")) == "a\n"
 
