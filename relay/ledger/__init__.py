@@ -16,8 +16,6 @@ claim would fill the work tree. As YAML and not JSON Lines the file can hold com
 that people write. Ids are hashes of the claim, its time and its session, so branches do not give out
 the same id; an entry may stand above the one it names.
 
-``copies: "2"`` of a source: the cited text stood in the file twice.
-
 A session writes claims, confirmations and nogoods by its tool ``record``, a person all four by ``relay ledger``.
 
 Whether a claim holds is never written down: `judge` answers it from all entries and from which sources have changed.

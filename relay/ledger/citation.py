@@ -23,31 +23,21 @@ Hash = Callable[[bytes], str]
 def cite(source: Source, data: bytes, make_id: Hash) -> Source:
     """Return a source with its present content.
 
-    Lines past the file's end are left out. Lines without a word take in those around them.
+    Lines past the file's end are left out. Lines that stand several times in it, or hold no word as a lone bracket
+    does, cannot be found again: then any change of the file counts.
     """
     whole = Source(path=source.path, blob=make_id(data)[:HASH_CHARS])
     if not source.lines:
         return whole
     rows = _split(data)
     first, last = parse_lines(source.lines)
-    first, last = _widen(rows, first, min(last, len(rows)))
-    if first > last:
+    cited = rows[first - 1 : last]
+    if not cited:
         return whole
-    shown = str(first) if first == last else f"{first}-{last}"
-    text = _hash_rows(rows[first - 1 : last], make_id)
-    copies = _count(rows, last - first + 1, text, make_id)
-    return replace(whole, lines=shown, text=text, copies=str(copies) if copies > 1 else "")
-
-
-def _widen(rows: list[bytes], first: int, last: int) -> tuple[int, int]:
-    """Take in the lines around a range without a word: a lone bracket says nothing, and stands anywhere."""
-    says = any(map(_WORD.search, rows[first - 1 : last]))
-    while first <= last and not says:
-        if (first, last) == (1, len(rows)):
-            return 1, 0
-        first, last = max(1, first - 1), min(last + 1, len(rows))
-        says = any(map(_WORD.search, (rows[first - 1], rows[last - 1])))
-    return first, last
+    last = first + len(cited) - 1
+    text = _hash_rows(cited, make_id)
+    is_alone = any(map(_WORD.search, cited)) and _count(rows, len(cited), text, make_id) <= 1
+    return replace(whole, lines=str(first) if first == last else f"{first}-{last}", text=text if is_alone else "")
 
 
 def explain_missing(source: Source, data: bytes) -> str:
@@ -64,7 +54,7 @@ def explain_missing(source: Source, data: bytes) -> str:
 def find_change(source: Source, data: bytes | None, make_id: Hash) -> str:
     """Return how a source has changed; empty if it still says the same, or its former content is unknown.
 
-    Lines that moved unchanged still say the same; of lines with several copies, as many must be left.
+    Lines that moved unchanged still say the same.
 
     Args:
         data: The file as it is; None if there is none.
@@ -76,8 +66,11 @@ def find_change(source: Source, data: bytes | None, make_id: Hash) -> str:
     plain = data.replace(b"\r\n", b"\n")
     if any(make_id(found).startswith(source.blob) for found in (data, plain)):
         return ""
-    if source.text and source.lines and _stands_in(source, _split(plain), make_id):
-        return ""
+    if source.text and source.lines:
+        rows, (first, last) = _split(plain), parse_lines(source.lines)
+        is_there = _hash_rows(rows[first - 1 : last], make_id) == source.text
+        if is_there or _count(rows, last - first + 1, source.text, make_id):
+            return ""
     return f"{source} has changed"
 
 
@@ -91,14 +84,6 @@ def parse_lines(lines: str) -> tuple[int, int]:
     """Return the first and the last line of ``12`` or ``12-40``."""
     first, _, last = lines.partition("-")
     return int(first), int(last or first)
-
-
-def _stands_in(source: Source, rows: list[bytes], make_id: Hash) -> bool:
-    """Whether a text stands where it stood, or anywhere as often as it did: one of two copies may have been changed."""
-    first, last = parse_lines(source.lines)
-    if _hash_rows(rows[first - 1 : last], make_id) == source.text:
-        return True
-    return _count(rows, last - first + 1, source.text, make_id) >= int(source.copies or 1)
 
 
 def _count(rows: list[bytes], size: int, text: str, make_id: Hash) -> int:

@@ -39,9 +39,7 @@ class Source:
     blob: str = ""
     """Hex id of the file's content then, or its beginning; empty if unknown."""
     text: str = ""
-    """The same for the cited lines; empty if unknown, and for the whole file."""
-    copies: str = ""
-    """Number of times that text stood in the file then; empty for once."""
+    """The same for the cited lines; empty if the whole file counts, or unknown."""
 
     def __str__(self) -> str:
         """Write ``path`` or ``path:12-40``."""
@@ -237,11 +235,10 @@ _FORMS = {
     "at": (_TIME, "UTC such as 2026-11-20T10:00:00Z"),
     "path": (r"[^\0]+", "a path"),
     "lines": (_LINES, "12 or 12-40"),
-    "copies": (r"(?:[2-9]|[1-9]\d{1,8})?", "2 or more"),
 }
 """The pattern of each text in an entry or a source, and what it allows in words."""
 _STAMP, _IDS = ("phase", "session", "at"), frozenset({"rests_on", "replaces", "claims"})
-_PLACE = ("path", "lines", "blob", "text", "copies")
+_PLACE = ("path", "lines", "blob", "text")
 _EVENTS: dict[str, tuple[type[Entry], tuple[str, ...], tuple[str, ...]]] = {
     "claim": (Claim, ("id", "claim", "because"), ("kind", "rests_on", "replaces", "sources")),
     "retract": (Retraction, ("of", "because"), ()),

@@ -187,12 +187,8 @@ def clip(text: str, most_chars: int) -> str:
     return shorten(" ".join("".join(c if c.isprintable() else " " for c in text).split()), most_chars)
 
 
-MAX_LINES = 500
-"""Lines of one answer; a claim can go back to others in very many ways."""
-
-
 def explain_claim(ledger: Ledger, judgement: Judgement, changed: Mapping[Source, str], name: str) -> tuple[str, ...]:
-    """Write a claim in full, and one line for each fact behind its status; claims that it goes back to are indented.
+    """Write a claim in full, a line for each fact behind its status, and one for each claim that it is linked to.
 
     Args:
         ledger: It has the claim.
@@ -203,20 +199,13 @@ def explain_claim(ledger: Ledger, judgement: Judgement, changed: Mapping[Source,
     lines = [f"{_name(whole, judgement[name])}: {clip(whole.claim, len(whole.claim))}"]
     lines += [f"  because {clip(whole.because, len(whole.because))}"]
     lines += [f"  {fact}" for fact in _iter_facts(ledger, judgement, whole, changed)]
-    pending, seen = [(1, *link) for link in reversed(_list_links(ledger, whole))], {name}
-    while pending and len(lines) < MAX_LINES:
-        depth, relation, current = pending.pop()
-        claim, indent = ledger.claims.get(current), "  " * depth
-        if claim is None:
-            lines.append(f"{indent}{relation} {current}" + ("" if current in ledger.nogoods else ", which is unknown"))
-            continue
-        head = describe_belief(claim, judgement[current], places=False)
-        lines.append(f"{indent}{relation} {head}" + (" (see above)" if current in seen else ""))
-        if current not in seen:
-            seen.add(current)
-            lines += [f"{indent}  {fact}" for fact in _iter_facts(ledger, judgement, claim, changed)]
-            pending += [(depth + 1, *link) for link in reversed(_list_links(ledger, claim))]
-    return tuple(lines[:MAX_LINES])
+    newer = (other.id for other in ledger.claims.values() if name in other.replaces)
+    for relation, names in (("rests on", whole.rests_on), ("replaces", whole.replaces), ("replaced by", newer)):
+        for one in names:
+            claim, words = ledger.claims.get(one), one if one in ledger.nogoods else f"{one}, which is unknown"
+            head = describe_belief(claim, judgement[one], places=False) if claim else words
+            lines.append(f"  {relation} {head}")
+    return tuple(lines)
 
 
 def _iter_facts(ledger: Ledger, judgement: Judgement, claim: Claim, changed: Mapping[Source, str]) -> Iterator[str]:
@@ -235,12 +224,6 @@ def _iter_facts(ledger: Ledger, judgement: Judgement, claim: Claim, changed: Map
                 yield describe_nogood(entry) + ("" if entry.id in unsettled else " (settled)")
             case _:
                 pass
-
-
-def _list_links(ledger: Ledger, claim: Claim) -> list[tuple[str, str]]:
-    newer = (other.id for other in ledger.claims.values() if claim.id in other.replaces)
-    named = (("rests on", claim.rests_on), ("replaces", claim.replaces), ("replaced by", newer))
-    return [(relation, name) for relation, names in named for name in names]
 
 
 def _list_sources(sources: Iterable[Source], changed: Mapping[Source, str]) -> list[str]:

@@ -8,8 +8,7 @@ TEXTS = st.text(st.characters(codec="utf-8"), min_size=1, max_size=40).filter(st
 PATHS = TEXTS.filter(lambda text: "\0" not in text)
 HASHES = st.sampled_from(("", "0123abc", "f" * 64))
 LINES = st.sampled_from(("", "3", "10-24"))
-COPIES = st.sampled_from(("", "2", "10"))
-SOURCES = st.builds(Source, path=PATHS, blob=HASHES, text=HASHES, lines=LINES, copies=COPIES)
+SOURCES = st.builds(Source, path=PATHS, blob=HASHES, text=HASHES, lines=LINES)
 STAMPS = st.builds(
     Stamp,
     phase=st.sampled_from(("", "2")),

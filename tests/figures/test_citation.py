@@ -51,31 +51,6 @@ def test_what_became_of_the_cited_lines() -> None:
     assert [row for row in BECAME if look(*row[:2]) != row[2]] == []
 
 
-CODE = b"def one():\n    return {\n    }\n\n\ndef two():\n    return {\n    }\n"
-
-
-AROUND = (
-    ("3", "2-4", CODE),
-    ("4", "2-6", CODE),
-    ("8", "7-8", CODE),
-    ("2-3", "2-3", CODE),
-    ("2", "", b"{\n}\n"),
-    ("1", "", b"\n" * 100_000),
-    ("2", "2", "(\nключ\n)\n".encode()),
-)
-
-
-def test_lines_without_a_word_take_in_those_around_them() -> None:
-    """A bracket stands in every function: which one was meant, only its neighbours tell."""
-    found = [cite(Source(path="a.py", lines=lines), then, make_id).lines for lines, _, then in AROUND]
-    assert found == [cited for _, cited, _ in AROUND]
-
-
-def test_a_cited_bracket_is_that_of_its_function() -> None:
-    assert look("8", CODE.replace(b"def two():\n    return {", b"def two():\n    return 2, {"), then=CODE) != ""
-    assert look("8", CODE.replace(b"def one():\n    return {", b"def one():\n    return 1, {"), then=CODE) == ""
-
-
 def test_line_ends_are_those_that_git_and_an_editor_see() -> None:
     """A file of Windows's is the same as long as it stays one; a lone carriage return ends no line."""
     windows = FILE.replace(b"\n", b"\r\n")
@@ -85,16 +60,14 @@ def test_line_ends_are_those_that_git_and_an_editor_see() -> None:
 
 
 TWINS = b"def a(x):\n    y = x\n    return y\n\ndef b(x):\n    y = 2 * x\n    return y\n"
-SECOND = TWINS.replace(b"    return y\n\n", b"    return x\n\n")
-FIRST = b"    return y + 1\n".join(TWINS.rsplit(b"    return y\n", 1))
 
 
-def test_of_lines_that_stand_twice_in_a_file_the_cited_one_is_meant() -> None:
-    """What stands in another function says nothing of it; of fewer than there were one has been changed."""
-    became = (FIRST, b"import os\n" + FIRST, SECOND, b"import os\n" + TWINS, b"import os\n" + TWINS + TWINS)
-    assert [look("7", now, then=TWINS) for now in became] == ["a.py:7 has changed"] * 2 + [""] * 3
-    copies = [cite(Source(path="a.py", lines=lines), TWINS, make_id).copies for lines in ("7", "6", "6-7")]
-    assert copies == ["2", "", ""]
+def test_lines_that_stand_twice_or_say_nothing_are_compared_with_all_of_the_file() -> None:
+    """One of two copies may have been changed, and a bracket stands in every function."""
+    texts = [bool(cite(Source(path="a.py", lines=lines), TWINS, make_id).text) for lines in ("7", "6", "6-7", "4")]
+    assert texts == [False, True, True, False]
+    assert look("7", TWINS, then=TWINS) == look("6", b"import os\n" + TWINS, then=TWINS) == ""
+    assert look("7", b"import os\n" + TWINS, then=TWINS) == "a.py:7 has changed"
 
 
 def test_what_was_not_written_down_is_not_compared() -> None:

@@ -234,7 +234,7 @@ REFUSED = (
     (f"- {{{CLAIM}, rests_on: c}}", "rests_on: found 'c'; allowed: a list of ids"),
     (f'- {{{CLAIM}, rests_on: ["a\\nb"]}}', "id: found 'a\\nb'; allowed: letters"),
     (f"- {{{CLAIM}, sources: x}}", "sources: found 'x'; allowed: a list of sources"),
-    (f"- {{{CLAIM}, sources: [x]}}", "found 'x'; allowed: a mapping with path, lines, blob, text, copies"),
+    (f"- {{{CLAIM}, sources: [x]}}", "found 'x'; allowed: a mapping with path, lines, blob, text"),
     (f"- {{{CLAIM}, sources: [{{lines: 3}}]}}", "path is missing"),
     (f'- {{{CLAIM}, sources: [{{path: "\\0"}}]}}', "path: found '\\x00'; allowed: a path"),
     (f"- {{{CLAIM}, sources: [{{path: x, lines: 0}}]}}", "lines: found '0'; allowed: 12 or 12-40"),
