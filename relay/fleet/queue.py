@@ -24,6 +24,8 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from relay.base.errors import RelayError
 from relay.base.hints import advise_extra
 from relay.fleet.takes import Bid, NotTaken, Placed, Standing, Take, TakeState, Ticket, Turn
@@ -58,9 +60,8 @@ _TURN_S = 600.0
 """How long a landing has the plan's branch for itself: longer than most checks. It ends with its take."""
 _MOST_RIDERS = 15
 """How many phases land along with one: each takes a moment to merge, and one that is red has all of them wait."""
-_MIGRATIONS = (
-    """
-    create table relay_takes (
+_TABLE = """
+    create table if not exists relay_takes (
         token bigint generated always as identity primary key,
         nonce text not null,
         plan text not null,
@@ -76,11 +77,9 @@ _MIGRATIONS = (
         along text not null default '' check (along in ('', 'waits', 'alone', 'landed')),
         taken_at timestamptz not null default now()
     );
-    create unique index relay_takes_held on relay_takes (plan, phase_id) where state = 'held';
-    create index relay_takes_plan on relay_takes (plan, phase_id, token);
-    """,
-)
-"""Of the table ``relay_takes``; how many of them a database has had is the comment on the table."""
+    create unique index if not exists relay_takes_held on relay_takes (plan, phase_id) where state = 'held';
+    create index if not exists relay_takes_plan on relay_takes (plan, phase_id, token);
+    """
 
 
 class AwayError(RelayError):
@@ -132,25 +131,14 @@ class Queue:
             raise AwayError(f"the database does not answer: {words}", hint=_HINT) from None
 
     def _make(self, there: "Connection[Any]") -> None:
-        """Make or migrate the tables, once; two that meet an empty database take turns.
-
-        Raises:
-            RelayError: A newer relay has made them.
-        """
+        """Make the tables, once; two that meet an empty database take turns."""
         from procrastinate.schema import SchemaManager
 
         with there.transaction():
             there.execute("select pg_advisory_xact_lock(hashtext('relay'))")
             if there.execute("select to_regclass('procrastinate_jobs')").fetchone() == (None,):
                 there.execute(SchemaManager.get_schema())
-            row = there.execute("select obj_description(to_regclass('relay_takes'), 'pg_class')").fetchone()
-            version = int(row[0] or 0) if row else 0
-            if version > len(_MIGRATIONS):
-                words = f"the queue's table is of version {version}, and this relay knows {len(_MIGRATIONS)}"
-                raise RelayError(words, hint="update relay here")
-            for migration in _MIGRATIONS[version:]:
-                there.execute(migration)
-            there.execute(f"comment on table relay_takes is '{len(_MIGRATIONS)}'")
+            there.execute(_TABLE)
         self._is_made = True
 
     @contextlib.contextmanager
@@ -401,24 +389,22 @@ def _end_job(there: "Connection[Any]", number: int, *, keep: bool = False) -> No
     there.execute(f"{ended} where id = %s and status = 'doing'", (not keep, number))
 
 
-_NAMES = ("remote", "branch", "plan_path", "phase_id")
-
-
 def _parse_plan(text: str) -> Ticket | None:
     """Return a ticket without a phase for a plan (`Ticket.plan`); None where somebody else has put anything there."""
     try:
-        found = json.loads(text)
-    except (ValueError, RecursionError):
+        remote, branch, plan_path = msgspec.json.decode(text, type=tuple[str, str, str])
+    except (msgspec.DecodeError, RecursionError):
         return None
-    if not isinstance(found, list) or len(found) != len(_NAMES) - 1 or not all(isinstance(one, str) for one in found):
-        return None
-    return Ticket(**dict(zip(_NAMES, (*found, ""), strict=True)))
+    return Ticket(remote=remote, branch=branch, plan_path=plan_path, phase_id="")
 
 
 def parse_job(row: Sequence[Any]) -> Placed | None:
     """Return the ticket of a job; None where somebody else has put anything there that must not be queued."""
     number, args, status, at, is_taken_back, beat_at = row
-    fields = {n: text for n in _NAMES if isinstance(args, dict) and isinstance(text := args.get(n), str)}
-    if len(fields) < len(_NAMES) or check_ticket(ticket := Ticket(**fields)):
+    try:
+        ticket = msgspec.convert(args, Ticket)
+    except msgspec.ValidationError:
+        return None
+    if check_ticket(ticket):
         return None
     return Placed(number=number, ticket=ticket, status=status, at=at, is_taken_back=is_taken_back, beat_at=beat_at)

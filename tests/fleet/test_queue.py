@@ -423,13 +423,6 @@ def test_a_job_that_is_no_ticket_is_passed_over(queue):
     assert [one.ticket for one in queue.list_placed()] == [TICKET]
 
 
-def test_a_table_of_a_newer_relay_is_left_alone(url):
-    queue = Queue(url)
-    run_sql(queue, "comment on table relay_takes is '999'")
-    with pytest.raises(RelayError, match="of version 999, and this relay knows 1"):
-        Queue(queue._url).list_placed()
-
-
 @pytest.mark.skipif("TESTS_POSTGRES" in os.environ, reason="it is about the database of `relay fleet up`")
 def test_a_database_is_up_once_and_opens_nothing_to_others_and_is_up_again_at_once_when_it_was_killed(tmp_path):
     """By the way to it, which the library would open as root, or by a socket in a place of everybody's."""

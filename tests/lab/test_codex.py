@@ -1,6 +1,6 @@
 """Transcripts of Codex as events: what an answer used comes behind its calls, sums are never a context's size."""
 
-from relay.session.events import ResponseReceived, RetryScheduled, ToolFinished, ToolStarted
+from relay.session.events import ResponseReceived, ToolFinished, ToolStarted
 from relay.session.usage import Usage
 from tests.lab.samples import counts, line, meta, write_lines
 
@@ -53,7 +53,6 @@ def test_an_older_transcript_counts_each_answer_once(read, tmp_path):
         total(90, two, counts(18_500, 13_000, 80)),
         total(90, counts(0, 0, 0), counts(18_500, 13_000, 81)),
         event(91, "exec_command_end", call_id="c9", exit_code=None),
-        event(91, "stream_error", message="again"),
     )
     seen = read(path)
     assert seen.prompts == [9000, 9500, None]
@@ -61,7 +60,6 @@ def test_an_older_transcript_counts_each_answer_once(read, tmp_path):
     assert [(e.changed_paths, e.result_bytes) for e in seen.of(ToolFinished)] == [(None, 1), (("b.py",), 8_000)]
     kinds = [type(record.event).__name__ for record in seen.records]
     assert kinds.index("ResponseReceived") < kinds.index("ToolStarted")
-    assert len(seen.of(RetryScheduled)) == 1
 
 
 def test_what_is_odd_is_counted_and_never_fatal(read, tmp_path):

@@ -3,9 +3,9 @@
 A line is an entry of a tree; only ``user``, ``assistant`` and ``attachment`` entries are ever in a prompt, except
 attachments that repeat whole requests (``prompt_snapshot``). An answer is one line for each of its blocks, all with
 the same message id and usage; in older versions only the last has the output that was billed. Sub-agents have files of
-their own (``<session>/subagents/agent-<id>.jsonl``); older ones stand in the same file as side chains. A fork begins
-with a copy of the turns that it goes on from. Requests for a summary or a title are in no transcript; their cost is in
-the agent's own sum (``cost-state``).
+their own (``<session>/subagents/agent-<id>.jsonl``); side chains in the same file, as older versions wrote them, are
+passed over. A fork begins with a copy of the turns that it goes on from. Requests for a summary or a title are in no
+transcript; their cost is in the agent's own sum (``cost-state``).
 """
 
 import json
@@ -53,7 +53,6 @@ _QUIET = frozenset(
     }
 )  # fmt: skip
 """Known entries that are in no prompt."""
-_COMPACT = "compact_boundary"
 
 
 @dataclass(slots=True, kw_only=True)
@@ -81,8 +80,6 @@ class _Chain:
         self._begun: tuple[float, str] | None = None
         """When and as what the next context begins; None where one is open, or nothing was said yet."""
         self._parts: tuple[SizedPart, ...] = ()
-        self.passed_side = False
-        """Whether there was an entry of a side chain, which another reader has to follow."""
         self._handlers: Mapping[str, Callable[[Mapping[str, Any]], None]] = {
             "user": self._hear,
             "assistant": self._speak,
@@ -96,7 +93,6 @@ class _Chain:
         is_side = entry.get("isSidechain") is True
         if kind == "queue-operation" and not self._at:
             self._at = parse_time(get_text(entry, "timestamp"), 0.0)  # a fork: the next entries are older
-        self.passed_side = self.passed_side or is_side
         if handle is not None and is_side == self._side:
             self._follow(entry)
             handle(entry)
@@ -189,16 +185,10 @@ class _Chain:
                 self._emitter.say(self._at, Role.USER, said)
 
     def _note(self, entry: Mapping[str, Any]) -> None:
-        kind = get_text(entry, "subtype")
-        if kind == _COMPACT:
+        if get_text(entry, "subtype") == "compact_boundary":
             found = get_map(entry, "compactMetadata")
             how = get_text(found, "trigger") or "by itself"
             self._compact(how, find_count(found, "preTokens"), find_count(found, "postTokens"))
-        elif kind == "api_error":
-            wait = find_count(entry, "retryInMs") or 0
-            self._emitter.retry(
-                self._at, attempt=find_count(entry, "retryAttempt") or 0, wait_s=wait / 1000, reason="the API failed"
-            )
 
     def _compact(self, how: str, before: int | None, after: int | None) -> None:
         self._end_answer()
@@ -217,7 +207,7 @@ class _Chain:
 
 
 def read_claude(path: Path, reading: Reading) -> Iterator[LoggedEvent]:
-    """Yield the events of a transcript: the conversation, then side chains, then its sub-agents' own files.
+    """Yield the events of a transcript: the conversation, then its sub-agents.
 
     Raises:
         OSError: A file cannot be read.
@@ -226,10 +216,7 @@ def read_claude(path: Path, reading: Reading) -> Iterator[LoggedEvent]:
     agent = f"Claude Code {get_text(head, 'version')}".strip()
     emitter = EventEmitter(agent, get_text(head, "sessionId") or path.stem, get_text(head, "cwd"), reading)
     emitter.begin(parse_time(get_text(head, "timestamp"), 0.0), branch=get_text(head, "gitBranch"))
-    main = _Chain(emitter, reading, side=False)
-    yield from _follow(path, main, emitter, reading)
-    if main.passed_side:
-        yield from _follow(path, _Chain(emitter, Reading(), side=True), emitter, Reading())
+    yield from _follow(path, _Chain(emitter, reading, side=head.get("isSidechain") is True), emitter, reading)
     folder = path.parent / path.stem / "subagents"
     for file in sorted(folder.glob("agent-*.jsonl"))[:MOST_SUBAGENTS]:
         yield from _follow(file, _Chain(emitter, reading, side=True), emitter, reading)

@@ -159,8 +159,6 @@ class _Thread:
             self._emitter.say(self._at, Role.USER, get_text(payload, "message"))
         elif kind in {"exec_command_end", "patch_apply_end"}:
             self._detail(payload, get_text(payload, "call_id"))
-        elif kind == "stream_error":
-            self._emitter.retry(self._at, attempt=0, wait_s=0.0, reason=get_text(payload, "message"))
 
     def _detail(self, item: Mapping[str, Any], call_id: str) -> None:
         changes = get_map(item, "changes")

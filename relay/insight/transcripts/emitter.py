@@ -23,7 +23,6 @@ from relay.session.events import (
     GaugeCrossed,
     RequestStarted,
     ResponseReceived,
-    RetryScheduled,
     RunEnded,
     RunStarted,
     SessionEnded,
@@ -401,10 +400,6 @@ class EventEmitter:
         self.last_at = max([at, *(moment for moment, _ in held)])
         for moment, event in held:
             self._tell(moment, event)
-
-    def retry(self, at: float, *, attempt: int, wait_s: float, reason: str) -> None:
-        """Emit that a request failed and is sent again."""
-        self._tell(at, RetryScheduled(attempt=attempt, wait_s=wait_s, reason=shorten(reason, SUMMARY_CHARS)))
 
     def call(self, at: float, call_id: str, name: str, given: Mapping[str, Any]) -> None:
         """Emit ToolStarted."""
