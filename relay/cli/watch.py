@@ -162,11 +162,8 @@ def follow(log: RunLogs, view: View, is_alive: Callable[[], bool], pause: Callab
     while True:
         alive = is_alive()  # asked before reading: the last events are written before the process ends
         for phase_id, record in log.read():
-            if phase_id:
-                view.tell(record, phase_id=phase_id)
-                continue
-            view.replay(record.at, record.event)
-            if isinstance(record.event, RunEnded):
+            view.tell(record, phase_id=phase_id)
+            if isinstance(record.event, RunEnded) and not phase_id:
                 return record.event.exit_code
         if not alive:
             view.note_loss()

@@ -18,7 +18,7 @@ from relay.base.interrupts import Interrupted, Interrupts, Urgency
 from relay.cli.screen import clean_line, has_person, say
 from relay.session import events
 from relay.session.events import QuestionAsked
-from relay.session.records import LoggedEvent
+from relay.session.records import LoggedEvent, Recorder
 from relay.setup.context import Ask
 
 
@@ -36,18 +36,15 @@ class View(ABC):
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
+        self._recorder = Recorder(clock)
 
     def observe(self, event: events.Event) -> None:
         """Show an event that happens now."""
-        self.replay(self._clock(), event)
+        self.tell(self._recorder.record(event))
 
     @abstractmethod
-    def replay(self, at: float, event: events.Event) -> None:
-        """Show an event of the past; `at` is in seconds on the view's clock."""
-
-    @abstractmethod
-    def tell(self, record: LoggedEvent, *, phase_id: str) -> None:
-        """Show an event of a job, as the job's log has it."""
+    def tell(self, record: LoggedEvent, *, phase_id: str = "") -> None:
+        """Show an event as a log has it; with `phase_id` it is an event of the job with that phase."""
 
     @abstractmethod
     def note_stop(self, urgency: Urgency) -> None:

@@ -8,9 +8,8 @@ the width.
 """
 
 import textwrap
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from enum import IntEnum
-from functools import partial
 from itertools import groupby
 from typing import NamedTuple
 
@@ -33,7 +32,7 @@ from relay.base.words import (
 from relay.cli.screen import clean_line
 from relay.cli.views.board import Board
 from relay.cli.views.narrate import LOST, STOPPING
-from relay.session.events import RunStarted, ShownItem, ShownPhase
+from relay.session.events import ShownItem, ShownPhase
 from relay.session.gauge import Band, find_band, render_band
 
 BAND_STYLES = {
@@ -85,9 +84,9 @@ class _Worth(IntEnum):
 
 
 class _Line(NamedTuple):
-    """A line of the frame; its text is made when it is known to be shown."""
+    """A line of the frame."""
 
-    draw: Callable[[], Text]
+    text: Text
     worth: _Worth
     far: int = 0
     """Of lines of the same worth the furthest goes first."""
@@ -97,30 +96,26 @@ class _Line(NamedTuple):
 
 def draw(board: Board, *, now: float, width: int, height: int) -> list[Text]:
     """Lay the board out in at most `height` lines of at most `width` cells."""
-    lines = [_put(Text(STOPPING[board.stopping], "bold yellow"), _Worth.KEY)] if board.stopping else []
-    is_over = board.ended is not None or board.lost
-    if board.run is None:
-        lines.append(_put(Text("relay checks repository, sandbox and model", "dim"), _Worth.HEAD))
-        lines += [_put(_draw_activity(board, now, width), _Worth.NOW)] if board.activity else []
+    lines = [_Line(Text(STOPPING[board.stopping], "bold yellow"), _Worth.KEY)] if board.stopping else []
+    is_over, run = board.ended is not None or board.lost, board.run
+    if run is None:
+        lines.append(_Line(Text("relay checks repository, sandbox and model", "dim"), _Worth.HEAD))
+        lines += [_Line(_draw_activity(board, now, width), _Worth.NOW)] if board.activity else []
         return _choose(lines, width, height)
     is_beside = not is_over and bool(board.jobs or board.job_states)
-    rule = _put(Text("─" * min(width, _FAR_CELLS), "dim"), _Worth.RULE)
-    lines = [
-        rule,
-        _put(_draw_run(board.run, (board.heard_at if is_over else now) - board.started_at, width), _Worth.HEAD),
-        *lines,
-    ]
-    if board.run.rehearsed:
-        lines.append(_put(Text("rehearsed: a script plays the model", "yellow"), _Worth.HEAD))
-    spend, gap = _put(_draw_spend(board, width), _Worth.KEY), _put(Text(""), _Worth.GAP)
+    rule = _Line(Text("─" * min(width, _FAR_CELLS), "dim"), _Worth.RULE)
+    where = f"{_safe(run.plan_path)} on {_safe(run.branch)}" if run.branch else _safe(run.plan_path)
+    head = Text(f"relay {_safe(run.command)}", "bold")
+    head.append(f"  {where} · {_safe(run.model)} · sandbox {_safe(run.sandbox)}", "not bold")
+    took = render_clock((board.heard_at if is_over else now) - board.started_at)
+    lines = [rule, _Line(_spread(head, took, width), _Worth.HEAD), *lines]
+    if run.rehearsed:
+        lines.append(_Line(Text("rehearsed: a script plays the model", "yellow"), _Worth.HEAD))
+    spend, gap = _Line(_draw_spend(board, width), _Worth.KEY), _Line(Text(""), _Worth.GAP)
     lines += [*([spend] if is_beside else []), gap, *_list_phases(board, now, width, is_beside=is_beside)]
     if not is_beside:
         lines += [gap, *_list_session(board, now, width, spend)]
     return _choose(lines, width, height)
-
-
-def _put(text: Text, worth: _Worth, far: int = 0) -> _Line:
-    return _Line(lambda: text, worth, far)
 
 
 def _choose(lines: Sequence[_Line], width: int, height: int) -> list[Text]:
@@ -128,18 +123,18 @@ def _choose(lines: Sequence[_Line], width: int, height: int) -> list[Text]:
     order = sorted(range(len(lines)), key=lambda n: (lines[n].worth, -lines[n].far, -n))
     excess = max(0, len(lines) - height)
     while True:
-        gone, shown = frozenset(order[:excess]), list[Callable[[], Text]]()
+        gone, shown = frozenset(order[:excess]), list[Text]()
         for is_gone, group in groupby(range(len(lines)), gone.__contains__):
             found = [lines[n] for n in group]
             nouns = [line.noun for line in found]
             noun = "phase" if "phase" in nouns else "item" if "item" in nouns else ""
             if not is_gone:
-                shown += [line.draw for line in found]
+                shown += [line.text for line in found]
             elif noun and height >= _COUNTING_LINES:
                 indent = " " * (2 if noun == "phase" else 10)
-                shown.append(partial(Text, f"{indent}… {count(nouns.count(noun), noun)}", "dim"))
+                shown.append(Text(f"{indent}… {count(nouns.count(noun), noun)}", "dim"))
         if len(shown) <= height:
-            return [_fit(make(), width) for make in shown]
+            return [_fit(text, width) for text in shown]
         excess += len(shown) - height
 
 
@@ -160,13 +155,6 @@ def _spread(left: Text, right: str, width: int) -> Text:
     return left.append(f"  {right}", "dim")
 
 
-def _draw_run(run: RunStarted, took_s: float, width: int) -> Text:
-    where = f"{_safe(run.plan_path)} on {_safe(run.branch)}" if run.branch else _safe(run.plan_path)
-    line = Text(f"relay {_safe(run.command)}", "bold")
-    line.append(f"  {where} · {_safe(run.model)} · sandbox {_safe(run.sandbox)}", "not bold")
-    return _spread(line, render_clock(took_s), width)
-
-
 def _list_phases(board: Board, now: float, width: int, *, is_beside: bool) -> Iterator[_Line]:
     """List the phases; below one at work its items and, of phases side by side, the state of its session."""
     phases = board.phases
@@ -181,24 +169,20 @@ def _list_phases(board: Board, now: float, width: int, *, is_beside: bool) -> It
         far = min((abs(n - at) for at in works), default=n)
         if job := works.get(n):
             own = next((one for one in job.phases if str(one["id"]) == str(phase["id"])), phase)
-            yield _Line(partial(_draw_phase, own, width, digits, is_current=True), _Worth.KEY, noun="phase")
+            yield _Line(_draw_phase(own, width, digits, is_current=True), _Worth.KEY, noun="phase")
             yield from _list_items(own["items"])
-            if is_beside:
-                for line in _list_session(job, now, width - _INDENT, None):
-                    worth = _Worth.GAUGE if line.worth is _Worth.KEY else line.worth
-                    yield line._replace(draw=partial(_indent, line.draw), worth=worth)
+            for text, worth, nth, _ in _list_session(job, now, width - _INDENT, None) if is_beside else ():
+                indented = Text(" " * _INDENT).append_text(text)
+                yield _Line(indented, _Worth.GAUGE if worth is _Worth.KEY else worth, nth)
             continue
         state, why = board.job_states.get(str(phase["id"]), ("", "")) if is_beside else ("", "")
         idle = _Worth.NEAR if far <= _NEAR else _Worth.FAR
         end = why if state == "held" else state
-        idly = partial(_draw_phase, phase, width, digits, end=end, end_style="dim" if state == "held" else "yellow")
-        yield _Line(idly, _Worth.HALTED if state not in {"", "held"} else idle, far, "phase")
-        if state not in {"", "held"}:
-            yield _put(Text(f"{' ' * _INDENT}{_safe(why)}", "yellow"), _Worth.REASON)
-
-
-def _indent(draw: Callable[[], Text]) -> Text:
-    return Text(" " * _INDENT).append_text(draw())
+        is_halted = state not in {"", "held"}
+        text = _draw_phase(phase, width, digits, end=end, end_style="dim" if state == "held" else "yellow")
+        yield _Line(text, _Worth.HALTED if is_halted else idle, far, "phase")
+        if is_halted:
+            yield _Line(Text(f"{' ' * _INDENT}{_safe(why)}", "yellow"), _Worth.REASON)
 
 
 def _sum_up(phase: ShownPhase) -> BoxState:
@@ -223,49 +207,42 @@ def _draw_phase(
 def _list_items(items: Sequence[ShownItem]) -> Iterator[_Line]:
     present = next((n for n, item in enumerate(items) if item["state"] == "open"), len(items) - 1)
     for n, item in enumerate(items):
-        far = abs(n - present)
-        yield _Line(partial(_draw_item, item), _Worth.NEAR if far <= _NEAR else _Worth.FAR, far, "item")
-
-
-def _draw_item(item: ShownItem) -> Text:
-    state = item["state"]
-    line = Text(" " * 8).append(f"{BOXES[state]} ", _BOX_STYLES[state])
-    return line.append(_safe(name_item(item["id"], item["text"])), "dim" if state == "done" else "")
+        far, state = abs(n - present), item["state"]
+        line = Text(" " * 8).append(f"{BOXES[state]} ", _BOX_STYLES[state])
+        line.append(_safe(name_item(item["id"], item["text"])), "dim" if state == "done" else "")
+        yield _Line(line, _Worth.NEAR if far <= _NEAR else _Worth.FAR, far, "item")
 
 
 def _list_session(board: Board, now: float, width: int, spend: _Line | None) -> Iterator[_Line]:
     """List the gauge of a session and its present activity, or how the run ended, with the spend if that is given."""
-    yield _put(_draw_gauge(board, width), _Worth.KEY)
+    yield _Line(_draw_gauge(board, width), _Worth.KEY)
     left = board.response.turns_left if board.response else None
     if left is not None and board.ended is None:
-        yield _put(_label("ahead").append(f"~{count(left, 'turn')} to the line"), _Worth.EXTRA)
+        yield _Line(_label("ahead").append(f"~{count(left, 'turn')} to the line"), _Worth.EXTRA)
     if board.used.prompt_tokens:
-        yield _put(_draw_cache(board, width), _Worth.EXTRA)
+        yield _Line(_draw_cache(board, width), _Worth.EXTRA)
     if spend:
         yield spend
     if ended := board.ended:
         word, style = ("done", "bold green") if ended.exit_code == 0 else ("stopped", "bold yellow")
-        yield _put(Text(f"{word}: {_safe(ended.reason)}", style), _Worth.KEY)
+        yield _Line(Text(f"{word}: {_safe(ended.reason)}", style), _Worth.KEY)
         if ended.questions:
-            yield _put(Text(count_questions(ended.questions), "bold yellow"), _Worth.KEY)
+            yield _Line(Text(count_questions(ended.questions), "bold yellow"), _Worth.KEY)
         if ended.next_command:
-            yield _put(Text(f"next: {_safe(ended.next_command)}", "bold"), _Worth.KEY)
+            yield _Line(Text(f"next: {_safe(ended.next_command)}", "bold"), _Worth.KEY)
         return
     if board.lost:
-        yield _put(Text(LOST, "bold yellow"), _Worth.KEY)
+        yield _Line(Text(LOST, "bold yellow"), _Worth.KEY)
         return
-    yield _put(_draw_activity(board, now, width), _Worth.NOW)
+    yield _Line(_draw_activity(board, now, width), _Worth.NOW)
     if board.activity is not None and board.activity.output:
-        yield _put(_label("").append(f"│ {_safe(board.activity.output)}", "dim"), _Worth.EXTRA)
-    said = [(style, part) for thinking, raw in board.said for style, part in _wrap(thinking, _safe(raw), width)]
-    for n, (style, part) in enumerate(said[-_SAID_LINES:]):
-        yield _put(Text("┆ ", "dim").append(part, style), _Worth.SAID, -n)
-
-
-def _wrap(thinking: bool, text: str, width: int) -> Iterator[tuple[str, str]]:  # noqa: FBT001  # as the board has it
-    cells = max(8, width - 2)
-    for part in textwrap.wrap(text, cells if cell_len(text) == len(text) else cells // 2):
-        yield "dim italic" if thinking else "not dim", part
+        yield _Line(_label("").append(f"│ {_safe(board.activity.output)}", "dim"), _Worth.EXTRA)
+    said, cells = list[Text](), max(8, width - 2)
+    for thinking, raw in board.said:
+        text, style = _safe(raw), "dim italic" if thinking else "not dim"
+        parts = textwrap.wrap(text, cells if cell_len(text) == len(text) else cells // 2)
+        said += [Text("┆ ", "dim").append(part, style) for part in parts]
+    yield from (_Line(text, _Worth.SAID, -n) for n, text in enumerate(said[-_SAID_LINES:]))
 
 
 def _draw_cache(board: Board, width: int) -> Text:

@@ -4,14 +4,12 @@ The run's thread only appends to a queue. The view's own thread takes the events
 the board at most eight times a second, and at least once a second, so that clocks run.
 """
 
-import os
-import signal
 import threading
 import time
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
-from types import FrameType, TracebackType
+from contextlib import contextmanager
+from types import TracebackType
 from typing import Self, TextIO
 
 from rich.console import Console, Group
@@ -26,7 +24,6 @@ from relay.cli.views.base import View
 from relay.cli.views.board import Board
 from relay.cli.views.draw import draw
 from relay.cli.views.narrate import Line, Narrator, Tone, render_line
-from relay.session import events
 from relay.session.records import LoggedEvent
 
 FRAME_S = 0.125
@@ -39,7 +36,6 @@ _ECHO_CELLS = 2
 _LINES_ABOVE = 3
 """Lines above the board that a small terminal keeps for past events."""
 _LONGEST_LINE_CHARS = 400
-_SHOW, _HIDE = b"\x1b[?25h", b"\x1b[?25l"
 
 
 class LiveView(View):
@@ -53,28 +49,22 @@ class LiveView(View):
         self, stream: TextIO, *, colour: bool, clock: Callable[[], float] = time.time, keeps_board: bool = False
     ) -> None:
         super().__init__(clock)
-        self._stream = stream
         self._console = Console(
             file=stream, markup=False, emoji=False, highlight=False, no_color=not colour, force_terminal=True
         )
         self._live = Live(console=self._console, auto_refresh=False, transient=True, redirect_stdout=False)
-        self._queue: deque[tuple[float, events.Event, str]] = deque()
+        self._queue: deque[tuple[LoggedEvent, str]] = deque()
         self._narrators: dict[str, Narrator] = defaultdict(Narrator)
         self._keeps_board = keeps_board
         self._board = Board(started_at=clock())
         self._drawn_at = 0.0
         self._frame_cells: list[int] = []
         self._closing = threading.Event()
-        self._suspension: AbstractContextManager[None] = nullcontext()
         self._thread: threading.Thread | None = None
 
-    def replay(self, at: float, event: events.Event) -> None:
+    def tell(self, record: LoggedEvent, *, phase_id: str = "") -> None:
         """Show an event with the next frame."""
-        self._queue.append((at, event, ""))
-
-    def tell(self, record: LoggedEvent, *, phase_id: str) -> None:
-        """Show an event of a job with the next frame."""
-        self._queue.append((record.at, record.event, phase_id))
+        self._queue.append((record, phase_id))
 
     def note_stop(self, urgency: Urgency) -> None:
         """Show the stop with the next frame."""
@@ -96,8 +86,6 @@ class LiveView(View):
 
     def __enter__(self) -> Self:
         self._closing.clear()
-        self._suspension = showing_cursor(self._stream)
-        self._suspension.__enter__()
         self._thread = threading.Thread(target=self._run, name="relay-view", daemon=True)
         self._thread.start()
         return self
@@ -108,11 +96,11 @@ class LiveView(View):
         self._closing.set()
         if self._thread is not None:
             self._thread.join()
-        self._suspension.__exit__(None, None, None)
 
     def _run(self) -> None:
         try:
             with self._live:
+                self._console.show_cursor()  # rich hides it, and a shell after Ctrl-Z would have none
                 while not self._closing.wait(FRAME_S):
                     if self._queue or time.monotonic() - self._drawn_at >= IDLE_FRAME_S:
                         self._drawn_at = time.monotonic()
@@ -131,12 +119,12 @@ class LiveView(View):
         """
         lines: list[Line] = []
         while self._queue:
-            at, event, phase_id = self._queue.popleft()
+            record, phase_id = self._queue.popleft()
             if phase_id:
-                self._board.apply_job(phase_id, event, at)
+                self._board.apply_job(phase_id, record.event, record.at)
             else:
-                self._board.apply(event, at)
-            lines.extend(line for line in self._narrators[phase_id].tell(event, phase_id) if not line.detail)
+                self._board.apply(record.event, record.at)
+            lines.extend(line for line in self._narrators[phase_id].tell(record.event, phase_id) if not line.detail)
         width, height = self._console.size
         if self._keeps_board and len(lines) >= height:  # a run may have a long past when somebody begins to watch
             gone = len(lines) - max(1, height - 1)
@@ -155,28 +143,3 @@ class LiveView(View):
         frame = draw(self._board, now=self._clock(), width=max(1, width - _ECHO_CELLS), height=tall)
         self._frame_cells = [line.cell_len for line in frame]
         return frame
-
-
-@contextmanager
-def showing_cursor(stream: TextIO) -> Iterator[None]:
-    """Show the terminal's cursor, which the body hides, while Ctrl-Z suspends the program."""
-    if threading.current_thread() is not threading.main_thread() or signal.getsignal(signal.SIGTSTP) != signal.SIG_DFL:
-        yield
-        return
-
-    def write(data: bytes) -> None:
-        with suppress(OSError, ValueError):
-            os.write(stream.fileno(), data)
-
-    def stop(number: int, _frame: FrameType | None) -> None:
-        write(_SHOW)
-        signal.signal(number, signal.SIG_DFL)
-        os.kill(os.getpid(), number)  # stopped here
-        signal.signal(number, stop)
-        write(_HIDE)
-
-    signal.signal(signal.SIGTSTP, stop)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTSTP, signal.SIG_DFL)

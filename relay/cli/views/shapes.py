@@ -11,7 +11,7 @@ from relay.cli.screen import escape_json, has_style, is_utf8
 from relay.cli.views.base import View
 from relay.cli.views.narrate import LOST, STOPPING, Narrator, render_line
 from relay.session import events
-from relay.session.records import LoggedEvent, Recorder, render_record
+from relay.session.records import LoggedEvent, render_record
 
 
 def make_view(
@@ -43,71 +43,22 @@ def make_view(
     return PlainView(stream, clock)
 
 
-class _LineView(View):
-    """Base of the plain and JSON views: writes lines to a stream until the stream breaks."""
-
-    def __init__(self, stream: TextIO, clock: Callable[[], float]) -> None:
-        super().__init__(clock)
-        self._stream: TextIO | None = stream
-
-    def _write(self, line: str) -> None:
-        if self._stream is None:
-            return
-        try:
-            self._stream.write(f"{line}\n")
-            self._stream.flush()
-        except (OSError, ValueError):
-            self._stream = None  # the reader is gone; the run goes on, and its log has everything
-
-
-class JsonView(_LineView):
-    """One event per line of ASCII JSON, in the form of ``.relay/sessions/``.
-
-    Unlike the log it redacts no secrets, and shows the plan whole each time.
-    """
-
-    def __init__(self, stream: TextIO, clock: Callable[[], float]) -> None:
-        super().__init__(stream, clock)
-        self._at = 0.0
-        self._recorder = Recorder(lambda: self._at)
-
-    def replay(self, at: float, event: events.Event) -> None:
-        """Write an event of the past."""
-        self._at = at
-        self._write(escape_json(render_record(self._recorder.record(event))))
-
-    def tell(self, record: LoggedEvent, *, phase_id: str) -> None:  # noqa: ARG002  # the line names its run
-        """Write an event of a job unchanged."""
-        self._write(escape_json(render_record(record)))
-
-    def note_stop(self, urgency: Urgency) -> None:
-        """Do nothing: the last event tells a program how the run ended."""
-
-    def note_loss(self) -> None:
-        """Do nothing: a program sees that the end event is missing."""
-
-
-class PlainView(_LineView):
+class PlainView(View):
     """One line per fact with its time, without colours or cursor movement, as in a log file.
 
     The lines about the run's end have no time: they are the answer, and programs search for them.
     """
 
     def __init__(self, stream: TextIO, clock: Callable[[], float]) -> None:
-        super().__init__(stream, clock)
+        super().__init__(clock)
+        self._stream: TextIO | None = stream
         self._narrators: dict[str, Narrator] = defaultdict(Narrator)
 
-    def replay(self, at: float, event: events.Event) -> None:
-        """Write the lines of an event of the past."""
-        self._tell("", at, event)
-
-    def tell(self, record: LoggedEvent, *, phase_id: str) -> None:
-        """Write the lines of an event of a job."""
-        self._tell(phase_id, record.at, record.event)
-
-    def _tell(self, phase_id: str, at: float, event: events.Event) -> None:
-        time_of = "" if isinstance(event, events.RunEnded) else time.strftime("%H:%M:%S ", time.localtime(at))
-        for line in self._narrators[phase_id].tell(event, phase_id):
+    def tell(self, record: LoggedEvent, *, phase_id: str = "") -> None:
+        """Write the lines of an event."""
+        is_end = isinstance(record.event, events.RunEnded)
+        time_of = "" if is_end else time.strftime("%H:%M:%S ", time.localtime(record.at))
+        for line in self._narrators[phase_id].tell(record.event, phase_id):
             self._write(f"{time_of}{render_line(line)}")
 
     def note_stop(self, urgency: Urgency) -> None:
@@ -122,3 +73,29 @@ class PlainView(_LineView):
     def note_loss(self) -> None:
         """Write the loss as the last line."""
         self._write(LOST)
+
+    def _write(self, line: str) -> None:
+        if self._stream is None:
+            return
+        try:
+            self._stream.write(f"{line}\n")
+            self._stream.flush()
+        except (OSError, ValueError):
+            self._stream = None  # the reader is gone; the run goes on, and its log has everything
+
+
+class JsonView(PlainView):
+    """One event per line of ASCII JSON, in the form of ``.relay/sessions/``.
+
+    Unlike the log it redacts no secrets, and shows the plan whole each time.
+    """
+
+    def tell(self, record: LoggedEvent, *, phase_id: str = "") -> None:  # noqa: ARG002  # the line names its run
+        """Write an event."""
+        self._write(escape_json(render_record(record)))
+
+    def note_stop(self, urgency: Urgency) -> None:
+        """Do nothing: the last event tells a program how the run ended."""
+
+    def note_loss(self) -> None:
+        """Do nothing: a program sees that the end event is missing."""
