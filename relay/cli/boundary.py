@@ -6,8 +6,7 @@ raised                                  exit  shown
 `FlagError`                             2     as `RelayError`: what was typed is not allowed
 `RelayError`                            1     ``Error:``, a ``Caused by:`` for each cause, ``Hint:``; with
                                               ``--json`` the same as one JSON document
-full disk, no permission                1     the same, in the system's words; the free space of
-                                              each place where relay writes, if no file is named
+full disk, no permission                1     the same, in the system's words
 click's usage errors                    2     usage line and what is allowed
 Ctrl-C, `Interrupted`                   130   one line: the command to type again
 a closed pipe                           1     nothing
@@ -112,10 +111,8 @@ def _report(error: Exception, argv: list[str], caller: Caller) -> int:
         case RelayError():
             _say_error(error, caller)
         case OSError() if error.errno in _ENVIRONMENT_ERRNOS:
-            where = os.fsdecode(error.filename) if isinstance(error.filename, (str, bytes)) else ""
-            if not where and error.errno in {errno.ENOSPC, errno.EDQUOT}:
-                where = f"free are {_describe_free_space()}"
-            _say_block("Error", f"{error.strerror or error}{where and ': '}{where}")
+            where = f": {os.fsdecode(error.filename)}" if isinstance(error.filename, (str, bytes)) else ""
+            _say_block("Error", f"{error.strerror or error}{where}")
             _say_block("Hint", "nothing was lost; put this right and run the command again")
         case _:
             return _say_bug(error, argv)
@@ -150,23 +147,6 @@ def _say_error(error: RelayError, caller: Caller) -> None:
         _say_block("Caused by", cause)
     if error.hint:
         _say_block("Hint", caller.write(error.hint))
-
-
-def _describe_free_space() -> str:
-    """Say what is free where relay writes; a write that fails names no file."""
-    import tempfile
-    from contextlib import suppress
-
-    from relay.base.words import render_size
-
-    free: list[str] = []
-    for find in (Path.cwd, tempfile.gettempdir):
-        with suppress(OSError):  # the directory is gone, or no directory for temporary files can be used
-            place = find()
-            disk = os.statvfs(place)
-            names = " (but room for no more files)" if disk.f_files and not disk.f_favail else ""
-            free.append(f"{render_size(disk.f_bavail * disk.f_frsize)}{names} in {place}")
-    return ", ".join(free) or "unknown"
 
 
 def _say_bug(error: Exception, argv: list[str]) -> int:

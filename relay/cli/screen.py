@@ -5,8 +5,8 @@ sequences are dropped, and every other character that a terminal would act on be
 markup, so no text can be mistaken for it.
 """
 
-import codecs
 import contextlib
+import io
 import os
 import re
 import sys
@@ -30,10 +30,6 @@ _JOINERS = frozenset("\u200c\u200d")
 """Format characters that scripts and emoji need; they do not move the cursor."""
 _SURROGATE_BYTES = range(0xDC80, 0xDD00)
 """How `os.fsdecode` writes a byte that is not UTF-8."""
-_PLAINER = {
-    "—": "-", "–": "-", "─": "-", "·": ".", "…": "...", "→": "->", "×": "x", "“": '"', "”": '"', "’": "'", "▸": ">",
-    "│": "|", "┃": "|", "┆": "|", "█": "#", "▌": "#", "░": ".", "≤": "<=", "≥": ">=", "•": "*",
-}  # fmt: skip
 TAB = "    "
 
 
@@ -64,20 +60,6 @@ def escape_json(line: str) -> str:
     import json
 
     return json.dumps(json.loads(line), separators=(",", ":")).replace("\x7f", "\\u007f")
-
-
-def plainer_errors(error: UnicodeError) -> tuple[str, int]:
-    """Codec error handler: replace characters that the encoding lacks by plainer punctuation or a visible escape."""
-    if not isinstance(error, UnicodeEncodeError):
-        raise error
-    bad = error.object[error.start : error.end]
-    return "".join(_PLAINER.get(char) or _escape(char) for char in bad), error.end
-
-
-def ensure_codec() -> str:
-    """Register `plainer_errors` with the codecs; return its name there."""
-    codecs.register_error("relay.plainer", plainer_errors)
-    return "relay.plainer"
 
 
 class _Shown(dict[int, str]):
@@ -128,11 +110,9 @@ def prepare_streams() -> None:
     sys.stdin = sys.stdin or _open_null("r")
     sys.stdout = sys.stdout or _open_null()
     sys.stderr = sys.stderr or _open_null()
-    handler = ensure_codec()
     for stream in (sys.stdout, sys.stderr):
-        reconfigure = getattr(stream, "reconfigure", None)
-        if reconfigure is not None:
-            reconfigure(errors=handler)
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
 
 
 def _open_null(mode: Literal["r", "w"] = "w") -> TextIO:

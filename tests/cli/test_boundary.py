@@ -3,11 +3,9 @@
 import errno
 import json
 import os
-import re
 import signal
 import subprocess
 import sys
-import tempfile
 from functools import partial
 from pathlib import Path
 
@@ -80,18 +78,12 @@ def test_an_interrupt_is_130_and_names_the_command_that_was_interrupted(error, c
     )
 
 
-def test_a_full_disk_is_not_a_bug_and_tells_the_file_or_the_free_space_where_relay_writes(
-    capsys, tmp_path, monkeypatch
-):
-    assert run_guarded(raising(OSError(errno.ENOSPC, "No space left on device", "/data/x")), []) == 1
-    assert capsys.readouterr().err == (
-        "Error: No space left on device: /data/x\nHint: nothing was lost; put this right and run the command again\n"
-    )
-    monkeypatch.chdir(tmp_path)
-    assert run_guarded(raising(OSError(errno.EDQUOT, "full")), []) == 1
-    said = " ".join(capsys.readouterr().err.split())
-    places = [re.escape(str(place)) for place in (tmp_path, tempfile.gettempdir())]
-    assert re.match(rf"Error: full: free are [\d.]+ \w+ in {places[0]}, [\d.]+ \w+ in {places[1]} Hint:", said)
+def test_a_full_disk_is_not_a_bug(capsys):
+    for file in (("/data/x",), ()):
+        assert run_guarded(raising(OSError(errno.ENOSPC, "No space left on device", *file)), []) == 1
+        words = ": ".join(("Error: No space left on device", *file))
+        hint = "nothing was lost; put this right and run the command again"
+        assert capsys.readouterr().err == f"{words}\nHint: {hint}\n"
 
 
 def test_hostile_words_in_an_error_are_made_safe(capsys):

@@ -1,6 +1,5 @@
 """What may reach a terminal."""
 
-import io
 import json
 import unicodedata
 
@@ -8,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relay.cli.screen import clean, clean_line, clip, ensure_codec, escape_json
+from relay.cli.screen import clean, clean_line, clip, escape_json
 from tests.terminal import answer_at_terminal
 
 HOSTILE = st.text(alphabet=st.characters(codec=None) | st.sampled_from("\x1b[]\x07\\;m\x9b\u202e\u2066\udc80\r\n\t"))
@@ -69,15 +68,6 @@ def test_escaped_json_is_ascii_and_says_the_same(text):
 def test_a_long_text_is_cut_and_says_how_much():
     assert clip("x" * 12, 10) == "x" * 10 + "… (+2 characters)"
     assert clip("x" * 10, 10) == "x" * 10
-
-
-def test_an_output_without_unicode_gets_plainer_punctuation():
-    """On an ASCII stream dashes and arrows become ASCII, everything else an escape; nothing raises."""
-    raw = io.BytesIO()
-    stream = io.TextIOWrapper(raw, encoding="ascii", errors=ensure_codec())
-    stream.write("phase 1 — a → b… “é”\udc80")
-    stream.flush()
-    assert raw.getvalue() == b'phase 1 - a -> b... "\\xe9"\\x80'
 
 
 @pytest.mark.processor(30)
