@@ -2,8 +2,7 @@
 
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from hashlib import sha256
@@ -26,7 +25,7 @@ from relay.plan.text import find_code_spans
 from relay.session.events import Event, Noticed
 from relay.setup.place import Place, find_settings, find_source, load_plan
 from relay.store.history import RelayCommit, read_plan_commits
-from relay.store.plan_state import PhaseSummary, PlanSummary, summarize_plan
+from relay.store.plan_state import PhaseSummary, summarize_plan
 from relay.store.trailers import AGENT, REVIEW
 
 if TYPE_CHECKING:
@@ -182,12 +181,8 @@ def require_installed(forge: Forge | None, program: str | None) -> Forge:
     return forge
 
 
-KeepRequest = Callable[["RunContext"], AbstractContextManager["RunContext"]]
-"""Opens a context whose run keeps the branch's request up to date."""
-
-
-def prepare_drafts(request: "RunRequest", place: Place, *, makes_branch: bool) -> KeepRequest:
-    """Check, before a run sends anything, that the requests of its phases can be made; return how it keeps them.
+def prepare_drafts(request: "RunRequest", place: Place, *, makes_branch: bool) -> "Callable[[RunContext], RunContext]":
+    """Check, before a run sends anything, that the requests of its phases can be made; return how its context does so.
 
     Args:
         makes_branch: Whether the run makes its branch first.
@@ -212,10 +207,9 @@ def prepare_drafts(request: "RunRequest", place: Place, *, makes_branch: bool) -
     return partial(_keep_draft, place, forge)
 
 
-@contextmanager
-def _keep_draft(place: Place, forge: Forge, ctx: "RunContext") -> Iterator["RunContext"]:
+def _keep_draft(place: Place, forge: Forge, ctx: "RunContext") -> "RunContext":
     """Push the run's branch after each phase, forward only, and update its request. A failure is a warning."""
-    branch, last = _get_branch(ctx.repo), list[Noticed]()
+    branch = _get_branch(ctx.repo)
 
     def update() -> None:
         try:
@@ -224,23 +218,16 @@ def _keep_draft(place: Place, forge: Forge, ctx: "RunContext") -> Iterator["RunC
             done = forge.put_request(branch, title, body)
             told = Noticed(text=f"the request of {branch} is up to date: {done}")
         except RelayError as error:
-            told = Noticed(text=f"the request of {branch} is not up to date: {error}", warning=True)
-        if last[-1:] != [told]:
-            ctx.observe(told)
-        last.append(told)
+            again = "relay pr --push tries again"
+            told = Noticed(text=f"the request of {branch} is not up to date: {error}; {again}", warning=True)
+        ctx.observe(told)
 
-    try:
-        yield replace(ctx, after_phase=update)
-    finally:
-        if last:  # once more at the end
-            again = "; relay pr --push tries again" if last[-1].warning else ""
-            ctx.observe(replace(last[-1], text=f"{last[-1].text}{again}"))
+    return replace(ctx, after_phase=update)
 
 
-@contextmanager
-def _go_without(reason: str, ctx: "RunContext") -> Iterator["RunContext"]:
+def _go_without(reason: str, ctx: "RunContext") -> "RunContext":
     ctx.observe(Noticed(text=f"no request is made (pr): {reason}", warning=True))
-    yield ctx
+    return ctx
 
 
 def render_request(place: Place, commits: tuple[RelayCommit, ...]) -> tuple[str, str]:
@@ -249,12 +236,8 @@ def render_request(place: Place, commits: tuple[RelayCommit, ...]) -> tuple[str,
     It mentions nobody, and closes no issue that the plan does not name.
     """
     summary = summarize_plan(find_source(place), place.repo)
-    title = " ".join((summary.plan.title or f"Work through {summary.plan_name}").split())[:200]
-    return title, _render_body(summary, commits)
-
-
-def _render_body(summary: PlanSummary, commits: tuple[RelayCommit, ...]) -> str:
     plan = summary.plan
+    title = " ".join((plan.title or f"Work through {summary.plan_name}").split())[:200]
     by_id = {commit.commit: commit for commit in commits}
     heading, _, rest = plan.preamble.strip().partition("\n")
     own = rest if heading.removeprefix("# ") == plan.title else plan.preamble
@@ -271,7 +254,7 @@ def _render_body(summary: PlanSummary, commits: tuple[RelayCommit, ...]) -> str:
     cost = render_usd(summary.spent.cost_usd, estimated=summary.spent.estimated)
     parts.append(f"{done} of {count(len(plan.phases), 'phase')} done. The sessions have cost {cost}.")
     text = disarm("\n\n".join(filter(None, parts)), given=plan.text)
-    return text if len(text) <= MAX_BODY_CHARS else f"{text[:MAX_BODY_CHARS]}\n\n… (cut; the plan has the rest)"
+    return title, text if len(text) <= MAX_BODY_CHARS else f"{text[:MAX_BODY_CHARS]}\n\n… (cut; the plan has the rest)"
 
 
 def _render_phase(phase: "Phase", known: PhaseSummary, commits: list[RelayCommit]) -> str:

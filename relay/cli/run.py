@@ -5,11 +5,10 @@ import os
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 from itertools import chain
-from typing import TYPE_CHECKING, Any, TypeAlias, cast
+from typing import Any, TypeAlias
 
 import click
 
@@ -43,9 +42,6 @@ from relay.setup.preconditions import check_all, check_apart, check_plan_file, c
 from relay.store.branches import begin_branch, name_branch
 from relay.store.plan_state import ask, summarize_plan
 from relay.store.worktree_notes import is_own_tree, read_fleet_sight
-
-if TYPE_CHECKING:
-    from relay.cli.pr import KeepRequest
 
 _SHOWN_CHARS = 260
 _PASSED_ON = ("runner", "model", "reset_at", "max_sessions", "sandbox")
@@ -239,7 +235,7 @@ def start(phase: str, options: Mapping[str, Any], tell_next: Callable[[RunEnd], 
     request, place = make_request(SessionKind.RUN, options)
     selection = parse_selection(phase)
     selection = replace(selection, unchecked=options["unchecked"], lands_only=options["lands_only"])
-    jobs, keep = get_job_count(options, phase, request.settings.jobs), cast("KeepRequest", nullcontext)
+    jobs, keep = get_job_count(options, phase, request.settings.jobs), None
     if request.settings.pr and not options["job_of"]:
         from relay.cli.pr import prepare_drafts
 
@@ -270,8 +266,8 @@ def start(phase: str, options: Mapping[str, Any], tell_next: Callable[[RunEnd], 
         if is_job:
             return work_within(hours, ctx.interrupts, ctx.observe, lambda: run(ctx, selection))
         _tell_start(ctx, (describe_choice(plan, selection.text), *sizes))
-        with keep(ctx) as kept:
-            return tell_next(work_within(hours, ctx.interrupts, ctx.observe, lambda: run_plan(kept, order, view.tell)))
+        ctx = keep(ctx) if keep else ctx
+        return tell_next(work_within(hours, ctx.interrupts, ctx.observe, lambda: run_plan(ctx, order, view.tell)))
 
     return run_sessions(request, place.caller, act, as_json=as_json, view=view)
 
