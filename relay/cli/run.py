@@ -93,18 +93,12 @@ def make_job_words(request: RunRequest, options: Mapping[str, Any]) -> tuple[str
 
 
 Start: TypeAlias = Callable[[str, Callable[[RunEnd], RunEnd]], int]
-_ANSWERS = {
-    "y": "yes, work on it",
-    "s": "skip it in this run, with phases that wait for it",
-    "e": "edit the plan first",
-    "q": "stop here",
-}
 
 
 def run_approved(start: Start, plan_option: str | None, *, as_json: bool) -> int:
     """Run phase after phase and ask before each but the first. Without a terminal run the first phase only.
 
-    In that case the exit code is "stopped with work left" if another phase waits.
+    In that case the exit code is "stopped with work left" if another phase waits. The plan is read anew for each.
 
     Args:
         start: Runs a phase by its id, or ``next``, and lets a function add the next phase to its end; returns the exit
@@ -114,16 +108,14 @@ def run_approved(start: Start, plan_option: str | None, *, as_json: bool) -> int
     Raises:
         RelayError: As `start`.
     """
-    skipped: set[str] = set()
     has_asker = has_person() and not as_json
 
-    def look() -> tuple[Place, Phase | None]:
-        place = get_place(plan=plan_option, environ=os.environ)
-        return place, load_plan(place).next_phase(skipped)
+    def look() -> Phase | None:
+        return load_plan(get_place(plan=plan_option, environ=os.environ)).next_phase()
 
     def tell_next(end: RunEnd) -> RunEnd:
         try:
-            phase = look()[1] if end.exit_code == ExitCode.DONE else None
+            phase = look() if end.exit_code == ExitCode.DONE else None
         except RelayError:  # somebody edits the plan; the next look reports it, after the end of this run
             phase = None
         if phase is None:
@@ -132,23 +124,13 @@ def run_approved(start: Start, plan_option: str | None, *, as_json: bool) -> int
         return replace(end, exit_code=code, next_command=again, waits_for=f"phase {phase.id} — {phase.title}")
 
     code = start("next", tell_next)
-    while code == ExitCode.DONE:
-        place, phase = look()
-        if phase is None or not has_asker:
-            return code
+    while code == ExitCode.DONE and (phase := look()) and has_asker:
         say(f"\nnext: phase {phase.id} — {phase.title}", style="bold")
         for item in phase.open_items:
             say(f"  {name_item(item.id, item.text)}")
-        say("  ".join(f"[{key}] {words}" for key, words in _ANSWERS.items()), style="dim")
-        match click.prompt("Go on?", type=click.Choice(list(_ANSWERS)), default="y", show_choices=True):
-            case "y":
-                code = start(phase.id, tell_next)
-            case "s":
-                skipped.add(phase.id)
-            case "e":
-                click.edit(filename=str(place.plan_file))
-            case _:
-                return code
+        if not click.confirm("Go on?", default=True):
+            return code
+        code = start(phase.id, tell_next)
     return code
 
 
@@ -171,7 +153,7 @@ _SECTIONS = {
     help="next, all, N or N-M.",
 )
 @click.option("--dry-run", is_flag=True, help="Show what a run would do; send and change nothing.")
-@click.option("--approve", is_flag=True, help="Ask before each further phase: yes, skip, edit, stop.")
+@click.option("--approve", is_flag=True, help="Ask before each further phase.")
 @click.option("--jobs", type=int, metavar="N", help="Work on N phases at once, each in its own work tree.")
 @click.option("--branch", is_flag=True, help="Create the branch relay/<plan title> and work there.")
 @click.option("--pr/--no-pr", default=None, help="Push, and update the draft request, after each phase.")

@@ -194,10 +194,10 @@ class Plan:
             above = phase.id
         return waits
 
-    def next_phase(self, skipped: Collection[str] = ()) -> Phase | None:
-        """Return the first open phase that waits for no other and is not skipped."""
+    def next_phase(self) -> Phase | None:
+        """Return the first open phase that waits for no other."""
         waits = self.find_waits()
-        return next((p for p in self.phases if not (p.done or p.id in skipped or waits[p.id])), None)
+        return next((phase for phase in self.phases if not (phase.done or waits[phase.id])), None)
 
     def tick(self, item_ids: Collection[str]) -> "Plan":
         """Return the plan with these items ticked: one character of the text for each that is open.
