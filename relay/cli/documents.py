@@ -10,13 +10,15 @@ from msgspec import UNSET, Struct, UnsetType, convert
 
 from relay.base.errors import ErrorKind
 from relay.base.words import BoxState
+from relay.cli.views.board import Activity
 from relay.ledger.belief import ClaimStatus
-from relay.ledger.model import Kind
+from relay.ledger.model import Kind, Nogood
 from relay.sandbox.visibility import Inventory
 from relay.session.events import CheckResult
 from relay.session.usage import Spent
 from relay.setup.preconditions import State
 from relay.store.resume import ResumeCase
+from relay.store.worktree_notes import FleetSight
 
 
 class Document(Struct, kw_only=True):
@@ -78,17 +80,6 @@ class StatusPhase(Document):
     spent: Spend
 
 
-class CurrentActivity(Document):
-    """The present activity."""
-
-    name: str
-    """A tool's name, `gate`, `model`, `retry`, `waits` or `paused`."""
-    summary: str
-    since: float
-    until: float | None
-    """The end of a wait."""
-
-
 class CurrentWork(Document):
     """The session at work."""
 
@@ -101,7 +92,7 @@ class CurrentWork(Document):
     soft_tokens: int | None
     """The soft line: relay asks the session to hand over there."""
     hard_tokens: int | None
-    activity: CurrentActivity | None
+    activity: Activity | None
 
 
 class StatusJob(Document):
@@ -117,15 +108,6 @@ class StatusJob(Document):
     """Why its run stopped."""
     waits: str | None
     """Why it waits."""
-
-
-class StatusFleet(Document):
-    """What a fleet was at when `relay fleet submit` or `status` was typed here last."""
-
-    at: float
-    """Seconds since the epoch."""
-    phases: dict[str, str]
-    """The state of each phase that it was given, as `relay fleet status` says it."""
 
 
 class UsageLimit(Document):
@@ -183,7 +165,7 @@ class StatusDocument(Document):
     """The relay that works here."""
     at_work: CurrentWork | None
     jobs: tuple[StatusJob, ...]
-    fleet: StatusFleet | None
+    fleet: FleetSight | None
     limit: UsageLimit | None
     last_run: LastRun | None
     """Null if the plan is done, or a run is at work."""
@@ -354,19 +336,12 @@ class LedgerClaim(Document):
     """The claim in full, and a line for each fact behind its status, if it was asked for by its id; empty in a list."""
 
 
-class Contradiction(Document):
-    """Claims that cannot all hold; nobody has settled it."""
-
-    id: str
-    claims: tuple[str, ...]
-    because: str
-
-
 class LedgerDocument(Document):
     """The claims of the ledger, or one."""
 
     claims: tuple[LedgerClaim, ...]
-    contradictions: tuple[Contradiction, ...]
+    contradictions: tuple[Nogood, ...]
+    """Those that nobody has settled."""
     to_do: tuple[str, ...]
     """What a person or a session has to settle or to look at again."""
 

@@ -307,7 +307,7 @@ def render_json(summary: PlanSummary, caller: Caller, near: Near, root: Path) ->
         running=summary.plan_state.running or None,
         at_work=_render_work(near.work),
         jobs=_render_jobs(near.jobs, root) if near.jobs else (),
-        fleet=near.fleet and fill(documents.StatusFleet, near.fleet),
+        fleet=near.fleet,
         limit=documents.UsageLimit(model=limit[1], resets_at=limit[0]) if limit else None,
         last_run=last,
         obstacle=caller.write(summary.obstacle) or None,

@@ -3,8 +3,6 @@
 from pathlib import Path
 
 from relay.base.errors import ExitCode
-from relay.cli.documents import StatusFleet, fill
-from relay.store.worktree_notes import FleetSight
 from tests.cli.documents import DOCUMENTS, read_document
 from tests.scripts import serving
 
@@ -66,11 +64,6 @@ def test_what_commands_print_is_documented(relay, project, commit, doctor):
     assert read("relay doctor", "doctor", "--agent", code=ExitCode.USER)["agents"]
     read("relay doctor", at=doctor, code=ExitCode.USER)
     assert read("relay doctor", "doctor", "--sandbox")["sandbox"]
-
-
-def test_what_a_fleet_is_at_is_documented():
-    sight = FleetSight(plan_path="PLAN.md", branch="main", at=7.0, phases={"1": "at work"})
-    assert (found := fill(StatusFleet, sight)).phases == {"1": "at work"}, found
 
 
 def test_each_document_is_held_against_its_page_somewhere():

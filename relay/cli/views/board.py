@@ -24,9 +24,9 @@ class Activity:
     """A tool's name, ``gate``, ``model``, ``retry``, ``waits`` or ``paused``."""
     summary: str
     since: float
-    """On the board's clock, in seconds."""
+    """Seconds since the epoch."""
     until: float | None = None
-    """End of a wait; None for everything else."""
+    """End of a wait, if it is one."""
     output: str = ""
     """The last line of its output; empty before the first."""
 
