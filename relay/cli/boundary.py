@@ -164,7 +164,7 @@ def _say_bug(error: Exception, argv: list[str]) -> int:
 
 def _say_block(label: str, text: str) -> None:
     """Print ``label: text``; what goes on in a further line is indented: no text can pose as another label."""
-    complain(f"{label}: " + "\n  ".join(text.splitlines() or [""]), hang="  ")
+    complain(f"{label}: " + "\n  ".join(text.splitlines() or [""]))
 
 
 def _close_pipe() -> int:

@@ -46,13 +46,6 @@ def clean_line(text: str) -> str:
     return _BLANK.sub(" ", clean(text)).strip()
 
 
-def clip(text: str, limit_chars: int) -> str:
-    """Cut a line to a number of characters and say how many are missing."""
-    if len(text) <= limit_chars:
-        return text
-    return f"{text[:limit_chars]}… (+{len(text) - limit_chars:,} characters)"
-
-
 def escape_json(line: str) -> str:
     """Write one line of JSON with ASCII alone: valid on every output encoding, inert on every terminal."""
     if line.isascii() and "\x7f" not in line:
@@ -136,16 +129,12 @@ def say(text: str = "", *, style: str = "", exact: bool = False) -> None:
     sys.stdout.write(f"{safe}\n")
 
 
-def complain(text: str, *, hang: str | None = None) -> None:
-    """Print lines to standard error, made safe; errors of the stream are ignored.
-
-    Args:
-        hang: On a terminal, long lines are broken between words and go on after this prefix; None breaks no line.
-    """
+def complain(text: str) -> None:
+    """Print lines to standard error, made safe; a terminal gets long lines broken. Errors of the stream are ignored."""
     safe = clean(text)
     with contextlib.suppress(OSError):
-        if hang is not None and (width := find_width(sys.stderr)):
-            safe = "\n".join(_break(line, width, hang) for line in safe.split("\n"))
+        if width := find_width(sys.stderr):
+            safe = "\n".join(_break(line, width, "  ") for line in safe.split("\n"))
         sys.stderr.write(f"{safe}\n")
 
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relay.cli.screen import clean, clean_line, clip, escape_json
+from relay.cli.screen import clean, clean_line, escape_json
 from tests.terminal import answer_at_terminal
 
 HOSTILE = st.text(alphabet=st.characters(codec=None) | st.sampled_from("\x1b[]\x07\\;m\x9b\u202e\u2066\udc80\r\n\t"))
@@ -63,11 +63,6 @@ def test_escaped_json_is_ascii_and_says_the_same(text):
     assert line.isprintable()
     # A pair of lone surrogates is read back as the character that they encode: JSON has no other way.
     assert json.loads(line)["k"].encode("utf-16", "surrogatepass") == text.encode("utf-16", "surrogatepass")
-
-
-def test_a_long_text_is_cut_and_says_how_much():
-    assert clip("x" * 12, 10) == "x" * 10 + "… (+2 characters)"
-    assert clip("x" * 10, 10) == "x" * 10
 
 
 @pytest.mark.processor(30)

@@ -27,7 +27,6 @@ _WORDS = {
     LandingCase.FORWARD: "done; waits to be merged",
     LandingCase.APART: "done; other phases were merged before it",
 }
-_SHOWN_WAITS = 10
 _MOVES, _MOST_MOVES = frozenset({JobMoved.__name__}), 10_000
 _NO_STOPS = frozenset({None, ExitCode.DONE, ExitCode.INTERRUPTED})
 _WAITS, _BEGINS = frozenset({"held", "waiting"}), frozenset({"started", "merging"})
@@ -107,16 +106,13 @@ def _find_told(repo: Repo) -> dict[str, tuple[str, str]]:
 def tell_jobs(root: Path, jobs: tuple[JobStanding, ...]) -> Iterator[str]:
     """Yield a line for each job, and lines about the activity of working jobs."""
     works = find_job_works(root, [job.phase_id for job in jobs if job.at_work and job.is_told])
-    waiting = 0
     for job in jobs:
         claims = f", {job.claims} claimed" if job.claims else ""
         if job.place is None and job.is_open:
             yield f"job    phase {job.phase_id}: its work tree is gone{claims}; the next run creates it again"
             continue
         if job.place is None:
-            waiting += 1
-            if waiting <= _SHOWN_WAITS:
-                yield f"wait   phase {job.phase_id} {job.waits}"
+            yield f"wait   phase {job.phase_id} {job.waits}"
             continue
         state = f"at work{claims}" if job.at_work else job.waits or _WORDS[job.case]
         if job.stopped and not (job.at_work or job.waits):
@@ -124,8 +120,6 @@ def tell_jobs(root: Path, jobs: tuple[JobStanding, ...]) -> Iterator[str]:
         yield f"job    phase {job.phase_id} in {render_path(str(job.place))}: {state}"
         if job.phase_id in works:
             yield from (f"       {line}" for line in tell_work(works[job.phase_id], now=time.time()))
-    if waiting > _SHOWN_WAITS:
-        yield f"       and {waiting - _SHOWN_WAITS} more"
 
 
 def tell_fleet(sight: FleetSight) -> Iterator[str]:

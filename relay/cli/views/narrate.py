@@ -11,7 +11,7 @@ from typing import Any
 from relay.base.interrupts import Urgency
 from relay.base.values import dataclass
 from relay.base.words import count_plan, count_questions, list_some, name_item, render_duration, render_usd, shorten
-from relay.cli.screen import clean_line, clip
+from relay.cli.screen import clean_line
 from relay.session import events
 from relay.session.events import ShownPhase
 from relay.session.gauge import find_band, render_band
@@ -57,9 +57,7 @@ LONGEST_LINE_CHARS = 2_000
 
 def render_line(line: Line, limit_chars: int = LONGEST_LINE_CHARS) -> str:
     """Clean a line and cut it to a limit."""
-    hidden = max(0, len(line.text) - 2 * limit_chars)
-    text = clip(clean_line(shorten(line.text, 2 * limit_chars)), limit_chars)
-    return f"{text} (+{hidden:,} more)" if hidden else text
+    return shorten(clean_line(shorten(line.text, 2 * limit_chars)), limit_chars)
 
 
 class Narrator:
