@@ -129,16 +129,12 @@ def check_file(place: Place, environ: Mapping[str, str]) -> PlanCheck:
     try:
         with within(place.plan_name):
             plan = settle_plan(open_ground(place.root, place.found, place.plan_name, head), plan)
-    except PlanError as error:
+        settings = find_settings({}, environ, place.root, plan=plan, plan_name=place.plan_name)
+        require_models(settings)
+    except (PlanError, ConfigError) as error:
         remark = _note(place, error)
         known = [one.message for one in remarks]
         return PlanCheck(place=place, plan=plan, remarks=remarks if remark.message in known else (remark, *remarks))
-    try:
-        settings = find_settings({}, environ, place.root, plan=plan, plan_name=place.plan_name)
-        require_models(settings)
-    except ConfigError as error:
-        remarks = (_note(place, error), *remarks)
-        return PlanCheck(place=place, plan=plan, remarks=remarks)
     none = "is none of your mcp_servers: a run stops there"
     warned = (
         *(
@@ -153,10 +149,10 @@ def check_file(place: Place, environ: Mapping[str, str]) -> PlanCheck:
         *(check_folder(plan, place.root, place.found.git.list_files) if place.found else ()),
     )
     chosen = check_models([phase for phase in plan.phases if not phase.done], settings)
-    more = (_note(place, one) for one in (*warned, *chosen))
-    remarks = tuple(sorted((*remarks, *more), key=attrgetter("line")))
+    more = [_note(place, one) for one in (*warned, *chosen)]
     if any(settings.runner_for(phase.runner) != "api" for phase in plan.phases):  # the default needs no import
-        remarks = tuple(sorted((*remarks, *_check_runners(place, plan, settings, environ)), key=attrgetter("line")))
+        more.extend(_check_runners(place, plan, settings, environ))
+    remarks = tuple(sorted((*remarks, *more), key=attrgetter("line")))
     sizes, today = measure_plan(place.root, plan, settings), datetime.now(UTC).date()
     models = [settings.model_for(phase.model) for phase in plan.phases]
     return PlanCheck(

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TextIO
 
 if TYPE_CHECKING:
-    from relay.cli.documents import Document
+    from msgspec import Struct
 
 _SEQUENCE = re.compile(
     r"(?:\x1b\[|\x9b)[0-?]*+[ -/]*+[@-~]"  # CSI: colours, cursor movement, erasing
@@ -167,12 +167,12 @@ def _break(line: str, width: int, hang: str = "") -> str:
     )
 
 
-def say_document(body: "Mapping[str, object] | Document") -> None:
+def say_document(body: "Mapping[str, object] | Struct") -> None:
     """Print a command's result as one JSON document, with the version of its description in docs/reference/json.md."""
     say_json(render_document(body))
 
 
-def render_document(body: "Mapping[str, object] | Document") -> str:
+def render_document(body: "Mapping[str, object] | Struct") -> str:
     """Return a document on one line of ASCII."""
     import json
     from types import SimpleNamespace
