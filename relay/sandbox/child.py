@@ -4,7 +4,6 @@ relay can freeze such a program while it checks its work. `relay.sandbox.command
 """
 
 import contextlib
-import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO
@@ -14,19 +13,15 @@ from relay.sandbox.command import wrap_limits
 from relay.sandbox.policy import Limits
 from relay.sandbox.process import (
     ATTEMPTS,
-    LET_GO,
     Started,
     kill_below,
-    read_init_pid,
+    let_go,
     resume,
     spawn,
     stop,
-    wait_until_bound,
 )
 from relay.sandbox.run import Sandbox
 
-START_S = 20.0
-"""Time limit for the set-up of the sandbox, which takes a hundredth of it."""
 SEND_S = 30.0
 """How long a program may leave a message unread."""
 _SHOWN_BYTES = 2_000
@@ -46,8 +41,7 @@ class Child:
         self.output: IO[bytes] = process.stdout
         """Its standard output; one thread reads and closes it."""
         self._process = process
-        self._speak = started.speak
-        self._launch = started.launch
+        self._started = started
         self._errors = errors
         self._ended = False
         self.is_deaf = False
@@ -55,25 +49,17 @@ class Child:
 
     def let_go(self) -> bool:
         """Let the program begin once its sandbox is set up; return False if that fails, after its end."""
-        self._speak.settimeout(START_S)
-        try:
-            ready = self._speak.recv(1)
-        except OSError:
-            ready = b""
-        if not ready:
+        if let_go(self._started) is None:
             self.end()
             self.output.close()
             return False
-        if self._launch.status_fd is not None:
-            wait_until_bound(read_init_pid(self._launch.status_fd))
-        self._speak.settimeout(SEND_S)
-        self.send(LET_GO)
+        self._started.speak.settimeout(SEND_S)
         return True
 
     def send(self, data: bytes) -> bool:
         """Write to its standard input; return False if it does not read any more."""
         try:
-            self._speak.sendall(data)
+            self._started.speak.sendall(data)
         except TimeoutError:
             self.is_deaf = True
             self.end()  # it has read a part, and would take the next message for the rest
@@ -106,9 +92,7 @@ class Child:
         kill_below(self._process.pid)
         self._process.kill()
         self._process.wait()
-        self._speak.close()
-        if self._launch.status_fd is not None:
-            os.close(self._launch.status_fd)
+        self._started.close()
 
 
 def start_child(

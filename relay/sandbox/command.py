@@ -5,7 +5,6 @@ for every process that inherited the pipe, so it is not used. Both the head and 
 """
 
 import contextlib
-import json
 import os
 import resource
 import selectors
@@ -20,10 +19,9 @@ from relay.base.values import dataclass
 from relay.sandbox.policy import Limits
 from relay.sandbox.process import (
     GONE_S,
-    LET_GO,
     Started,
     kill_below,
-    wait_until_bound,
+    let_go,
 )
 from relay.sandbox.supervisor import find_descendants, read_processes
 
@@ -222,9 +220,10 @@ def run_started(
     """
     capture = Capture(keep_bytes=limits.keep_bytes, spool=spool, spool_bytes=limits.spool_bytes)
     with _Tree(started, capture) as tree:
-        stopped = tree.watch(limits=limits, should_stop=should_stop, hear=hear)
+        is_begun = tree.begin()
+        stopped = tree.watch(limits=limits, should_stop=should_stop, hear=hear) if is_begun else _Stopped()
         tree.finish()
-    if not (stopped.killed or tree.command_started):
+    if not is_begun:
         return None, capture.get_end()
     code = started.process.returncode
     result = CommandResult(
@@ -251,32 +250,22 @@ class _Stopped:
 
 
 class _Tree:
-    """A started launch: reads its output, notices its end, and kills it."""
+    """A started launch: lets its command begin, reads its output, notices its end, and kills it."""
 
     def __init__(self, started: Started, capture: Capture) -> None:
-        process, command = started.process, started.speak
-        assert process.stdout is not None  # noqa: S101  # `spawn` asked for it
-        self._process = process
-        self._pipe = process.stdout
+        assert started.process.stdout is not None  # noqa: S101  # `spawn` asked for it
+        self._started, self._process, self._pipe = started, started.process, started.process.stdout
         self._capture = capture
-        self._status_fd = started.launch.status_fd
         self._idle_tasks = _count_all_tasks()
-        self._status = b""
         self._init_pid = 0
         self._init_fd: int | None = None
-        self._command = command
-        self._is_let_go = False
         self._selector = selectors.DefaultSelector()
-        self.begun_s = time.monotonic()
-        """When the command was let go; before that, when the wait for its sandbox began."""
+        self.begun_s = 0.0
+        """When the command was let go."""
         self.notes: tuple[str, ...] = ()
         os.set_blocking(self._pipe.fileno(), False)
         self._selector.register(self._pipe, selectors.EVENT_READ, self._read_output)
-        if self._status_fd is not None:
-            os.set_blocking(self._status_fd, False)
-            self._selector.register(self._status_fd, selectors.EVENT_READ, self._read_status)
-        self._selector.register(command, selectors.EVENT_READ, self._let_go)
-        self._exit_fd = _open_pidfd(process.pid)
+        self._exit_fd = _open_pidfd(self._process.pid)
         if self._exit_fd is not None:
             self._selector.register(self._exit_fd, selectors.EVENT_READ, lambda: None)
 
@@ -287,17 +276,20 @@ class _Tree:
         if self._process.poll() is None:
             self._kill()
         self._selector.close()
-        self._command.close()
+        self._started.close()
         self._pipe.close()
         self._capture.close()
-        for fd in (self._status_fd, self._init_fd, self._exit_fd):
+        for fd in (self._init_fd, self._exit_fd):
             if fd is not None:
                 os.close(fd)
 
-    @property
-    def command_started(self) -> bool:
-        """False if bwrap ended before the command was let go; after that it may have run, whatever ended bwrap."""
-        return self._status_fd is None or self._is_let_go or b'"exit-code"' in self._status
+    def begin(self) -> bool:
+        """Let the command begin; return False if its sandbox could not be set up."""
+        init = let_go(self._started)
+        self.begun_s = time.monotonic()
+        self._init_pid = init or 0
+        self._init_fd = _open_pidfd(init) if init else None
+        return init is not None
 
     def watch(self, *, limits: Limits, should_stop: Callable[[], bool], hear: Callable[[bytes], None]) -> _Stopped:
         """Read until the process ends or must be ended."""
@@ -332,8 +324,8 @@ class _Tree:
         """Make sure that no process of the tree is left, then read the rest of the output from the pipe."""
         if self._process.poll() is None:
             self._kill()
-        self._drop(self._exit_fd)
-        self._read_status()
+        if self._exit_fd is not None:
+            self._selector.unregister(self._exit_fd)
         if self._init_fd is not None and not _wait_readable(self._init_fd, GONE_S):
             self.notes += ("processes of this command may still be ending",)
         # Not until the pipe ends: a process that left the tree may hold its other end for hours.
@@ -347,20 +339,15 @@ class _Tree:
         A supervisor kills its descendants on SIGTERM. bwrap's child is the init of a process namespace, and the kernel
         kills all of that with it: no walk over thousands of processes comes first.
         """
-        if self._status_fd is None:
+        if self._started.launch.status_fd is None:
             self._process.send_signal(signal.SIGTERM)
             try:
                 self._process.wait(GONE_S)
             except subprocess.TimeoutExpired:
                 self.notes += ("the supervisor did not answer and was killed",)
-        else:  # bwrap, killed while it clones its child, would leave that behind, bound to nobody yet
-            until = time.monotonic() + GONE_S
-            while self._process.poll() is None and not self._init_pid and time.monotonic() < until:
-                _wait_readable(self._status_fd, POLL_S)  # only this: no command is let go any more
-                self._read_status()
-            if self._init_pid:
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(self._init_pid, signal.SIGKILL)
+        elif self._init_pid:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self._init_pid, signal.SIGKILL)
         kill_below(self._process.pid)
         self._process.kill()
         self._process.wait()
@@ -368,24 +355,6 @@ class _Tree:
     def _count_tasks(self) -> int:
         table = read_processes()
         return sum(table[pid].tasks for pid in find_descendants(self._process.pid, table))
-
-    def _let_go(self) -> None:
-        """Let a command begin that has reported that it is ready."""
-        self._selector.unregister(self._command)
-        try:
-            ready = self._command.recv(1)
-        except OSError:  # it has ended
-            ready = b""
-        if not ready:
-            return
-        self._read_status()
-        if self._init_pid:
-            wait_until_bound(self._init_pid)
-        self.begun_s = time.monotonic()
-        with contextlib.suppress(OSError):  # it has ended
-            self._command.sendall(LET_GO)
-            self._is_let_go = True
-        self._command.close()
 
     def _read_output(self) -> None:
         try:
@@ -396,26 +365,6 @@ class _Tree:
             self._capture.add(chunk)
         else:
             self._selector.unregister(self._pipe)
-
-    def _read_status(self) -> None:
-        """Read bwrap's status documents; the first names the init process of the sandbox."""
-        if self._status_fd is None:
-            return
-        try:
-            while chunk := os.read(self._status_fd, 4096):
-                self._status += chunk
-        except BlockingIOError:
-            pass  # more comes later
-        else:
-            self._drop(self._status_fd)
-        if self._init_fd is None and b"\n" in self._status:
-            first = json.loads(self._status.split(b"\n", 1)[0])
-            self._init_pid = first["child-pid"]
-            self._init_fd = _open_pidfd(self._init_pid)
-
-    def _drop(self, fd: int | None) -> None:
-        if fd is not None and fd in self._selector.get_map():
-            self._selector.unregister(fd)
 
 
 def _open_pidfd(pid: int) -> int | None:

@@ -25,6 +25,8 @@ from relay.sandbox.supervisor import find_descendants, list_children
 ATTEMPTS = 3
 """Launches of a command. A path that vanishes between check and mount fails the set-up before the command runs; the
 next attempt lays the view out anew."""
+START_S = 20.0
+"""Time limit for the set-up of the sandbox, which takes a hundredth of it."""
 GONE_S = 2.0
 """How long a killed tree may take to disappear before harder means are used."""
 _EXPENDABLE = "1000"
@@ -60,6 +62,12 @@ class Started:
     speak: socket.socket
     """The other end of its standard input."""
     launch: Launch
+
+    def close(self) -> None:
+        """Close relay's ends of its input and of bwrap's status."""
+        self.speak.close()
+        if self.launch.status_fd is not None:
+            os.close(self.launch.status_fd)
 
 
 def spawn(launch: Launch, *, stderr: int | IO[bytes]) -> Started:
@@ -108,6 +116,29 @@ def make_expendable(*pids: int) -> None:
             _find_score(pid).write_text(_EXPENDABLE)
 
 
+def let_go(started: Started) -> int | None:
+    """Let a command begin once its sandbox is set up.
+
+    Returns:
+        The sandbox's init process, 0 without one; None if the set-up failed: the program ends, or never will.
+    """
+    started.speak.settimeout(START_S)
+    ready, init, status_fd = b"", 0, started.launch.status_fd
+    with contextlib.suppress(OSError):  # it has ended
+        ready = started.speak.recv(1)
+    if not ready:
+        return None
+    if status_fd is not None:
+        status = b""
+        while b"\n" not in status and (chunk := os.read(status_fd, 4096)):  # bwrap's first document names it
+            status += chunk
+        init = int(json.loads(status.split(b"\n", 1)[0] or b"{}").get("child-pid", 0))
+        wait_until_bound(init)
+    with contextlib.suppress(OSError):  # it has ended meanwhile
+        started.speak.sendall(LET_GO)
+    return init
+
+
 def wait_until_bound(init: int) -> None:
     """Wait until the sandbox's init process is bound to bwrap's life, and make it and its children expendable.
 
@@ -133,14 +164,6 @@ def _is_asleep(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[0] == b"S"
     except OSError:
         return True
-
-
-def read_init_pid(status_fd: int) -> int:
-    """Wait for bwrap's first status document and return the sandbox's init process; 0 if bwrap has ended."""
-    status = b""
-    while b"\n" not in status and (chunk := os.read(status_fd, 4096)):
-        status += chunk
-    return int(json.loads(status.split(b"\n", 1)[0] or b"{}").get("child-pid", 0))
 
 
 def kill_below(root: int) -> None:
