@@ -251,8 +251,7 @@ def is_dir(place: Path) -> bool:
 
 def is_below(path: Path, places: Iterable[Path]) -> bool:
     """Return whether `path` is one of `places` or lies below one; all are absolute."""
-    inner = f"{path}/"
-    return any(inner.startswith(f"{place}/" if place.name else "/") for place in places)
+    return f"{path}/".startswith(tuple(f"{place}/" if place.name else "/" for place in places))
 
 
 _NAMED = re.compile(r"(?<![\w~/.-])(~|\$HOME|\$\{HOME\})?(/[^\s`'\"|&;()<>]{1,300}?)/bin/")

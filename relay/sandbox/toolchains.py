@@ -12,11 +12,12 @@ The environment is an allow-list. A deny-list leaks: it would have to know each 
 import functools
 import os
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import field
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+
+from msgspec import convert
 
 from relay.base.values import dataclass
 from relay.sandbox.policy import Policy
@@ -84,8 +85,6 @@ ROOTS: Mapping[str, str] = MappingProxyType(
 PLACES = ("CONDA_PREFIX", "GEM_HOME", "GOROOT", "JAVA_HOME", "VIRTUAL_ENV")
 """Variables that each name a whole directory that commands need."""
 
-_POETRYS = "POETRY_VIRTUALENVS_PATH"
-
 
 @functools.cache
 def load_tools() -> tuple[Tool, ...]:
@@ -93,12 +92,7 @@ def load_tools() -> tuple[Tool, ...]:
     import tomllib
 
     tables = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
-    return tuple(_make_tool(name, **table) for name, table in tables.items())
-
-
-def _make_tool(name: str, *, stores: Iterable[Mapping[str, Any]] = (), **fields: Any) -> Tool:
-    lists: dict[str, Any] = {key: tuple(value) if isinstance(value, list) else value for key, value in fields.items()}
-    return Tool(name=name, stores=tuple(Store(**store) for store in stores), **lists)
+    return convert([{"name": name, **table} for name, table in tables.items()], tuple[Tool, ...])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,35 +124,11 @@ def _find_store(store: Store, home: Path | None, env: Mapping[str, str]) -> Path
     if not store.variable:
         return _find_kept(store.place, home, env)
     named, cache = env.get(store.variable, ""), env.get("XDG_CACHE_HOME", "")
-    if store.variable == _POETRYS:
-        named = named or _read_poetrys_place(home, env)
     if named.startswith("/"):
         return Path(named)
     if store.place.startswith(".cache/") and cache.startswith("/"):
         return Path(cache) / store.place.removeprefix(".cache/")
     return home / store.place if home else None
-
-
-def _read_poetrys_place(home: Path | None, env: Mapping[str, str]) -> str:
-    """Return the directory of environments in poetry's own configuration; empty if it names none.
-
-    Source: python-poetry.org/docs/configuration, `cache-dir` and `virtualenvs.path`.
-    """
-    above = env.get("XDG_CONFIG_HOME") or (f"{home}/.config" if home else "")
-    file = Path(env.get("POETRY_CONFIG_DIR") or f"{above}/pypoetry", "config.toml")
-    if not file.is_absolute() or not file.is_file():
-        return ""
-    import tomllib
-
-    try:
-        found = tomllib.loads(file.read_text())
-    except (OSError, ValueError):
-        return ""  # poetry itself says what is wrong with it
-    cache = env.get("POETRY_CACHE_DIR") or found.get("cache-dir", "")
-    environments = found.get("virtualenvs", {})
-    path = environments.get("path", "") if isinstance(environments, dict) else ""
-    whole = str(path or ("{cache-dir}/virtualenvs" if cache else ""))
-    return whole.replace("{cache-dir}", str(cache or f"{home}/.cache/pypoetry"))
 
 
 def list_usable(
@@ -245,10 +215,8 @@ def build_env(policy: Policy, *, home: Path, tmp: Path, stores: Mapping[str, str
         stores: The user's caches that tools may use, by the variable that names each.
     """
     env, pass_env = policy.env, policy.pass_env
-    listed = {name for name in pass_env if not NEVER.fullmatch(name)}
-    passed = {
-        name: value for name, value in env.items() if name in PASSED | VERSIONS | listed or name.startswith("LC_")
-    }
+    listed = {*PASSED, *VERSIONS, *(name for name in pass_env if not NEVER.fullmatch(name))}
+    passed = {name: value for name, value in env.items() if name in listed or name.startswith("LC_")}
     places = {name: env[name] for name in LOCATIONS if env.get(name, "").startswith("/")}
     return {
         "npm_config_cache": str(tmp / ".cache" / "npm"),

@@ -19,7 +19,6 @@ import sys
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from enum import StrEnum
-from itertools import takewhile
 from pathlib import Path
 
 from relay.base.errors import SandboxError
@@ -383,12 +382,9 @@ def render_view(view: MountView, policy: Policy, level: Level, found: Found) -> 
     mounts.append(Mount(op=how, source=root, dest=root))
     _require_git_link(root)
     # Only paths in the repository: a link to ~/.ssh in the place of a protected file must not show the hidden ~/.ssh.
-    inside = [place for place in map(find_real, policy.protected) if place != root and place.is_relative_to(root)]
-    guarded = _real((root / ".git", *policy.git_dirs, *inside, *found.protected))
-    covers = list_covers(mounts)
-    closed = [*found.secrets, *found.sockets, *view.around.secrets]
-    closed = [place for place in closed if is_shown(place, covers) or is_below(place, policy.git_dirs)]
-    closed += _list_sockets(policy, covers)
+    inside = [place for place in map(_resolve, policy.protected) if place.startswith(f"{root}/")]
+    guarded = _real((root / ".git", *policy.git_dirs, *map(Path, inside), *found.protected))
+    closed = (*found.secrets, *found.sockets, *_list_closed(view, policy, list_covers(mounts)))
     visible = _real(place for place in closed if place not in policy.sockets)
     if write:
         tops = (root, *(place.resolve() for place in policy.writable if is_dir(place)))
@@ -439,8 +435,12 @@ def _lay(layers: Layers, cache: Path) -> Mount:
     return Mount(op=Op.LAYER if layers.own else Op.WRITE, source=layers.get_source(cache), dest=cache)
 
 
-def _list_sockets(policy: Policy, covers: list[tuple[str, bool]]) -> Iterator[Path]:
-    for place in map(find_real, find_unix_sockets()):
+def _list_closed(view: MountView, policy: Policy, covers: list[tuple[str, bool]]) -> Iterator[Path]:
+    """Yield the credentials and Unix sockets of this machine that commands would see."""
+    for place in view.around.secrets:
+        if is_shown(place, covers) or is_below(place, policy.git_dirs):
+            yield place
+    for place in map(Path, filter(None, map(_resolve, find_unix_sockets()))):
         # With the host's network the list holds sockets that sessions bound themselves.
         own = policy.network and place.is_relative_to(policy.root)
         if not own and is_shown(place, covers) and is_searchable(place):
@@ -479,24 +479,41 @@ def _require_git_link(root: Path) -> None:
         )
 
 
+def _resolve(place: Path) -> str:
+    """Return the real path, as the kernel finds it; empty for what is not there, or leads nowhere.
+
+    The library's walk in Python took a third of relay's time before each command.
+    """
+    try:
+        fd = os.open(place, os.O_PATH | os.O_CLOEXEC)
+    except OSError:
+        return ""
+    try:
+        return os.readlink(f"/proc/self/fd/{fd}")  # noqa: PTH115  # text
+    finally:
+        os.close(fd)
+
+
 def _real(places: Iterable[Path]) -> list[Path]:
     """Return the existing paths that are their own real paths, once each, without those below another one.
 
-    A link in a circle is its own real path too, and leads nowhere. bwrap cannot make a mount point in a directory that
-    is emptied and frozen.
+    bwrap cannot make a mount point in a directory that is emptied and frozen.
     """
-    found = {place for place in places if place.exists() and os.path.realpath(place) == str(place)}
-    return sorted(place for place in found if found.isdisjoint(place.parents))
+    found = {str(place) for place in places if _resolve(place) == str(place)}
+    above = tuple(f"{name}/" for name in found)
+    return [Path(name) for name in sorted(found) if not name.startswith(above)]
 
 
-def _pin(root: Path, places: tuple[Path, ...]) -> list[Mount]:
+def _pin(root: Path, places: Sequence[Path]) -> list[Mount]:
     """Make each directory between the root and a covered path a mount, so that it cannot be renamed away.
 
     Without it `mv docs old; mkdir docs` would put a new docs/AGENTS.md where the protected one was.
     """
-    below = (place.parents for place in places if root in place.parents)
-    between = {parent for parents in below for parent in takewhile(root.__ne__, parents)}
-    return [Mount(op=Op.WRITE, source=place, dest=place) for place in sorted(between) if not is_below(place, places)]
+    names, top = tuple(f"{place}/" for place in places), f"{root}/"
+    inside = [name for name in names if name.startswith(top)]
+    between = {name[:at] for name in inside for at in range(len(top), len(name)) if name[at] == "/"}
+    pins = [Path(name) for name in sorted(between) if not f"{name}/".startswith(names)]
+    return [Mount(op=Op.WRITE, source=place, dest=place) for place in pins]
 
 
 def list_covers(mounts: Sequence[Mount]) -> list[tuple[str, bool]]:

@@ -155,26 +155,6 @@ except OSError as error: print(error.errno == socket.EAI_NONAME)
         assert box.python("import socket; print(socket.gethostbyname('localhost'))").output == b"127.0.0.1\n"
 
 
-@pytest.mark.parametrize(
-    ("text", "env", "expected"),
-    [
-        ("", {}, "{home}/.cache/pypoetry/virtualenvs"),
-        ('cache-dir = "/data/poetry"', {}, "/data/poetry/virtualenvs"),
-        ('[virtualenvs]\npath = "/envs"', {}, "/envs"),
-        ('[virtualenvs]\npath = "{cache-dir}/envs"', {}, "{home}/.cache/pypoetry/envs"),
-        ('[virtualenvs]\npath = "{cache-dir}/envs"', {"POETRY_CACHE_DIR": "/c"}, "/c/envs"),
-        ('[virtualenvs]\npath = "/envs"', {"POETRY_VIRTUALENVS_PATH": "/mine"}, "/mine"),
-        ("virtualenvs = 1\ncache-dir", {}, "{home}/.cache/pypoetry/virtualenvs"),
-        ("virtualenvs = 1", {}, "{home}/.cache/pypoetry/virtualenvs"),
-    ],
-)
-def test_poetry_may_say_in_its_own_configuration_where_environments_are(tmp_path, text, env, expected):
-    (tmp_path / ".config/pypoetry").mkdir(parents=True)
-    (tmp_path / ".config/pypoetry/config.toml").write_text(text)
-    found = {store.variable: str(store.place) for store in find_stores(tmp_path, env)}
-    assert found["POETRY_VIRTUALENVS_PATH"] == expected.replace("{home}", str(tmp_path))
-
-
 @pytest.mark.usefixtures("cache")
 def test_a_bubblewrap_that_makes_layers_itself_is_left_to(place, tmp_path):
     """From 0.11 on no process more, and no mount but the one over the cache."""
