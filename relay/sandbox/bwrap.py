@@ -188,12 +188,6 @@ def _answer_argument(number: int, argument: int, test: int, value: int) -> bytes
     )
 
 
-def _socket_rules(number: int, wanted: Filter) -> bytes:
-    # AF_VSOCK reaches the hypervisor whatever the network namespace is; AF_ALG is kernel code that builds do not need.
-    families = [_AF_ALG, _AF_VSOCK] + [_AF_UNIX] * wanted.unix_sockets
-    return b"".join(_answer_argument(number, 0, _IF_EQUAL, family) for family in families)
-
-
 def _argument_rules(which: int) -> bytes:
     # In a user namespace of its own a command has every capability, and with them most of the kernel's attack surface.
     rules = _answer_argument(_CLONE[which], 0, _IF_ANY_BIT, _CLONE_NEWUSER)
@@ -238,7 +232,10 @@ def assemble(wanted: Filter, *, machine: str | None = None) -> bytes:
         number = numbers[which]
         if number is not None:
             program += _answer(number, _DENY)
-    program += _socket_rules(_SOCKET[which], wanted) + _argument_rules(which)
+    # AF_VSOCK reaches the hypervisor whatever the network namespace is; AF_ALG is kernel code that builds do not need.
+    for family in (_AF_ALG, _AF_VSOCK, *([_AF_UNIX] * wanted.unix_sockets)):
+        program += _answer_argument(_SOCKET[which], 0, _IF_EQUAL, family)
+    program += _argument_rules(which)
     return program + _instruction(_RETURN, _ALLOW)
 
 

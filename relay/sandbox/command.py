@@ -185,7 +185,8 @@ def wrap_limits(
         keeps_input: The command goes on to read from relay; otherwise its input is empty.
     """
     blocks = _cap(limits.file_bytes // 512, resource.RLIMIT_FSIZE, 512)
-    tasks = _cap(limits.processes + (_count_own_tasks() if shared_user else 0), resource.RLIMIT_NPROC, 1)
+    others = [one.tasks for one in read_processes().values() if one.uid == os.getuid()] if shared_user else []
+    tasks = _cap(limits.processes + sum(others), resource.RLIMIT_NPROC, 1)
     script = f"ulimit -c 0; ulimit -f {blocks} || exit {NOT_STARTED}; "
     # dash and busybox call it -p, which is something else in bash: -u comes first.
     script += f"ulimit -u {tasks} 2>/dev/null || ulimit -p {tasks} || exit {NOT_STARTED}; echo >&0; "
@@ -198,11 +199,6 @@ def wrap_limits(
 def _cap(wanted: int, which: int, unit: int) -> int:
     hard = resource.getrlimit(which)[1]
     return wanted if hard == resource.RLIM_INFINITY else min(wanted, hard // unit)
-
-
-def _count_own_tasks() -> int:
-    me = os.getuid()
-    return sum(process.tasks for process in read_processes().values() if process.uid == me)
 
 
 def run_started(
@@ -309,7 +305,8 @@ class _Tree:
                 # at once if the machine gained that many processes, else now and then, since others may have ended.
                 if all_tasks - self._idle_tasks > tasks or (all_tasks > tasks and now >= next_walk):
                     next_walk = now + WALK_S
-                    if self._count_tasks() > tasks:
+                    table = read_processes()
+                    if sum(table[pid].tasks for pid in find_descendants(self._process.pid, table)) > tasks:
                         return _Stopped(notes=(f"killed: more than {tasks} processes at once",))
             self._handle(min(POLL_S, deadline - now))
         return _Stopped()
@@ -351,10 +348,6 @@ class _Tree:
         kill_below(self._process.pid)
         self._process.kill()
         self._process.wait()
-
-    def _count_tasks(self) -> int:
-        table = read_processes()
-        return sum(table[pid].tasks for pid in find_descendants(self._process.pid, table))
 
     def _read_output(self) -> None:
         try:

@@ -11,7 +11,6 @@ a plug-in cannot check them, and is ten times the code that is needed here.
 """
 
 import contextlib
-import os
 import socket
 import threading
 import time
@@ -77,8 +76,6 @@ IDLE_S = 3600.0
 """A connection that is silent in one direction for so long is closed."""
 _CHUNK_BYTES = 64 * 1024
 _WAITING = 64
-_MOST_NAME = 108
-"""Bytes of a Unix socket's name, with the one that ends it."""
 
 Serve = Callable[[socket.socket], object]
 """Serves one connection to its end, on a thread of its own; the caller closes it."""
@@ -92,25 +89,13 @@ def listen(place: Path, serve: Serve, most: int = MOST) -> Iterator[None]:
         most: Simultaneous connections; further ones wait.
     """
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
-        _bind(listener, place)
+        listener.bind(str(place))
         listener.listen(_WAITING)
         _start_serving(listener, serve, most)
         try:
             yield
         finally:
             listener.shutdown(socket.SHUT_RDWR)  # else the accepting thread would wait for ever
-
-
-def _bind(listener: socket.socket, place: Path) -> None:
-    """Give a socket its name; a long one, as a long TMPDIR makes it, by a descriptor of its directory."""
-    if len(os.fsencode(place)) < _MOST_NAME:
-        listener.bind(str(place))
-        return
-    folder = os.open(place.parent, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        listener.bind(f"/proc/self/fd/{folder}/{place.name}")
-    finally:
-        os.close(folder)
 
 
 def _start_serving(listener: socket.socket, serve: Serve, most: int) -> None:
@@ -327,8 +312,11 @@ class Proxy:
             if refusal.host:
                 self.note(HostAsked(host=refusal.host, refused=str(refusal)))
             if refusal.status:
+                body = f"relay: {refusal.host}: {refusal}\n".encode()
+                head = f"HTTP/1.1 {refusal.status} Refused by relay\r\nContent-Type: text/plain\r\n"
+                head += f"Content-Length: {len(body)}\r\nConnection: close\r\n\r\n"
                 with contextlib.suppress(OSError):
-                    peer.sendall(_render_refusal(refusal))
+                    peer.sendall(head.encode() + body)
 
     def _read(self, peer: socket.socket) -> tuple[str, bytes]:
         """Return the requested host, which is allowed, and the bytes behind the request."""
@@ -421,9 +409,3 @@ def find_server_name(said: bytes) -> str | None:
 
 def _shorten(text: str) -> str:
     return "".join(letter if letter.isprintable() else "?" for letter in text[:100])
-
-
-def _render_refusal(refusal: _RefusedError) -> bytes:
-    body = f"relay: {refusal.host}: {refusal}\n".encode()
-    head = f"HTTP/1.1 {refusal.status} Refused by relay\r\nContent-Type: text/plain\r\n"
-    return head.encode() + f"Content-Length: {len(body)}\r\nConnection: close\r\n\r\n".encode() + body

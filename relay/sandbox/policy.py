@@ -144,24 +144,20 @@ class Limits:
 
 
 _POWERS = {
-    "docker.sock": "whoever reaches it is root on this machine",
-    "podman.sock": "whoever reaches it can do on this machine what you can",
-    "containerd.sock": "whoever reaches it is root on this machine",
+    "docker.sock": ": whoever reaches it is root on this machine",
+    "podman.sock": ": whoever reaches it can do on this machine what you can",
+    "containerd.sock": ": whoever reaches it is root on this machine",
 }
 _AGENTS = ("agent", "ssh")
 
 
 def describe_opened(policy: Policy) -> tuple[str, ...]:
     """Return a sentence for each way out of the sandbox that the user opened."""
-    sockets = tuple(_describe_socket(place) for place in policy.sockets)
+    said = [opening.description for opening in policy.openings if opening.description]
     if policy.network:
-        whole = "commands reach this machine's whole network, the services on its loopback included (network)"
-        return (whole, *sockets)
-    return (*(opening.description for opening in policy.openings if opening.description), *sockets)
-
-
-def _describe_socket(place: Path) -> str:
-    power = _POWERS.get(place.name, "")
-    if not power and any(word in place.name for word in _AGENTS):
-        power = "whoever reaches it can sign and log in with your keys"
-    return f"commands reach the socket {place}{': ' if power else ''}{power} (network.sockets)"
+        said = ["commands reach this machine's whole network, the services on its loopback included (network)"]
+    for place in policy.sockets:
+        is_agent = any(word in place.name for word in _AGENTS)
+        power = _POWERS.get(place.name, ": whoever reaches it can sign and log in with your keys" if is_agent else "")
+        said.append(f"commands reach the socket {place}{power} (network.sockets)")
+    return tuple(said)

@@ -472,18 +472,12 @@ def _try_acts(sandbox: Sandbox) -> tuple[ProbeAct, ...]:
         # Writes that worked in a directory of the sandbox's own, which the host never saw.
         unreal = [aim for aim in _AIMS if said.get(aim, "") is None and not Path(case[aim]).exists()]
         said |= dict.fromkeys(unreal, "it stayed inside the sandbox")
-    acts = _describe(level, network=sandbox.policy.network)
-    return tuple(_judge(level, acts[name][0], wanted=acts[name][1], said=said[name]) for name in said)
-
-
-def _describe(level: Level, *, network: bool) -> dict[str, tuple[str, bool]]:
-    """Return words for each act, and whether it must work."""
-    return {
+    acts = {  # in words, and whether each must work
         "outside": ("write a file in another temporary directory", False),
         "system": ("write a file beside the repository", False),
         "git": ("write a file in the git directory", False),
         "mode": ("change the mode of a file in the git directory", False),
-        "tcp": ("connect to a TCP server of this machine", network),
+        "tcp": ("connect to a TCP server of this machine", sandbox.policy.network),
         "unix": ("connect to a Unix socket outside", False),
         "abstract": ("connect to an abstract Unix socket outside", False),
         "signal": ("signal relay", False),
@@ -492,6 +486,7 @@ def _describe(level: Level, *, network: bool) -> dict[str, tuple[str, bool]]:
         "repository": ("write a file in the repository", level is Level.WORKSPACE_WRITE),
         "private": ("write a file in the private temporary directory", True),
     }
+    return tuple(_judge(level, acts[name][0], wanted=acts[name][1], said=said[name]) for name in said)
 
 
 def _judge(level: Level, act: str, *, wanted: bool, said: str | None) -> ProbeAct:

@@ -243,11 +243,13 @@ def look_around(policy: Policy) -> HostView:
     home = find_home_directory(policy.env)
     hidden = find_emptied(home, policy.apart)
     shown = _find_shown(policy, home, hidden)
+    open_ = {mount.dest for mount in shown}
+    stores = [store.place for store in find_stores(home, policy.env) if store.place in open_]
     return HostView(
         home=home,
         hidden=hidden,
         shown=tuple(shown),
-        stores=_find_stores(policy, home, shown),
+        stores=tuple(place for place in stores if find_real(place) == place),
         secrets=(*find_credentials(home), *map(find_real, policy.unreadable), *find_named_sockets(policy.env)),
     )
 
@@ -298,24 +300,16 @@ def plan_view(  # what a view is made for
         tmp=tmp,
         own=own,
         git_file=private.path / _GIT_FILE,
-        gaps=(*gaps, *_find_links(policy)),
+        gaps=(
+            *gaps,
+            *(
+                f"{place} is a symbolic link: its target is protected, the link itself can be replaced by a command"
+                for place in policy.protected
+                if place.is_symlink()
+            ),
+        ),
         layers=layers,
         stores=list_usable(home, policy.env, writable=(*layers.caches, *writable)),
-    )
-
-
-def _find_stores(policy: Policy, home: Path | None, shown: list[Mount]) -> tuple[Path, ...]:
-    """Return the shown stores that are their own real paths."""
-    open_ = {mount.dest for mount in shown}
-    stores = [store.place for store in find_stores(home, policy.env) if store.place in open_]
-    return tuple(place for place in stores if os.path.realpath(place) == str(place))
-
-
-def _find_links(policy: Policy) -> tuple[str, ...]:
-    return tuple(
-        f"{place} is a symbolic link: its target is protected, the link itself can be replaced by a command"
-        for place in policy.protected
-        if place.is_symlink()
     )
 
 
@@ -327,16 +321,12 @@ def _find_shown(policy: Policy, home: Path | None, hidden: tuple[Path, ...]) -> 
         places.append(Path("/etc/resolv.conf").resolve())
     above = {*hidden, policy.root, *([home] if home else [])}
     mounts: list[Mount] = []
-    for place in sorted(set(map(_resolve_above, places))):
+    # Each with the directory above it resolved, so that the name still works if it is a link itself.
+    for place in sorted({place.parent.resolve() / place.name for place in places}):
         wanted = is_below(place, hidden) and not any(other.is_relative_to(place) for other in above)
         if wanted and is_there(place) and not is_below(place, [mount.dest for mount in mounts]):
             mounts.append(Mount(op=Op.READ, source=place.resolve(), dest=place))
     return mounts
-
-
-def _resolve_above(place: Path) -> Path:
-    """Resolve the directory above a path, so that the name still works if it is a link."""
-    return place.parent.resolve() / place.name
 
 
 def _close_lookups(policy: Policy, private: PrivateDir) -> list[Mount]:
@@ -380,7 +370,11 @@ def render_view(view: MountView, policy: Policy, level: Level, found: Found) -> 
     gone = {place for place in policy.apart if not is_dir(place)}  # somebody has removed a work tree
     mounts = [*(mount for mount in view.fixed if mount.dest not in gone), *_find_opened(view, policy)]
     mounts.append(Mount(op=how, source=root, dest=root))
-    _require_git_link(root)
+    if (root / ".git").is_symlink():  # relay cannot protect a link from a command that may write the directory
+        raise SandboxError(
+            f"{root / '.git'} is a symbolic link; relay can protect a directory or a `gitdir:` file there",
+            hint=f"git -C {root} init --separate-git-dir with the link's target turns it into a `gitdir:` file",
+        )
     # Only paths in the repository: a link to ~/.ssh in the place of a protected file must not show the hidden ~/.ssh.
     inside = [place for place in map(_resolve, policy.protected) if place.startswith(f"{root}/")]
     guarded = _real((root / ".git", *policy.git_dirs, *map(Path, inside), *found.protected))
@@ -464,19 +458,6 @@ def lay_over(mounts: tuple[Mount, ...], copied: WritableCopy) -> tuple[Mount, ..
         return mounts
     copy = Mount(op=Op.WRITE, source=copied.place, dest=copied.dest)
     return (*kept[:at], copy, *(Mount(op=Op.READ, source=place, dest=place) for place in shown), *kept[at:])
-
-
-def _require_git_link(root: Path) -> None:
-    """Refuse a `.git` that is a symbolic link.
-
-    Raises:
-        SandboxError: It is one. relay cannot protect the link from a command that may write the directory.
-    """
-    if (root / ".git").is_symlink():
-        raise SandboxError(
-            f"{root / '.git'} is a symbolic link; relay can protect a directory or a `gitdir:` file there",
-            hint=f"git -C {root} init --separate-git-dir with the link's target turns it into a `gitdir:` file",
-        )
 
 
 def _resolve(place: Path) -> str:
