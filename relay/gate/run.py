@@ -15,14 +15,13 @@ from secrets import token_hex
 
 from relay.base.redaction import hide_values
 from relay.base.values import dataclass
-from relay.base.walk import open_ignored
 from relay.base.words import list_some, render_output, shorten
 from relay.gate.checker_output import find_failures, ran_no_tests, ran_tests
 from relay.gate.evidence import VARIABLE, keep_evidence, open_evidence
 from relay.gate.model import CommandCheck, GateResult, Outcome
 from relay.gate.needs import find_missing_program
 from relay.gate.shell_line import list_tests, may_run_nothing, swallows_exit
-from relay.sandbox.command import CommandResult, keep_output
+from relay.sandbox.command import CommandResult, keep_output, reserve_output
 from relay.sandbox.policy import Limits
 from relay.sandbox.run import Sandbox
 from relay.sandbox.toolchains import FIXED, find_hosts
@@ -85,7 +84,8 @@ def run_gate(
 def _run_command(gate: _Gate, command: str) -> CommandCheck:
     if gate.should_stop():
         return CommandCheck(command=command, exit_code=None, status=Outcome.INTERRUPTED, duration_s=0.0, output_tail="")
-    spool = _reserve(gate)
+    root = gate.outputs_dir.parents[1]
+    spool = reserve_output(root, gate.outputs_dir, f"gate-{token_hex(4)}.txt")
     result = gate.sandbox.run(
         ["bash", "-o", "pipefail", "-c", command],
         limits=gate.limits,
@@ -108,7 +108,7 @@ def _run_command(gate: _Gate, command: str) -> CommandCheck:
         output_tail=_cut_tail("\n".join((output, *(f"[{note}]" for note in result.notes)))),
         output_sha256=hashlib.sha256(output.encode("utf-8", "replace")).hexdigest(),
         failures=() if result.exit_code == 0 else find_failures(output),
-        handle="" if spool is None or whole else spool.relative_to(gate.outputs_dir.parents[1]).as_posix(),
+        handle="" if spool is None or whole else spool.relative_to(root).as_posix(),
         ran_tests=ran_tests(output) or bool(list_tests(command)),
     )
     return explain(check, output, find_restrictions(gate.sandbox), gate.limits.timeout_s)
@@ -125,16 +125,6 @@ def _keep_output(spool: Path, output: bytes, handed: tuple[str, ...]) -> bool:
     data = spool.read_bytes() if spool.exists() else output
     text = hide_values(data.decode("utf-8", "surrogateescape"), handed)
     return bool(data) and keep_output(spool, text.encode("utf-8", "surrogateescape"))
-
-
-def _reserve(gate: _Gate) -> Path | None:
-    """Return a file for a command's output; None without a place. No link in the repository is followed."""
-    root = gate.outputs_dir.parents[1]
-    try:
-        with open_ignored(root, gate.outputs_dir.relative_to(root).parts):
-            return gate.outputs_dir / f"gate-{token_hex(4)}.txt"
-    except (OSError, ValueError):
-        return None
 
 
 def _judge(command: str, result: CommandResult, output: str) -> Outcome:
@@ -170,7 +160,6 @@ _SHOWN_CHARS = 160
 _PATH = re.compile(r"(?:(?<=[\s'\"`‘“(=\[:])|^)(?:/|~/|\.\./)[^\s'\"`’”<>|;,()\[\]{}*?$]{1,300}", re.MULTILINE)
 _FILE = re.compile(r"[\w./-]{0,200}\.(?:env|netrc|pypirc)[\w.-]{0,40}|\.git-credentials")
 _NAME = re.compile(r"\b[A-Z][A-Z0-9_]{2,80}\b")
-_MODULE = re.compile(r"(?:No module named|Cannot find (?:module|package)) ['\"]?(@?[\w-]+(?:/[\w-]+)?)")
 _REFUSED = re.compile(r"refused|ECONNREFUSED|(?:Can't|could not|couldn't|failed to) connect", re.IGNORECASE)
 _PORT = re.compile(r"(?:127\.0\.0\.1|localhost|::1\]?)\W{0,3}[^\n]{0,40}?(?::|port[ =:]{1,3})\s?(\d{2,5})\b")
 NO_NETWORK = re.compile(
@@ -240,14 +229,6 @@ def _look_for_paths(text: str, restrictions: Restrictions) -> Iterator[str]:
         yield f"hidden from commands: {words}; paths.write in {USER_FILE} shows a directory, and lets them write it"
 
 
-def _look_for_links(text: str, restrictions: Restrictions) -> Iterator[str]:
-    for name in dict.fromkeys(islice((found[1] for found in _MODULE.finditer(text)), _MAX_FOUND)):
-        if hidden := restrictions.find_linked(name):
-            words = f"an installed package is really in {hidden}, which is hidden from commands"
-            yield f"{words}; paths.write in {USER_FILE} shows it, and lets them write it"
-            return
-
-
 def _look_for_secrets(text: str, restrictions: Restrictions) -> Iterator[str]:
     named = dict.fromkeys(islice((found[0] for found in _FILE.finditer(text)), _MAX_FOUND))
     if masked := [path for path in named if restrictions.is_masked(path)]:
@@ -314,7 +295,6 @@ def _find_paths(text: str) -> Sequence[str]:
 
 _LOOKS: tuple[Callable[[str, Restrictions], Iterator[str]], ...] = (
     _look_for_paths,
-    _look_for_links,
     _look_for_secrets,
     _look_for_variables,
 )

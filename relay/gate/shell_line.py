@@ -41,8 +41,17 @@ _MOST_NESTED = 5
 
 _PREPARING = re.compile(r"(?:cd|export|set|source|\.|unset|umask|ulimit|mkdir|rm|[A-Za-z_]\w*=\S*)(?:\s|$)")
 _STOPS_AT_FAILURE = re.compile(r"set\s+-[a-z]*e")
-_OPERATOR = re.compile(r"\|\||&&|\|&?|;;?|&(?!>)|\n")
-_PLAIN = re.compile(r"[^\\'\"`(){}#|&;\n]+")
+_TOKEN = re.compile(
+    r"""[^\\'"`(){}\#|&;\n]+ | \\. | '[^']*'? | "(?:\\.|[^"\\])*"? | `(?:\\.|[^`\\])*`?
+    | (?P<comment> (?<!\S)\#[^\n]* )
+    | (?P<begin> \( | (?<![^ \t\n;&|(])\{(?=[ \t\n]) )
+    | (?P<end> \) | (?<=[ \t\n;&])\}(?![^ \t\n;&|)]) )
+    | (?P<operator> \|\| | && | \|&? | ;;? | (?<![<>])&(?!>) | \n )
+    | .""",
+    re.DOTALL | re.VERBOSE,
+)
+"""A step through a command: plain or quoted text, a comment, a bound of a group, an operator. A brace counts only as a
+word of its own."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,58 +161,17 @@ def _split(command: str) -> list[_Segment]:
     That a command goes to a directory first says nothing about what it checks, and is left out.
     """
     command = split_place(command)[1].strip()
-    parts: list[_Segment] = []
-    operator, pieces, at, depth = "", list[str](), 0, 0
-    while at < len(command):
-        match = _OPERATOR.match(command, at) if depth == 0 else None
-        if match and not (match[0] == "&" and command[at - 1 : at] in {">", "<"}):
-            parts.append(_Segment(operator=operator, text="".join(pieces).strip()))
-            operator, pieces, at = match[0], [], match.end()
-            continue
-        depth = max(depth + _find_step(command, at), 0)
-        end = _skip(command, at)
-        pieces.append("" if _begins_comment(command, at) else command[at:end])
-        at = end
-    parts.append(_Segment(operator=operator, text="".join(pieces).strip()))
+    parts, operator, text, depth = list[_Segment](), "", "", 0
+    for token in _TOKEN.finditer(command):
+        kind = token.lastgroup
+        depth = max(depth + (kind == "begin") - (kind == "end"), 0)
+        if kind == "operator" and depth == 0:
+            parts.append(_Segment(operator=operator, text=text.strip()))
+            operator, text = token[0], ""
+        elif kind != "comment":
+            text += token[0]
+    parts.append(_Segment(operator=operator, text=text.strip()))
     return [part for part in parts if part.text or (part is parts[-1] and part.operator == "&")]
-
-
-def _find_step(command: str, at: int) -> int:
-    """Return 1 where a group begins, -1 where one ends; a brace counts only as a word of its own."""
-    char = command[at]
-    if char in "()":
-        return 1 if char == "(" else -1
-    if char not in "{}":
-        return 0
-    before, after = command[at - 1 : at], command[at + 1 : at + 2]
-    if char == "{":
-        return int((not before or before in " \t\n;&|(") and after in {" ", "\t", "\n"})
-    return -int((before in {" ", "\t", "\n", ";", "&"}) and (not after or after in " \t\n;&|)"))
-
-
-def _begins_comment(command: str, at: int) -> bool:
-    return command[at] == "#" and (at == 0 or command[at - 1].isspace())
-
-
-def _skip(command: str, at: int) -> int:
-    """Return where the next text begins that may be an operator."""
-    char = command[at]
-    if char == "\\":
-        return at + 2
-    if char in "'\"`":
-        return _skip_quoted(command, at, char)
-    if _begins_comment(command, at):
-        end = command.find("\n", at)
-        return len(command) if end < 0 else end
-    plain = _PLAIN.match(command, at)
-    return plain.end() if plain else at + 1
-
-
-def _skip_quoted(command: str, at: int, quote: str) -> int:
-    at += 1
-    while at < len(command) and command[at] != quote:
-        at += 2 if command[at] == "\\" and quote != "'" else 1
-    return at + 1
 
 
 _SHOWN_CHARS = 60

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Self
 
 from relay.base.values import dataclass
+from relay.base.walk import open_ignored
 from relay.sandbox.policy import Limits
 from relay.sandbox.process import (
     GONE_S,
@@ -84,6 +85,18 @@ def keep_output(file: Path, output: bytes) -> bool:
     except OSError:
         return False
     return True
+
+
+def reserve_output(root: Path, outputs: Path, name: str) -> Path | None:
+    """Return a new file's path in a directory below the root, which is made and which git ignores.
+
+    None if the directory cannot be made, or is a link: relay writes nothing through a link that a repository ships.
+    """
+    try:
+        with open_ignored(root, outputs.relative_to(root).parts):
+            return outputs / name
+    except (OSError, ValueError):
+        return None
 
 
 class Capture:

@@ -41,32 +41,28 @@ MOST_INQUIRIES = 10_000
 
 
 class Inquiries:
-    """The hosts that were asked for, in order. Mutable: threads write it, the run reads it."""
+    """The hosts that were asked for, in order. Mutable: threads add to it, and the run alone reads it."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
         self._asked: list[HostAsked] = []
         self._told = 0
         self._taken = 0
 
     def note(self, asked: HostAsked) -> None:
         """Add a host."""
-        with self._lock:
-            if len(self._asked) < MOST_INQUIRIES:
-                self._asked.append(asked)
+        if len(self._asked) < MOST_INQUIRIES:
+            self._asked.append(asked)
 
     def take_refusals(self) -> tuple[str, ...]:
         """Return a sentence for each host refused since the last call, for the command's result."""
-        with self._lock:
-            new = self._asked[self._told :]
-            self._told = len(self._asked)
+        new = self._asked[self._told :]
+        self._told += len(new)
         return tuple(dict.fromkeys(f"{one.host} was refused: {one.refused}" for one in new if one.refused))
 
     def take(self) -> tuple[HostAsked, ...]:
         """Return the hosts asked for since the last call, for the log."""
-        with self._lock:
-            new = tuple(self._asked[self._taken :])
-            self._taken = len(self._asked)
+        new = tuple(self._asked[self._taken :])
+        self._taken += len(new)
         return new
 
 

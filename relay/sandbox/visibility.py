@@ -120,7 +120,6 @@ def _write(places: Iterable[Path]) -> tuple[str, ...]:
 _ENVIRONMENTS = (".venv/bin", "venv/bin", "node_modules/.bin", "vendor/bin")
 _ASSIGNED = re.compile(rb"^(?:export )?([A-Za-z_][A-Za-z0-9_]{2,})=", re.MULTILINE)
 _MAX_FILE_BYTES = 64 * 1024
-_MAX_INSTALLED = 2_000
 _LISTENING = "0A"
 """State of a socket in /proc/net/tcp. Source: include/net/tcp_states.h."""
 
@@ -141,8 +140,6 @@ class Restrictions:
     """Whether commands cannot see an existing path of this machine."""
     path: str
     """The search path for programs."""
-    virtual_env: str
-    """The active virtual environment; may be empty."""
 
     def find_hidden(self, place: str) -> str:
         """Return a path or its real path if commands cannot see it; empty if they can."""
@@ -179,11 +176,7 @@ class Restrictions:
         for place in _ENVIRONMENTS:
             if os.access(self.root / place / name, os.X_OK):
                 return f"{place}/{name}"
-        if found := shutil.which(name, path=self.path):
-            return found
-        venvs = self.home / ".cache/pypoetry/virtualenvs" if self.home else None
-        known = sorted(venvs.glob(f"*/bin/{name}")) if venvs and "/" not in name and venvs.is_dir() else []
-        return str(known[0]) if known else ""
+        return shutil.which(name, path=self.path) or ""
 
     def find_masked_names(self) -> frozenset[str]:
         """Return the names of the variables in the repository's ``.env``, without their secret values."""
@@ -192,33 +185,6 @@ class Restrictions:
         except OSError:
             return frozenset()
         return frozenset(name.decode() for name in _ASSIGNED.findall(data))
-
-    def find_linked(self, name: str) -> str:
-        """Return the hidden directory that an installed package links to; empty if there is none.
-
-        Source: PEP 610 for Python's editable installations; npm links into node_modules.
-        """
-        link = self.root / "node_modules" / name
-        if link.is_symlink() and (hidden := self.find_hidden(str(link))):
-            return hidden
-        venvs = [self.root / ".venv", self.root / "venv", *([Path(self.virtual_env)] if self.virtual_env else [])]
-        for venv in venvs:
-            for count, file in enumerate(venv.glob("lib/python3*/site-packages/*.dist-info/direct_url.json")):
-                if count < _MAX_INSTALLED and (hidden := self.find_hidden(_read_place(file))):
-                    return hidden
-        return ""
-
-
-def _read_place(file: Path) -> str:
-    import json
-    from urllib.parse import unquote, urlsplit
-
-    try:
-        found = json.loads((read_start(file, _MAX_FILE_BYTES) or b"").decode("utf-8", "replace"))
-        editable = bool(found["dir_info"].get("editable"))
-        return unquote(urlsplit(found["url"]).path) if editable else ""
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        return ""
 
 
 def find_restrictions(sandbox: Sandbox) -> Restrictions | None:
@@ -242,5 +208,4 @@ def find_restrictions(sandbox: Sandbox) -> Restrictions | None:
         refused=frozenset(name for name in dropped if NEVER.fullmatch(name)),
         is_covered=is_covered,
         path=policy.env.get("PATH", ""),
-        virtual_env=policy.env.get("VIRTUAL_ENV", ""),
     )

@@ -16,7 +16,7 @@ from relay.base import walk
 from relay.base.secrecy import NOTHING_NAMED, Hidden, is_covered
 from relay.base.values import dataclass
 from relay.base.walk import Location, NotAFileError, WalkError, open_ignored
-from relay.sandbox.command import keep_output
+from relay.sandbox import command
 from relay.sandbox.policy import PROTECTED_NAMES, Limits
 from relay.sandbox.run import Sandbox
 from relay.session.usage import estimate_size_tokens, estimate_tokens
@@ -171,7 +171,7 @@ def fit_output(
     if spool is None or not spool.exists():
         name = "what is kept of the output" if lost_bytes else name
         path = reserve_output(workspace)
-        spool = path if path is not None and keep_output(path, output or text.encode()) else None
+        spool = path if path is not None and command.keep_output(path, output or text.encode()) else None
     where = f"{name}: {workspace.render_handle(spool)} (use read)" if spool else "the rest could not be kept"
     cut = cut_middle(text, where, lost_tokens=estimate_size_tokens(lost_bytes))
     return replace(result, text=cut, cut_bytes=max(0, len(text.encode()) + lost_bytes - len(cut.encode())))
@@ -218,9 +218,5 @@ def open_outputs(workspace: Workspace) -> Iterator[int | None]:
 
 def reserve_output(workspace: Workspace) -> Path | None:
     """Return a new path in `outputs_dir`; None if the directory cannot be trusted or made."""
-    if not workspace.spills:
-        return None
-    with open_outputs(workspace) as fd:
-        if fd is None:
-            return None
-    return workspace.outputs_dir / f"{os.urandom(8).hex()}.txt"
+    name = f"{os.urandom(8).hex()}.txt"
+    return command.reserve_output(workspace.root, workspace.outputs_dir, name) if workspace.spills else None
