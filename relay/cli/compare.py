@@ -12,7 +12,6 @@ from typing import Any
 import click
 
 from relay.base.errors import ConfigError, ExitCode, PlanError, RelayError, RepoError
-from relay.base.hints import advise_extra
 from relay.base.interrupts import Interrupts
 from relay.base.words import count, render_usd
 from relay.cli.boundary import note_place
@@ -25,7 +24,7 @@ from relay.cli.options import (
     offer_models,
     sandbox_option,
 )
-from relay.cli.pages import find_missing, show_page
+from relay.cli.pages import show_page
 from relay.cli.screen import clean_line, complain, has_person, say, say_document
 from relay.cli.views.shapes import PlainView
 from relay.config import Settings
@@ -272,20 +271,15 @@ def _ask(experiment: Experiment, costs: Sequence[float | None], *, yes: bool, qu
 
 def _show(repo: Repo, experiment: Experiment, *, as_json: bool) -> None:
     """Print what is there of an experiment, and write its files."""
-    html = None
+    from relay.insight.report.page import render_page
+
     with keep_logs(repo.root, experiment, tuple(read_results(repo, experiment))) as results:
         comparison = compare_arms(results, experiment.arms)
         page = make_experiment_page(experiment, comparison, read_contexts(repo.root, experiment, results))
         document = render_comparison(experiment, comparison)
-        if not (missing := find_missing()):
-            from relay.insight.report.page import render_page
-
-            html = render_page(page, clean=clean_line)
-        place = save_files(repo.root, experiment, document, html)
+        place = save_files(repo.root, experiment, document, render_page(page, clean=clean_line))
     if as_json:
         say_document(document)
         return
     show_page(page, repo.root, "", None, as_text=True)
-    say(f"\nwrote {place / ('index.html' if html else 'result.csv')}")
-    if missing:
-        complain(f"{missing}: {advise_extra('report')}")
+    say(f"\nwrote {place / 'index.html'}")

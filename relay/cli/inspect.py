@@ -12,7 +12,7 @@ import click
 from relay.base.words import render_size, shorten
 from relay.cli.boundary import note_place
 from relay.cli.options import json_option
-from relay.cli.pages import require_libraries, show_page
+from relay.cli.pages import show_page
 from relay.cli.screen import clean_line, say, say_document
 from relay.insight.database import Database
 from relay.insight.figures import collect, render_document
@@ -43,8 +43,6 @@ def command(file: Path | None, session: str, *, as_json: bool, page: Path | None
         _list(as_json=as_json)
         return
 
-    if page is not None:
-        require_libraries()
     opened, relayed = OpenTranscript(transcript=get_transcript(file, session)), RelayedTally()
 
     def follow() -> "Iterator[LoggedEvent]":

@@ -1,45 +1,23 @@
 """Show a page of `relay.insight.report`: as lines in the terminal, or as a file of HTML whose path is printed."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from importlib.util import find_spec
 from pathlib import Path
 
-from relay.base.errors import RelayError
-from relay.base.hints import advise_extra
 from relay.base.words import shorten
 from relay.cli.screen import clean, clean_line, say
 from relay.insight.report.blocks import MOST_ROWS, CellKind, Ink, Page, Table
-
-LIBRARIES = ("jinja2",)
-
-
-def find_missing(names: Sequence[str] = LIBRARIES) -> str:
-    """Return which libraries that draw the page are not installed; empty if all are there."""
-    missing = [name for name in names if find_spec(name) is None]
-    return f"the page needs {' and '.join(missing)}, not installed here" if missing else ""
-
-
-def require_libraries(names: Sequence[str] = LIBRARIES) -> None:
-    """Require the libraries that draw the page, before any log is read.
-
-    Raises:
-        RelayError: A library is not installed.
-    """
-    if missing := find_missing(names):
-        raise RelayError(missing, hint=f"{advise_extra('report')}; relay report --text needs no library")
 
 
 def show_page(page: Page, root: Path, name: str, output: str | None, *, as_text: bool) -> None:
     """Print a page as text, or write it below ``.relay/reports/`` or to `output`, and print its path.
 
     Raises:
-        RelayError: A library is missing, or the page cannot be written.
+        RelayError: The page cannot be written.
     """
     if as_text:
         for text, style in _write_page(page):
             say(clean(text).replace("\n", " ").rstrip(), style=style)  # a line break in a text starts no line
         return
-    require_libraries()
     from relay.insight.report.page import render_page, save_page, save_page_as
 
     html = render_page(page, clean=clean_line)

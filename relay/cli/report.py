@@ -20,7 +20,7 @@ from relay.base.tree import find_stat
 from relay.base.words import UNKNOWN, count, render_moment, render_tokens
 from relay.cli.boundary import note_place
 from relay.cli.options import json_option
-from relay.cli.pages import require_libraries, show_page
+from relay.cli.pages import show_page
 from relay.cli.screen import complain, say, say_document, say_json
 from relay.gate.evidence import read_evidence
 from relay.git.names import find_plan_branch
@@ -202,8 +202,6 @@ def _say_page(entries: "Sequence[LogEntry]", wanted: Sequence[str], output: str 
     if len(wanted) > 1:
         raise ConfigError("a page shows one run or plan", hint="relay report --json A B adds several up")
     chosen = choose(entries, wanted)
-    if not as_text:
-        require_libraries()
     figures, skipped = read_figures(chosen)
     figures, repo = _charge(figures, wanted), note_place().repo
     page = make_page(figures, _read_beliefs(repo, figures), partial(_read_left, repo.root))

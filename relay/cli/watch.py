@@ -75,12 +75,9 @@ def serve_run(log: RunLogs, is_alive: Callable[[], bool], port: int) -> int:
 
     Raises:
         ConfigError: The port cannot be listened on.
-        RelayError: The libraries that draw the page are missing.
     """
     from relay.cli.page_server import serve_page
-    from relay.cli.pages import require_libraries
 
-    require_libraries()
     with open_live_page(log, is_alive) as render, serve_page(render, port) as address:
         say_now(f"{address}\nwhoever has this address can see the run but not change it; Ctrl-C ends the server")
         with contextlib.suppress(KeyboardInterrupt):

@@ -81,7 +81,7 @@ def render_comparison(experiment: Experiment, comparison: Comparison) -> dict[st
     }
 
 
-def save_files(root: Path, experiment: Experiment, document: Mapping[str, Any], html: str | None) -> Path:
+def save_files(root: Path, experiment: Experiment, document: Mapping[str, Any], html: str) -> Path:
     """Write page, CSV and JSON of an experiment; return their directory.
 
     Raises:
@@ -95,8 +95,7 @@ def save_files(root: Path, experiment: Experiment, document: Mapping[str, Any], 
     with open_folder(root, (STATE_DIR, _FOLDER, experiment.id)) as folder:
         replace_with_file(folder, "result.csv", table.getvalue().encode("utf-8", "backslashreplace"))
         replace_with_file(folder, "result.json", (json.dumps(document, indent=1) + "\n").encode())
-        if html is not None:
-            replace_with_file(folder, "index.html", html.encode())
+        replace_with_file(folder, "index.html", html.encode())
     return place
 
 

@@ -31,7 +31,7 @@ NOT_RUN = {
     "pip install '.[fleet]'               # in a checkout: on each machine, and where you submit": "workers go on",
     "git clone ADDRESS-OF-THIS-PAGE relay": "it needs the network and makes an environment; tests/demo/ plays the demo",
     "make demo": "it makes an environment; tests/demo/ plays what it starts",
-    "pipx install '.[report]'": "it needs the package registry; `make package` tries the wheel",
+    "pipx install .": "it needs the package registry; `make package` tries the wheel",
     "ant auth login": "it needs a browser and an account; tests/runners/test_clouds.py has what it leaves behind",
     "relay init --agent claude": "it needs Claude Code's adapter; tests/agents/test_try.py has another agent",
     "relay run --runner claude": "it needs Claude Code; `make agents` runs it",

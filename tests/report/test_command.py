@@ -8,9 +8,7 @@ from functools import partial
 
 import pytest
 
-from relay.base.errors import ExitCode, RelayError
-from relay.base.hints import advise_extra
-from relay.cli.pages import require_libraries
+from relay.base.errors import ExitCode
 from relay.git.names import name_jobs
 from relay.insight.report.page import MARK
 from relay.insight.telemetry.log import open_log
@@ -142,13 +140,6 @@ def test_beliefs_are_those_of_the_plans_ledger_as_it_stands(logged):
     logged.write("PLAN.ledger.yaml", "}")
     done = logged.relay("report", "aaaa")
     assert (done.returncode, "the report leaves out PLAN.ledger.yaml" in done.stderr) == (0, True)
-
-
-def test_without_the_libraries_it_says_how_to_get_them():
-    require_libraries()
-    with pytest.raises(RelayError, match=r"the page needs no_such_library, not installed here") as caught:
-        require_libraries(("json", "no_such_library"))
-    assert str(caught.value.hint) == f"{advise_extra('report')}; relay report --text needs no library"
 
 
 def test_the_log_is_written_as_tables_for_any_sql_tool(logged):
