@@ -43,13 +43,10 @@ from relay.run.planning.submission import (
     suggest_parts,
 )
 from relay.session.gauge import open_gauge
-from relay.session.layers import describe_note
 from relay.session.prices import Price, cost_usd, find_limits, find_price
 from relay.setup.place import Place, find_settings, load_plan
 from relay.setup.preconditions import check_plan_file
 from relay.setup.rules import MAX_BYTES
-from relay.store.attempts import read_attempt
-from relay.store.history import read_plan_commits
 
 ASSUMED_WINDOW_TOKENS = 200_000
 """Window of a model that neither the settings nor relay's table know: the smallest window in the table."""
@@ -295,9 +292,8 @@ def _show_sizes(checked: PlanCheck, plan: Plan) -> None:
     if words := describe_overkill(checked.sizes):
         say(words, style="dim")
     _show_places(plan, is_below=find_plan_folder(checked.place.plan_name) != "")
-    for words in (*describe_layers(checked.sizes), _describe_note(checked)):
-        if words:
-            say(words, style="yellow")
+    for words in describe_layers(checked.sizes):
+        say(words, style="yellow")
 
 
 def _show_places(plan: Plan, *, is_below: bool) -> None:
@@ -308,20 +304,6 @@ def _show_places(plan: Plan, *, is_below: bool) -> None:
     for folder, rest in placed if is_below or said else ():
         where = "the root" if folder == "." else folder
         say(f"runs in {where}  {shorten(' '.join(rest.split()), _SHOWN_CHARS)}")
-
-
-def _describe_note(checked: PlanCheck) -> str:
-    """Return what to do about the handoff note for the next session if it is too large; else the empty text."""
-    repo, name = checked.place.found, checked.place.plan_name
-    if repo is None:
-        return ""
-    session = read_attempt(repo)
-    phase_id, note = (session.phase_id, session.handoff_note) if session and session.plan_path == name else ("", "")
-    if not note:
-        last = next((commit for commit in read_plan_commits(repo, name) if commit.status != "amended"), None)
-        phase_id, note = (last.phase, last.handoff_note) if last else ("", "")
-    size = next((size for size in checked.sizes if size.phase_id == phase_id), None)
-    return describe_note(phase_id, note, size.line_tokens) if size else ""
 
 
 def _show_waves(waves: Waves, plan: Plan) -> None:
