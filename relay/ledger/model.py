@@ -4,15 +4,17 @@ import base64
 import hashlib
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import field
+from dataclasses import asdict, field
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
-from typing import Any
+from typing import Annotated, Any
+
+from msgspec import Struct, structs
 
 from relay.base.documents import YamlLimits, YamlTextError, get_line, read_events
 from relay.base.errors import LedgerError
 from relay.base.values import dataclass
-from relay.base.words import shorten
+from relay.config.decoding import decode, matching, told
 
 _ID_CHARS = 6
 """30 bits: of two branches with a thousand claims each, one pair in two thousand gives out the same id, and is told so.
@@ -20,7 +22,7 @@ _ID_CHARS = 6
 
 
 class Kind(StrEnum):
-    """The kind of a claim, in the order in which claims are shown."""
+    """One of constraint, warning, decision, observation and dead end, the order in which claims are shown."""
 
     CONSTRAINT = "constraint"
     WARNING = "warning"
@@ -29,21 +31,32 @@ class Kind(StrEnum):
     DEAD_END = "dead end"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Source:
+Id = Annotated[str, matching("letters, digits, - and _", r"[A-Za-z0-9_-]{1,64}")]
+Ids = Annotated[tuple[Id, ...], told("a list of ids")]
+Words = Annotated[str, matching("a text that is not blank", r"\s*\S[\s\S]*")]
+Hash = Annotated[str, matching("a hex id", r"(?:[0-9a-f]{7,64})?")]
+Lines = Annotated[str, matching("12 or 12-40", r"(?:[1-9]\d{0,8}(?:-[1-9]\d{0,8})?)?")]
+_TIME = r"(?:\d{4}-(?:0[1-9]|1[0-2])-(?:0[1-9]|[12]\d|3[01])T(?:[01]\d|2[0-3]):[0-5]\d:[0-5]\dZ)?"
+Time = Annotated[str, matching("UTC such as 2026-11-20T10:00:00Z", _TIME)]
+
+
+class Source(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A place in a file on which a claim is based."""
 
-    path: str
-    lines: str = ""
+    path: Annotated[str, matching("a path", r"[^\0]+")]
+    lines: Lines = ""
     """``12`` or ``12-40``; empty for the whole file."""
-    blob: str = ""
+    blob: Hash = ""
     """Hex id of the file's content then, or its beginning; empty if unknown."""
-    text: str = ""
+    text: Hash = ""
     """The same for the cited lines; empty if the whole file counts, or unknown."""
 
     def __str__(self) -> str:
         """Write ``path`` or ``path:12-40``."""
         return f"{self.path}:{self.lines}" if self.lines else self.path
+
+
+Sources = Annotated[tuple[Source, ...], told("a list of sources")]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +67,7 @@ class Stamp:
     """Empty outside of a phase."""
     session: str = ""
     """Empty for a person."""
-    at: str = ""
+    at: Time = ""
     """UTC, such as ``2026-11-20T10:00:00Z``; empty if a person wrote the line without it."""
 
     @property
@@ -63,50 +76,46 @@ class Stamp:
         return bool(self.at) and not self.session
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Claim:
+class Claim(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A finding or a decision, with its reason."""
 
-    id: str
-    claim: str
-    because: str
+    id: Id
     kind: Kind = Kind.DECISION
-    rests_on: tuple[str, ...] = ()
+    claim: Words
+    because: Words
+    rests_on: Ids = ()
     """Ids of the claims that it follows from."""
-    replaces: tuple[str, ...] = ()
+    replaces: Ids = ()
     """Ids of the claims that it replaces, and of the contradictions that it settles, for good."""
-    sources: tuple[Source, ...] = ()
-    stamp: Stamp = field(default_factory=Stamp)
+    sources: Sources = ()
+    stamp: Stamp = Stamp()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Retraction:
+class Retraction(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A claim or a contradiction was taken back."""
 
-    of: str
-    because: str
-    stamp: Stamp = field(default_factory=Stamp)
+    of: Id
+    because: Words
+    stamp: Stamp = Stamp()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Confirmation:
+class Confirmation(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A session or person looked again, and the claim holds; that ends an earlier retraction too."""
 
-    of: str
-    because: str
-    sources: tuple[Source, ...] = ()
+    of: Id
+    because: Words
+    sources: Sources = ()
     """With their content at that time; they take the place of the claim's own."""
-    stamp: Stamp = field(default_factory=Stamp)
+    stamp: Stamp = Stamp()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Nogood:
+class Nogood(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Claims that cannot all hold: a contradiction."""
 
-    id: str
-    claims: tuple[str, ...]
-    because: str
-    stamp: Stamp = field(default_factory=Stamp)
+    id: Id
+    because: Words
+    claims: Ids
+    stamp: Stamp = Stamp()
 
 
 Entry = Claim | Retraction | Confirmation | Nogood
@@ -219,35 +228,11 @@ _MERGE_HINT = (
     "keep the lines of both sides, for each is an entry; with the line '*.ledger.yaml merge=union' in .gitattributes "
     "git does so by itself"
 )
-_LINES = r"(?:[1-9]\d{0,8}(?:-[1-9]\d{0,8})?)?"
-_TIME = r"(?:\d{4}-(?:0[1-9]|1[0-2])-(?:0[1-9]|[12]\d|3[01])T(?:[01]\d|2[0-3]):[0-5]\d:[0-5]\dZ)?"
-_A_TEXT, _AN_ID = (r"(?s)\s*\S.*", "a text that is not blank"), (r"[A-Za-z0-9_-]{1,64}", "letters, digits, - and _")
-_A_HASH, _ANY = (r"(?:[0-9a-f]{7,64})?", "a hex id"), (r"(?s).*", "a text")
-_FORMS = {
-    **dict.fromkeys(("claim", "because"), _A_TEXT),
-    **dict.fromkeys(("id", "of"), _AN_ID),
-    **dict.fromkeys(("blob", "text"), _A_HASH),
-    **dict.fromkeys(("phase", "session"), _ANY),
-    **dict.fromkeys(("rests_on", "replaces", "claims"), (r"(?!)", "a list of ids")),
-    "sources": (r"(?!)", "a list of sources"),
-    "event": _ANY,
-    "kind": ("|".join(Kind), ", ".join(Kind)),
-    "at": (_TIME, "UTC such as 2026-11-20T10:00:00Z"),
-    "path": (r"[^\0]+", "a path"),
-    "lines": (_LINES, "12 or 12-40"),
-}
-"""The pattern of each text in an entry or a source, and what it allows in words."""
-_STAMP, _IDS = ("phase", "session", "at"), frozenset({"rests_on", "replaces", "claims"})
-_PLACE = ("path", "lines", "blob", "text")
-_EVENTS: dict[str, tuple[type[Entry], tuple[str, ...], tuple[str, ...]]] = {
-    "claim": (Claim, ("id", "claim", "because"), ("kind", "rests_on", "replaces", "sources")),
-    "retract": (Retraction, ("of", "because"), ()),
-    "confirm": (Confirmation, ("of", "because"), ("sources",)),
-    "nogood": (Nogood, ("id", "because", "claims"), ()),
-}
-"""An event's class, the keys that it must have and the keys that it may have, besides those of its stamp."""
-_ORDER = ("id", "of", "kind", "claim", "because", "rests_on", "replaces", "claims", "sources")
-"""Order of the keys in a line, between ``event`` and those of the stamp."""
+_EVENTS: dict[str, type[Entry]] = {
+    "claim": Claim, "retract": Retraction, "confirm": Confirmation, "nogood": Nogood,
+}  # fmt: skip
+_STAMP = ("phase", "session", "at")
+"""Keys of an entry's line that are of its stamp."""
 
 
 def parse_ledger(text: str) -> Ledger:
@@ -261,7 +246,7 @@ def parse_ledger(text: str) -> Ledger:
     for line, raw in _parse_list(text):
         entry = _build_entry(raw, line)
         if found.setdefault(_identify(entry), entry) != entry:
-            raise fail(line, f"the id {_show(raw['id'])} is that of another entry; allowed: a new one")
+            raise fail(line, f"the id {raw['id']} is that of another entry; allowed: a new one")
     return Ledger(text=text, entries=tuple(found.values()))
 
 
@@ -316,40 +301,18 @@ def fail(line: int, message: str, *, hint: str = _HINT) -> LedgerError:
 
 
 def _build_entry(raw: Any, line: int) -> Entry:
-    event = raw.get("event") if isinstance(raw, dict) else None
+    fields = raw if isinstance(raw, dict) else {}
+    event = fields.get("event")
     if not isinstance(event, str) or event not in _EVENTS:
         raise fail(line, f"found an entry of no known kind; allowed: a mapping with event: {', '.join(_EVENTS)}")
-    made, needed, optional = _EVENTS[event]
-    fields = _read_fields(raw, line, ("event", *needed), (*optional, *_STAMP))
-    stamp = Stamp(**{key: fields.pop(key) for key in _STAMP if key in fields})
-    del fields["event"]
-    return made(**fields, stamp=stamp)
-
-
-def _read_fields(raw: Any, line: int, needed: tuple[str, ...], optional: tuple[str, ...]) -> dict[str, Any]:
-    allowed = ", ".join((*needed, *optional))
-    if not isinstance(raw, dict):
-        raise fail(line, f"found {_show(raw)}; allowed: a mapping with {allowed}")
-    if unknown := sorted(raw.keys() - {*needed, *optional}):
-        raise fail(line, f"found the key {_show(unknown[0])}; allowed: {allowed}")
-    if missing := [key for key in needed if key not in raw]:
-        raise fail(line, f"{missing[0]} is missing")
-    return {key: _read_field(key, value, line) for key, value in raw.items()}
-
-
-def _read_field(key: str, value: Any, line: int) -> Any:
-    if key == "sources" and isinstance(value, list):
-        return tuple(Source(**_read_fields(one, line, _PLACE[:1], _PLACE[1:])) for one in value)
-    if key in _IDS and isinstance(value, list):
-        return tuple(_read_field("id", item, line) for item in value)
-    pattern, allowed = _FORMS[key]
-    if not isinstance(value, str) or not re.fullmatch(pattern, value):
-        raise fail(line, f"{key}: found {_show(value)}; allowed: {allowed}")
-    return Kind(value) if key == "kind" else value
-
-
-def _show(value: Any) -> str:
-    return shorten(ascii(value), 80)
+    stamp = {key: fields[key] for key in _STAMP if key in fields}
+    rest = {key: value for key, value in fields.items() if key not in {"event", *_STAMP}}
+    try:
+        entry: Entry = decode({**rest, "stamp": stamp}, _EVENTS[event])
+    except ValueError as error:
+        allowed = str(error).replace("stamp.", "").replace("stamp", ", ".join(_STAMP))
+        raise fail(line, f"this {event} does not fit; allowed: {allowed}") from None
+    return entry
 
 
 _ESCAPES = {"\n": "\\n", "\t": "\\t", '"': '\\"', "\\": "\\\\"}
@@ -398,12 +361,13 @@ def merge_entries(ledger: Ledger, entries: Iterable[Entry]) -> Ledger:
 
 
 def _render_entry(entry: Entry) -> str:
-    event, needed = next((name, keys) for name, (made, keys, _) in _EVENTS.items() if isinstance(entry, made))
-    fields = {"event": event, **{key: getattr(entry, key, "") for key in _ORDER}}
-    return f"- {_render_fields({**fields, **{key: getattr(entry.stamp, key) for key in _STAMP}}, needed)}"
+    event = next(name for name, made in _EVENTS.items() if isinstance(entry, made))
+    fields = {"event": event, **structs.asdict(entry), **asdict(entry.stamp)}
+    del fields["stamp"]
+    return f"- {_render_fields(fields, {one.name for one in structs.fields(entry) if one.required})}"
 
 
-def _render_fields(fields: Mapping[str, Any], needed: Collection[str]) -> str:
+def _render_fields(fields: Mapping[str, Any], needed: Collection[str] = ()) -> str:
     """Write the fields that are not empty, and the `needed` ones, as a mapping."""
     pairs = (f"{key}: {_render_value(value)}" for key, value in fields.items() if value or key in needed)
     return f"{{{', '.join(pairs)}}}"
@@ -411,7 +375,7 @@ def _render_fields(fields: Mapping[str, Any], needed: Collection[str]) -> str:
 
 def _render_value(value: Any) -> str:
     if isinstance(value, Source):
-        return _render_fields({key: getattr(value, key) for key in _PLACE}, ())
+        return _render_fields(structs.asdict(value))
     if isinstance(value, tuple):
         return f"[{', '.join(map(_render_value, value))}]"
     clean = value.encode("utf-8", "replace").decode("utf-8")

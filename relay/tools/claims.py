@@ -7,8 +7,10 @@ import os
 import re
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import field
 from typing import Any
+
+from msgspec import structs
 
 from relay.base.errors import PlanError
 from relay.base.tree import FileState
@@ -198,7 +200,7 @@ def _require_source(workspace: Workspace, source: str) -> Source:
         if place.status is None:
             raise RefusedError(f"{source}: no such file. A source is {_FORMS}.")
         require_readable(workspace, place.path)  # its hash goes into the ledger, where its content could be guessed
-        found = replace(asked, path=place.path)
+        found = structs.replace(asked, path=place.path)
         if found.lines:
             with os.fdopen(open_regular(place), "rb") as stream:
                 if words := explain_missing(found, stream.read(MAX_CITED_BYTES + 1)):

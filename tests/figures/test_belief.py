@@ -1,12 +1,12 @@
 """Whether claims hold: cases by hand, and what is true of every ledger."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 from random import Random
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from relay.ledger.belief import ClaimStatus, Judgement, find_beside, judge
 from relay.ledger.model import (
