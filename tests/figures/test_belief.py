@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from random import Random
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
@@ -125,21 +124,6 @@ def test_where_claims_stand() -> None:
     found = {case: show(ask(*made, changed=CHANGED)) for case, (made, _) in CASES.items()}
     assert found == {case: known for case, (_, known) in CASES.items()}
     assert ask(say("c1", A, B), changed=CHANGED)["c1"].because == "a.py:3-9 has changed; b.py is gone"
-
-
-@pytest.mark.nightly
-def test_ten_thousand_claims_take_linear_time() -> None:
-    """As do circles of that size, a contradiction of all, and one for each: whoever reads them is hostile."""
-    names = [f"c{number}" for number in range(10_000)]
-    pairs = list(zip(names, [*names[1:], names[0]], strict=True))
-    tower = [say(one, rests_on=other) for one, other in pairs]
-    assert {b.status for b in ask(*tower).beliefs.values()} == {ClaimStatus.OUT}
-    assert {b.status for b in ask(*tower, look("c5000")).beliefs.values()} == {ClaimStatus.IN}
-    assert {b.status for b in ask(*(say(a, replaces=b) for a, b in pairs)).beliefs.values()} == {ClaimStatus.OUT}
-    everything = ask(*map(say, names), clash(*names), *(clash(*pair, name=f"n{pair[0]}") for pair in pairs))
-    assert {belief.status for belief in everything.beliefs.values()} == {ClaimStatus.DOUBTED}
-    assert max(len(belief.because) for belief in everything.beliefs.values()) < 100
-    assert len(everything.contradictions) == 10_001
 
 
 NAMES = tuple(f"c{number}" for number in range(5))
@@ -269,12 +253,6 @@ def test_two_rare_words_put_a_claim_beside_another_in_any_language() -> None:
     ):
         assert find_near(one, other) == find_near(other, one) == "c0", one
         assert find_near(one, "Logs go to stderr", other, "Names are unique") == "c1", one
-
-
-def test_words_that_the_whole_ledger_has_put_nothing_beside_anything() -> None:
-    usual = [f"the {thing} is kept as it was" for thing in ("width", "colour", "limit", "path", "order")]
-    assert find_near("the digest is kept as md5", *usual) == ""
-    assert find_near("the digest is kept as md5", *usual, "no digest but md5") == "c5"
 
 
 def test_a_place_puts_a_claim_beside_another_the_nearest_in_words_first() -> None:

@@ -28,7 +28,7 @@ from relay.ledger.model import (
     parse_ledger,
     render_stamp_time,
 )
-from relay.ledger.snapshot import Topic, explain_claim, list_shown, render_snapshot
+from relay.ledger.snapshot import Topic, explain_claim, render_snapshot
 from relay.session.usage import estimate_tokens
 from tests.figures.ledgers import entries
 
@@ -92,11 +92,6 @@ def test_what_is_appended_is_read_back_and_nothing_before_it_changes(made: tuple
     assert ledger.text == write(*made)
     assert len(ledger.text.split("\n")) == len(made) + 1
     assert len(yaml.safe_load(ledger.text) or []) == len(made)
-
-
-def test_pages_of_text_in_one_line_are_read_back() -> None:
-    claim = Claim(id="c1", claim="ä\n" * 2_000, because="'\"\\" * 1_300, sources=(Source(path="p" * 4_000),))
-    assert parse_ledger(write(claim)).entries == (claim,)
 
 
 @given(entries(), entries())
@@ -384,26 +379,3 @@ def test_a_snapshot_keeps_to_its_budget_and_to_one_line_for_each(
         lines = explain_claim(ledger, judgement, changed, name)
         assert lines[0].startswith(f"{name} ")
         assert all(line.isprintable() for line in lines)
-
-
-@given(entries())
-def test_what_a_snapshot_shows_is_found_in_it_again(made: tuple[Entry, ...]) -> None:
-    ledger = Ledger(entries=made)
-    text = render_snapshot(ledger, judge(ledger, {}), 10_000)
-    shown = list_shown(ledger, text)
-    assert [claim["id"] for claim in shown] == [line.split()[1] for line in text.splitlines() if is_claim(line)]
-    assert {claim["id"] for claim in shown} == set(ledger.claims)
-    assert all(claim["paths"] == sorted({s.path for s in ledger.claims[claim["id"]].sources}) for claim in shown)
-    assert sum(claim["tokens"] for claim in shown) >= sum(map(len, filter(is_claim, text.splitlines()))) // 4
-
-
-def is_claim(line: str) -> bool:
-    return line.startswith("- ") and " CONTRADICTION of " not in line
-
-
-@pytest.mark.nightly
-def test_ten_thousand_claims_that_rest_on_each_other_are_shown_in_linear_time() -> None:
-    claims = [Claim(id=f"c{n}", claim="x", because="y", rests_on=(f"c{n - 1}",) if n else ()) for n in range(10_000)]
-    assert snap(*claims, budget=1_000_000).endswith("; 10000 shown)\n")
-    newer = [Claim(id=f"c{n}", claim="x", because="y", replaces=(f"c{n - 1}",) if n else ()) for n in range(10_000)]
-    assert snap(*newer, budget=1_000_000).endswith("; 10000 shown)\n")

@@ -15,12 +15,10 @@ from relay.insight.database import Row
 from relay.insight.figures import (
     SESSION_POINTS,
     Figures,
-    add_up,
     find_strayed,
     read_figures,
     render_document,
 )
-from relay.insight.report.blocks import THRESHOLDS, is_crossed
 from relay.lab.tuning import measure_use
 from relay.session.events import (
     CacheBroken,
@@ -235,15 +233,6 @@ def test_a_result_counts_as_unused_one_answer_after_the_model_saw_it() -> None:
     assert [read_figures(log(events[:n])).sessions[0].unused_tokens for n in (7, 8, 9, 10)] == [0, 0, 0, 3_000]
 
 
-@pytest.mark.parametrize(
-    ("name", "within", "beyond"),
-    [("history", 0.8, 0.81), ("distance", 150_000, 150_001), ("turns left", 10, 9), ("signal", 0.7, 0.6)],
-)
-def test_a_threshold_has_a_source_and_an_unknown_figure_crosses_none(name: str, within: float, beyond: float) -> None:
-    assert THRESHOLDS[name][-1]
-    assert [is_crossed(name, figure) for figure in (within, beyond, None)] == [False, True, False]
-
-
 def test_an_explorer_stands_apart() -> None:
     beside = [
         replace(event, turn=0, query="explore")
@@ -452,17 +441,3 @@ def test_sums_add_up_whatever_happened(events: list[Event]) -> None:
     assert all(sum(one.turns for one in run.sessions) <= run.turns for run in found.runs)
     assert all(set(phase.strayed) <= set(phase.touched) for phase in found.phases)
     json.dumps(render_document(found))
-
-
-@given(st.lists(st.tuples(st.integers(0, 10**6), st.integers(0, 10**5), st.integers(0, 10**5)), max_size=12))
-def test_totals_of_parts_are_the_totals_of_the_whole(answers: list[tuple[int, int, int]]) -> None:
-    """Sessions add up to their phases, phases to the run, runs to all."""
-    events: list[Event] = [start()]
-    for n, (prompt, output, tokens) in enumerate(answers):
-        events += [session(f"s{n}", str(n % 3)), *turn(1, prompt, output), *call("read", "a", tokens, lines=(1, 2))]
-        events += [*turn(2, prompt + output + tokens), over(f"s{n}", str(n % 3))]
-    found = fold(*events)
-    summed = add_up(found.sessions)
-    assert summed.prompt_tokens == found.totals.prompt_tokens
-    assert summed.sources == found.totals.sources
-    assert add_up(found.phases).sources == summed.sources

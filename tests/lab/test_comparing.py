@@ -1,17 +1,11 @@
 """What an experiment says of its arms: pairs by repeat, intervals that hold, and no claim without one."""
 
-import math
 import re
-from random import Random
 from typing import Any
-
-import pytest
 
 from relay.lab.comparing import OUTCOMES, TrialResult, compare_arms
 from relay.lab.experiment import Experiment
 from relay.lab.experiment_page import make_experiment_page
-from relay.lab.statistics import find_mean_difference
-from tests.effort import NIGHTLY, take_each
 
 ARMS = ("reset", "none")
 
@@ -91,61 +85,3 @@ def test_more_arms_make_wider_intervals() -> None:
 def test_no_outcome_mixes_money_and_quality() -> None:
     spent = make("reset", 1, cost_usd=1.0, input_tokens=1, cache_read_tokens=1, cache_write_tokens=1, output_tokens=1)
     assert [one.name for one in OUTCOMES if one.read(spent) is not None] == ["cost", "tokens"]
-
-
-def count(dice: Random, mean: float) -> int:
-    """Draw from Poisson's distribution: how often something rare happens."""
-    left, hits = dice.random(), 0
-    while left > math.exp(-mean):
-        left *= dice.random()
-        hits += 1
-    return hits
-
-
-def is_red(dice: Random, chance: float) -> float:
-    return float(dice.random() < chance)
-
-
-def cost(dice: Random, times: float) -> float:
-    """Draw a phase's cost: a few are much dearer than the others."""
-    return times * dice.lognormvariate(0, 0.8)
-
-
-@pytest.mark.parametrize("repeats", take_each(4, [3, 5, 12, 20]))
-@pytest.mark.parametrize(
-    ("draw", "one", "other"),
-    take_each(4, [
-        (cost, 1, 2), (cost, 1, 1), (count, 0.3, 1), (is_red, 0.1, 0.3), (is_red, 0.05, 0.05), (is_red, 0.1, 0.9),
-        (count, 0.1, 0.1), (count, 1, 2), (count, 10, 20), (count, 18, 18),
-    ]),
-)  # fmt: skip
-def test_an_interval_of_few_pairs_holds_as_often_as_it_says(draw, one, other, repeats) -> None:
-    """In 95 of 100 repositories; in 91 where costs are spread widely. `benchmarks/results/intervals.md` has more."""
-    dice, held, draws = Random(34), 0, 200 if NIGHTLY else 100
-    truth = (other - one) * (math.exp(0.32) if draw is cost else 1)
-    for _ in range(draws):
-        found = find_mean_difference([float(draw(dice, other) - draw(dice, one)) for _ in range(repeats)])
-        assert found
-        held += found.low <= truth <= found.high
-    assert held / draws >= 0.91
-
-
-def test_an_experiment_without_an_effect_seldom_speaks() -> None:
-    """Two families of 95 % each: in one of ten experiments at most."""
-    dice, spoken = Random(7), 0
-    for _ in range(20):
-        results = [
-            make(
-                arm,
-                n,
-                cost_usd=dice.lognormvariate(0, 0.5),
-                hidden_passed=sum(dice.random() < 0.9 for _ in range(20)),
-                hidden_total=20,
-                red_gates=count(dice, 2),
-                wall_s=dice.lognormvariate(5, 0.3),
-            )
-            for n in range(1, 5)
-            for arm in ("reset", "none", "compact", "edit")
-        ]
-        spoken += any(one.is_shown for one in compare_arms(results, ("reset", "none", "compact", "edit")).differences)
-    assert spoken <= 2

@@ -1,10 +1,6 @@
 """What a relay would have done, by hand and in general."""
 
-import itertools
-
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from relay.insight.transcripts.library import Course, RelayedTally
 from relay.session.events import ResponseReceived, SessionStarted
@@ -78,19 +74,3 @@ def test_without_a_turn_nothing_is_known_and_without_a_price_no_cost():
     go(tally, 10_000, model="")
     go(tally, 12_000)
     assert (tally.was.usd, tally.least.usd, tally.was.prompt_tokens) == (None, None, 22_000)
-
-
-@given(st.lists(st.tuples(st.integers(1, 200_000), st.integers(0, 5_000), st.booleans()), max_size=30))
-def test_below_the_line_it_is_the_same_and_above_it_never_holds_more_than_was_brought(turns):
-    tally = RelayedTally(lambda *_: RATES)
-    begin(tally)
-    for prompt, output, compacted in turns:
-        if compacted:
-            begin(tally)
-        go(tally, prompt, output)
-    found = tally
-    assert found.least.resets <= found.most.resets <= max(0, len(turns) - 1)
-    assert found.was.resets == 0
-    if not found.most.resets and not any(compacted for *_, compacted in turns[1:]):
-        growing = all(later[0] >= one[0] + one[1] for one, later in itertools.pairwise(turns))
-        assert not growing or found.least == found.was

@@ -1,7 +1,5 @@
 """Everything that makes `relay check` complain."""
 
-import sys
-
 import pytest
 from hypothesis import event, given
 from hypothesis import strategies as st
@@ -10,7 +8,6 @@ from relay.base.errors import PlanError
 from relay.plan.check import check_order, check_plan, find_obscurity
 from relay.plan.model import Violation
 from relay.plan.parse import parse_plan
-from tests.plan.test_hostile import count_frames
 
 GOOD = "# P\nVerify: `t`\n- [ ] a — x.py\n"
 
@@ -105,17 +102,6 @@ def test_a_plan_that_is_right_has_nothing():
 
 def test_what_would_lose_work_is_an_error():
     assert list_wrong(ERRORS, warning=False) == []
-
-
-def test_a_long_circle_of_phases_is_found_without_recursion():
-    text = "".join(f"# Phase {n}\nAfter: {n % 200 + 1}\n- [ ] a — x.py\n" for n in range(1, 201))
-    plan, usual = parse_plan(text), sys.getrecursionlimit()
-    sys.setrecursionlimit(count_frames() + 100)
-    try:
-        [said] = check_order(plan)
-    finally:
-        sys.setrecursionlimit(usual)
-    assert (said.line, "wait for each other: 1 → 2 → 3" in said.message) == (1, True)
 
 
 def test_what_weakens_a_plan_is_a_warning():

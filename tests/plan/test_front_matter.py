@@ -98,13 +98,6 @@ def test_front_matter_that_is_not_closed_is_refused():
             parse_plan(front + BODY)
 
 
-@pytest.mark.nightly
-@pytest.mark.processor(60)
-def test_long_front_matter_is_read_in_linear_time():
-    for text in ("a: [" + "x, " * 6_000 + "]", "a:\n" + "- b: [c]\n" * 2_000):
-        assert parse_plan(f"---\n{text}\n---\n{BODY}").settings == {}
-
-
 @pytest.mark.parametrize("folder", ["../up", "", "[a]"])
 def test_a_refused_directory_names_its_line(folder):
     with pytest.raises(PlanError) as caught:

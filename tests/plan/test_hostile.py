@@ -83,13 +83,6 @@ def test_long_text_is_read_in_linear_time(text, items):
     assert read(PHASE + text) == items
 
 
-def test_reading_leaves_the_recursion_limit_of_a_deep_caller_alone():
-    def call_from(depth: int) -> int:
-        return call_from(depth - 1) if depth else read(PHASE + "- " * 40 + "[ ] a")
-
-    assert call_from(500) == 2
-
-
 def test_a_caller_so_deep_that_there_is_no_room_to_read_gets_an_error_of_the_plan():
     def call_from(depth: int) -> object:
         return call_from(depth - 1) if depth else parse_plan(PHASE + "> " * 40 + "- [ ] a")

@@ -169,9 +169,3 @@ def test_what_a_numbered_item_cannot_take_is_refused():
         append_items(parse_plan(FLAT), "3", ["4. Another phase"])
     with pytest.raises(PlanError, match="phase 2 is an item of a list: number its parts"):
         replace_phase(parse_plan(KIRO), "2", "## Phase 2: A\n- [ ] a\n")
-
-
-@pytest.mark.nightly
-def test_a_long_list_is_read_in_linear_time():
-    lines = (f"- [ ] {n}. A\n  - [ ] {n}.1 b\n    - c\n  - Notes\n    - d\n" for n in range(1_500))
-    assert len(parse_plan(f"# P\n{''.join(lines)}").phases) == 1_500

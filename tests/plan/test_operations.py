@@ -46,19 +46,6 @@ def merge(tip: Plan, own: Plan, base: Plan = BASE) -> Replayed:
     return replay(read_operations(base, own), own, tip)
 
 
-def test_what_both_did_to_a_phase_is_there_once():
-    """Both said a thing, and both found that the same item was missing; one of them has done it by now."""
-    common = append_note(BASE, "3", "known")
-    tip = append_items(append_note(append_note(common, "3", "both"), "3", "theirs"), "3", ["d", "e"]).tick(["3.2"])
-    own = append_items(append_note(append_note(common, "3", "both"), "3", "ours"), "3", ["f", "d"])
-    merged = merge(tip, own, common)
-    assert list_notes(merged.plan, "3") == ("known", "both", "theirs", "ours")
-    assert [(item.text, item.done) for item in merged.plan.phases[2].items][1:] == [
-        ("d", True), ("e", False), ("f", False),
-    ]  # fmt: skip
-    assert merged.left == ()
-
-
 def test_a_person_s_words_stay_and_work_that_has_no_place_is_told_with_its_text():
     own = append_items(append_note(BASE.tick(["2.1", "3.1"]), "2", "ours"), "2", ["new"])
     gone = TEXT[TEXT.index("## Phase 2") : TEXT.index("## Phase 3")]

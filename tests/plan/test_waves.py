@@ -1,6 +1,5 @@
 """Which phases can be worked on side by side."""
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -128,13 +127,3 @@ def test_every_phase_is_in_one_wave_behind_those_it_waits_for(plan, jobs):
         done = plan.tick([i.id for p in plan.phases if level[p.id] < level[wave[0]] for i in p.items])
         assert all(set(wave) <= {one, *(p.id for p in find_ready(done, {one}))} for one in wave)
     assert len(found.waves) <= found.parallel <= found.serial == len(plan.phases)
-
-
-@pytest.mark.nightly
-@pytest.mark.processor(60)
-def test_a_large_plan_is_read_in_linear_time():
-    """Thousands of phases that all name one file: linear work, not pairs."""
-    text = "".join(f"## Phase {n}\nAfter: none\n- [ ] a — same/file.py\n" for n in range(1, 1001))
-    found = find_waves(parse_plan(text), {})
-    assert len(found.waves) == 1000
-    assert len(found.shared[0].phase_ids) == 1000

@@ -218,17 +218,6 @@ def test_what_works_on_no_phase_says_nothing_of_phases():
         assert f"What was done | {words}1 session, 1 turn | " in " | ".join(Reader(render(fold(events))).texts)
 
 
-def test_a_long_run_stays_usable():
-    """Forty phases, 80 sessions: one page within its bound."""
-    figures = fold(play(phases=40, sessions=2, turns=2))
-    html = render(figures)
-    read = Reader(html)
-    assert len(figures.sessions) == 80
-    assert len(html.encode()) < MOST_BYTES
-    assert read.tags.count("details") >= 40
-    assert not any("cut shorter" in text for text in read.texts)
-
-
 def test_a_log_of_huge_texts_makes_no_huge_page():
     html = render(fold(play(phases=10, sessions=2, turns=1, text='"<&\x1b' * 5_000)), most_bytes=100_000)
     assert len(html.encode()) <= 100_000

@@ -6,15 +6,13 @@ from pathlib import Path
 from xml.etree import ElementTree as ET
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 import relay.insight.report
 from relay.cli.screen import clean_line
 from relay.insight.report.blocks import Chapter, Ink, Page, Plot
 from relay.insight.report.page import render_page
 from relay.insight.report.plots import Words, draw_bars, draw_contexts
-from tests.report.reading import Reader, fold
+from tests.report.reading import fold
 from tests.report.runs import play
 
 CSS = (Path(relay.insight.report.__file__).parent / "page.css").read_text()
@@ -96,20 +94,6 @@ def test_labels_below_a_plot_do_not_touch():
     assert {text for _, text in below} == {"phase-1…"}
     assert 5 <= len(below) <= 10
     assert min(b - a for (a, _), (b, _) in pairwise(below)) >= 96
-
-
-@given(st.text(max_size=30), st.lists(st.integers(0, 10**9), min_size=1, max_size=50))
-def test_any_label_is_text_and_bars_of_any_size_have_few_marks(text, sizes):
-    """In a bar's label, and in what a reader hears."""
-    words: Words = {"label": text, "legend": (), "caption": text}
-    plot = draw_bars([(text, {Ink.S1: size}) for size in sizes], **words)
-    read = Reader(show(plot))
-    assert set(read.tags) == {"svg", "path", "text"}
-    assert {name for _, found in read.elements for name in found} == {
-        "viewbox", "role", "aria-label", "class", "d", "x", "y", "dy", "text-anchor",
-    }  # fmt: skip
-    assert len([tag for tag in read.tags if tag == "text"]) == len(plot.texts) <= 60
-    assert 1 <= sum(anchor == "end" for _, _, anchor, _ in plot.texts) <= 6
 
 
 def read_colours(css: str) -> dict[str, tuple[float, ...]]:
