@@ -150,20 +150,6 @@ def test_what_ended_since_git_was_read_counts_as_spent_and_is_no_reason_to_read_
     assert own.reserved_usd == 15.0
 
 
-def test_who_finds_too_little_or_bids_as_a_worker_dies_reads_git_again(queue):
-    before = queue.read(TICKET.plan)
-    assert queue.end(take(queue, bid=replace(BID, shares=1)), TakeState.FREE)
-    found = queue.take(find(queue), "w", replace(BID, before=before))
-    assert isinstance(found, NotTaken)
-    assert found.is_stale
-    assert take(queue, "dead", replace(BID, spent_usd=3.0, shares=1)).reserved_usd == 17.0
-    before = queue.read(TICKET.plan)
-    queue.bury(find(queue))
-    found = queue.take(find(queue), "w", replace(BID, before=before, shares=1))
-    assert isinstance(found, NotTaken)
-    assert found.is_stale
-
-
 def make_take(token, state, reserved, seen):
     return Take(
         token=token, nonce="n", plan="", phase_id=str(token), job_id=token, worker="w", state=state, words="",

@@ -392,21 +392,6 @@ def test_a_run_that_the_system_kills_is_a_death_and_is_gone_on_with(field):
     assert field.list_states() == [TakeState.DIED, TakeState.DONE]
 
 
-@pytest.mark.nightly
-def test_a_branch_whose_name_ends_like_anothers_is_not_taken_for_it(field):
-    """A full name typed where git wants a short one makes it."""
-    branch = "refs/heads/main"
-    field.git("update-ref", f"refs/heads/{branch}", "main")
-    with serve(parse_script(SCRIPT)) as server:
-        field.queue.submit([replace(field.ticket("1"), branch=branch)])
-        worker = field.worker("ann", server)
-        with Heart(worker.queue, worker.say) as heart:
-            worker._do(heart, field.queue.fetch(heart.worker_id))
-        worker.interrupts.close()
-    assert "[x] Write one.txt" in field.git("show", f"refs/heads/{branch}:PLAN.md"), worker.observe
-    assert not field.is_done("1")
-
-
 def test_what_anybody_queues_runs_nothing_and_ends_no_worker(field):
     """Whoever has the database's password may write any text into a row."""
     pwned = field.top / "pwned"

@@ -32,13 +32,13 @@ WORDS = st.text(st.sampled_from("abc xyz`_*/.—\u2028\x0bé\U0001f600\udc80\0[]
 TEXTS = st.builds("{}{}{}".format, st.sampled_from("abcdefgh"), WORDS, st.sampled_from("uvw"))
 BULLETS = st.sampled_from(["- ", "* ", "+ ", "1. ", "2) ", "> - ", "  - ", "-\t"])
 PIECES = [
-    *"- [ ] ;- [x] ;* [X] ;1. [ ] ;2) [x] ;- ;> ;>;    ;  ;\t; ;# ;## ;### ".split(";"),
-    *"text;a `b/c.py` d; — x/y.py;```;~~~;<!--;-->;<div>;<details>;---;===;[x]: /u".split(";"),
-    *"[ ];- [];\n;\n;\n\n;\r\n;\r;\u2028;\0;\ufeff;Phase 1 — A;Task 2;2.1 T".split(";"),
-    *"Verify: `t`;Verify:;After: 1;After: none;### Notes\n;- [ ] a\n;- [-] b\n;- [ ]* ;- [~]* 1.2 c\n".split(";"),
-    *"## Phase 3\n;***;\\;\udc80;---\nrelay: {verify: [t]}\n---\n;    - [ ] deep;\x0b;\x85;\xa0;[a](b)".split(";"),
-    "|a|b|\n|-|-|\n",
-]
+    "- [ ] ", "- [x] ", "* [X] ", "1. [ ] ", "2) [x] ", "- ", "> ", ">", "    ", "  ", "\t", " ", "# ", "## ", "### ",
+    "text", "a `b/c.py` d", " — x/y.py", "```", "~~~", "<!--", "-->", "<div>", "<details>", "---", "===", "[x]: /u",
+    "[ ]", "- []", "\n", "\n", "\n\n", "\r\n", "\r", "\u2028", "\0", "\ufeff", "Phase 1 — A", "Task 2", "2.1 T",
+    "Verify: `t`", "Verify:", "After: 1", "After: none", "### Notes\n", "- [ ] a\n", "- [-] b\n", "- [ ]* ",
+    "- [~]* 1.2 c\n", "## Phase 3\n", "***", "\\", "\udc80", "---\nrelay: {verify: [t]}\n---\n", "    - [ ] deep",
+    "\x0b", "\x85", "\xa0", "[a](b)", "|a|b|\n|-|-|\n",
+]  # fmt: skip
 NEAR_MARKDOWN = st.lists(st.sampled_from(PIECES), max_size=40).map("".join)
 
 
