@@ -10,7 +10,7 @@ answers; what goes wrong on a wire is played by a subclass, the tests' endpoint 
     stage.py        which turn answers a request; the server's memory between requests
     answer.py       a turn as a message with usage, and as a stream of events
     other_apis.py   Responses, Chat Completions and Gemini; the request's path chooses the API
-    connection.py   HTTP on the standard library's server: a thread per connection
+    connection.py   HTTP on loopback: a thread per connection
     exchange.py     one request: routes, the turn, the answer
     server.py       the server from a script
     demo.py         the example project, from a plan to three commits

@@ -32,7 +32,7 @@ class Exchange:
         self.number = state.count()
         path, _, self.query = connection.path.partition("?")
         self.method, self.path = connection.command, unquote(path)
-        self.headers = {name.lower(): value for name, value in connection.headers.items()}
+        self.headers = connection.headers
         self.other = find_other_api(self.method, self.path)
         """Set for a request of another API."""
         self.body: Any = None
@@ -51,7 +51,7 @@ class Exchange:
         Raises:
             OSError: Nothing more can be sent, because the client left.
         """
-        raw = self.connection.read_body()
+        raw = self.connection.read_request_body()
         if isinstance(raw, ApiError):
             self.refuse(raw)
             return
@@ -166,7 +166,7 @@ class Exchange:
     def deliver(self, pieces: list[bytes]) -> None:
         """Send the pieces of a stream, at once: each send wakes the client."""
         self.connection.write(b"".join(pieces))
-        self.connection.finish_body()
+        self.connection.end()
 
     # the other endpoints
 
@@ -214,6 +214,7 @@ class Exchange:
         sizes = {"content-length": str(len(data))}
         self.connection.start(status, self.make_headers("application/json") | sizes | dict(headers or {}))
         self.connection.write(data)
+        self.connection.end()
 
     def make_headers(self, kind: str) -> dict[str, str]:
         """Return the headers of every response; the first says that no model answers."""

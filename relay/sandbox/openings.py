@@ -86,15 +86,16 @@ def listen(place: Path, serve: Serve, most: int = MOST) -> Iterator[None]:
     """
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
         listener.bind(str(place))
-        listener.listen(_WAITING)
-        _start_serving(listener, serve, most)
+        serve_connections(listener, serve, most)
         try:
             yield
         finally:
             listener.shutdown(socket.SHUT_RDWR)  # else the accepting thread would wait for ever
 
 
-def _start_serving(listener: socket.socket, serve: Serve, most: int) -> None:
+def serve_connections(listener: socket.socket, serve: Serve, most: int = MOST) -> None:
+    """Serve every connection to a socket that has its address, until the socket is shut down; as `listen`."""
+    listener.listen(_WAITING)
     free = threading.BoundedSemaphore(most)
 
     def attend(peer: socket.socket) -> None:

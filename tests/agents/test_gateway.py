@@ -16,8 +16,8 @@ from typing import Any
 
 import httpx2
 
+from relay.base.http_peer import MAX_BODY_BYTES
 from relay.runners.agents.gateway import (
-    MAX_BODY_BYTES,
     HeldRequest,
     Memory,
     Passed,

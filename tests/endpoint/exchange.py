@@ -47,7 +47,7 @@ def end_connection(connection: Connection, how: str) -> NoReturn:
     Raises:
         ConnectionAbortedError: Always.
     """
-    raw = connection.connection
+    raw = connection.socket
     if how == "rst":
         _let_send(connection)
         raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
@@ -58,7 +58,7 @@ def end_connection(connection: Connection, how: str) -> NoReturn:
 def _let_send(connection: Connection) -> None:
     """Give the kernel a moment to send what was written: a reset drops its buffer."""
     for _ in range(200):
-        if fcntl.ioctl(connection.connection, _UNSENT, bytes(4)) == bytes(4):
+        if fcntl.ioctl(connection.socket, _UNSENT, bytes(4)) == bytes(4):
             return
         connection.wait(0.005)
 
@@ -201,7 +201,7 @@ class EndpointExchange(Exchange):
         self.connection.write(b"".join(pieces[:index]))
         if self._break(fault, pieces, index):
             self.connection.write(b"".join(pieces[index:]))
-        self.connection.finish_body()
+        self.connection.end()
 
     def _break(self, fault: FaultSpec, pieces: list[bytes], number: int) -> bool:
         """Play the fault before a piece; return True if the rest of the response follows."""
@@ -270,7 +270,7 @@ class EndpointExchange(Exchange):
         self.record(error.status)
         self.connection.start(error.status, self.make_headers("text/html") | dict(error.headers))
         self.connection.write(_HTML if form == "html" else b"")
-        self.connection.finish_body()
+        self.connection.end()
 
     def make_headers(self, kind: str) -> dict[str, str]:
         """Return the headers of every response."""

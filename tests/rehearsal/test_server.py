@@ -25,7 +25,7 @@ OPENING = [{"role": "user", "content": "Begin."}]
 
 
 def count_threads() -> int:
-    return sum(thread.name.startswith("relay-rehearsal") for thread in threading.enumerate())
+    return sum(thread.name.startswith("opening") for thread in threading.enumerate())
 
 
 def open_request(url: str, **extra: Any) -> http.client.HTTPConnection:
@@ -126,7 +126,7 @@ def test_run_forever_ends_with_ctrl_c(tmp_path: Path) -> None:
 
 
 def test_a_connection_is_kept_and_what_does_not_fit_is_refused(play: Any) -> None:
-    """Two requests on one connection; a body without a length; an HTTP/1.0 client, which knows no chunks."""
+    """Two requests on one connection; a body in chunks; no HTTP; an HTTP/1.0 client, which knows no chunks."""
     port = int(play(HELLO).player.base_url.rpartition(":")[2])
     with contextlib.closing(http.client.HTTPConnection("127.0.0.1", port, timeout=60)) as connection:
         for stream in (True, False):
@@ -136,8 +136,11 @@ def test_a_connection_is_kept_and_what_does_not_fit_is_refused(play: Any) -> Non
             assert b"Hello." in connection.getresponse().read()
             assert connection.sock is sock
     with socket.create_connection(("127.0.0.1", port), timeout=60) as raw, raw.makefile("rb") as came:
-        raw.sendall(b"POST /v1/messages HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n")
-        assert came.readline().startswith(b"HTTP/1.1 411 ")
+        raw.sendall(b"POST /v1/messages HTTP/1.1\r\ntransfer-encoding: chunked\r\nhost: x\r\n\r\n2\r\n{}\r\n0\r\n\r\n")
+        assert came.readline().startswith(b"HTTP/1.1 400 ")  # it has no model
+    with socket.create_connection(("127.0.0.1", port), timeout=60) as raw, raw.makefile("rb") as came:
+        raw.sendall(b"nonsense\r\n\r\n")
+        assert came.read() == b""
     with socket.create_connection(("127.0.0.1", port), timeout=60) as raw, raw.makefile("rb") as came:
         data = json.dumps({"model": "claude-opus-5-5", "messages": OPENING, "stream": True}).encode()
         raw.sendall(b"POST /v1/messages HTTP/1.0\r\ncontent-length: %d\r\n\r\n%b" % (len(data), data))

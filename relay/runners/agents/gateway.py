@@ -4,16 +4,12 @@ The gateway holds each request to a model until the session releases it, so ever
 A request of the session's own conversation shows that all of the agent's tools have ended. The gateway changes two
 things only: it adds the key, which the agent never holds, and it lowers the output limit where the caps leave less.
 Everything of an endpoint besides its models is out of reach.
-
-h11 frames the requests and answers, as strictly as it does for the HTTP client. An ASGI server would bring its event
-loop into every run, for one client.
 """
 
 import contextlib
 import json
 import re
-import socket
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import CancelledError, Future
 from contextlib import AbstractContextManager
 from dataclasses import field, replace
@@ -21,8 +17,7 @@ from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
-import h11
-
+from relay.base.http_peer import MAX_BODY_BYTES, HttpPeer, MalformedError
 from relay.base.redaction import hide_values, redact
 from relay.base.values import dataclass
 from relay.runners.agents.dialects import (
@@ -49,93 +44,6 @@ if TYPE_CHECKING:
     from relay.runners.messages.client import SdkWire
     from relay.runners.messages.transport import PlainWire
 
-_MAX_HEAD_BYTES = 64 * 1024
-"""Most bytes of a request's line and headers, or between two of its chunks."""
-_CHUNK_BYTES = 64 * 1024
-Headers = Iterable[tuple[str, str]]
-
-
-class MalformedError(Exception):
-    """The agent sent something that is not HTTP, or broke off."""
-
-
-class HttpPeer:
-    """The agent's side of one connection. Mutable: one request follows another, and the agent may leave."""
-
-    def __init__(self, peer: socket.socket) -> None:
-        self._peer = peer
-        self._http = h11.Connection(h11.SERVER, max_incomplete_event_size=_MAX_HEAD_BYTES)
-        self._is_heard = True
-        self._method = b""
-
-    def read_head(self) -> h11.Request | None:
-        """Return the head of the next request, once the one before is answered; None at the end.
-
-        Raises:
-            MalformedError: It is not a request.
-        """
-        if self._http.our_state is h11.DONE and self._http.their_state is h11.DONE:
-            self._http.start_next_cycle()
-        if self._http.our_state is not h11.IDLE:
-            return None
-        head = self._take()
-        if not isinstance(head, h11.Request):
-            return None
-        self._method = head.method
-        return head
-
-    def read_body(self) -> Iterator[bytes]:
-        """Yield the body of the request.
-
-        Raises:
-            MalformedError: The body is not what the head announces, or ends too early.
-        """
-        while isinstance(part := self._take(), h11.Data):
-            yield bytes(part.data)
-
-    def _take(self) -> Any:
-        try:
-            while (found := self._http.next_event()) is h11.NEED_DATA:
-                if self._http.they_are_waiting_for_100_continue:
-                    self._say(h11.InformationalResponse(status_code=100, headers=[]))
-                self._http.receive_data(self._peer.recv(_CHUNK_BYTES))
-        except h11.RemoteProtocolError as error:
-            raise MalformedError(f"the request is no HTTP: {error}") from None
-        return found
-
-    def begin(self, status: int, headers: Headers) -> bool:
-        """Begin an answer; return False if the agent is gone."""
-        given = [(name.encode(), value.encode("ascii", "replace")) for name, value in headers]
-        return self._say(h11.Response(status_code=status, headers=given))
-
-    def send(self, data: bytes) -> bool:
-        """Send a part of the body; return False if the agent is gone."""
-        return self._say(h11.Data(data=data))
-
-    def end(self) -> bool:
-        """End the answer; return False if the agent is gone."""
-        return self._say(h11.EndOfMessage())
-
-    def answer(self, status: int, headers: Headers, body: bytes) -> None:
-        """Send a whole answer, if none has begun."""
-        if self._http.our_state in {h11.IDLE, h11.SEND_RESPONSE}:
-            self.begin(status, [*headers, ("content-length", str(len(body)))])
-            if self._method != b"HEAD":
-                self.send(body)
-            self.end()
-
-    def _say(self, event: h11.Event) -> bool:
-        data = self._http.send(event)
-        if data and self._is_heard:
-            try:
-                self._peer.sendall(data)
-            except OSError:
-                self._is_heard = False
-        return self._is_heard
-
-
-MAX_BODY_BYTES = 32 * 1024 * 1024
-"""Largest request; endpoints accept no more."""
 MAX_HELD_BYTES = 128 * 1024 * 1024
 """Most bytes of all open requests, with the kept parts of their answers."""
 _ANSWER_TOKENS = 128_000
@@ -270,8 +178,8 @@ def open_gateway(route: Route, place: Path) -> AbstractContextManager[None]:
 def _serve(peer: HttpPeer, route: Route) -> None:
     """Answer the requests of one connection, one after another."""
     try:
-        while head := peer.read_head():
-            _Exchange(peer, route, head).answer()
+        while peer.read_head():
+            _Exchange(peer, route).answer()
     except MalformedError as error:
         _refuse(peer, 400, str(error))
 
@@ -279,11 +187,10 @@ def _serve(peer: HttpPeer, route: Route) -> None:
 class _Exchange:
     """One request and its answer. Mutable: notes what came."""
 
-    def __init__(self, peer: HttpPeer, route: Route, head: "h11.Request") -> None:
+    def __init__(self, peer: HttpPeer, route: Route) -> None:
         self.peer = peer
         self.route = route
-        self.command, self.path = head.method.decode("latin-1"), head.target.decode("latin-1")
-        self.headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in head.headers}
+        self.command, self.path, self.headers = peer.command, peer.path, peer.headers
         self.held = 0
         """Bytes taken from the gateway's memory."""
 
