@@ -12,7 +12,6 @@ the same turn; but an opening request whose conversation has gone on since is a 
 is the same for ``content``.
 """
 
-import difflib
 import json
 import re
 from collections.abc import Iterator, Mapping
@@ -167,13 +166,6 @@ def _find_words(kind: Any) -> str:
     return next(found, "")
 
 
-def _find_struct(kind: Any) -> type[Struct] | None:
-    """Return the mapping in a type: itself, or that of its list or its choices."""
-    if isinstance(kind, type) and issubclass(kind, Struct):
-        return kind
-    return next(filter(None, map(_find_struct, get_args(kind))), None)
-
-
 def _name(kind: type[Struct]) -> str:
     words = (kind.__doc__ or "").partition(":")[0].strip(".\n")
     return words[:1].lower() + words[1:]
@@ -192,17 +184,7 @@ _LIMITS = YamlLimits(chars=MAX_SCRIPT_BYTES, depth=MAX_DEPTH, tags=True)
 _STR, _NULL, _FILE = "tag:yaml.org,2002:str", "tag:yaml.org,2002:null", "!file"
 _TIME = "tag:yaml.org,2002:timestamp"
 _KEPT_FILE = "content_file"
-_NAMES = {_NULL: "nothing", "tag:yaml.org,2002:map": "a mapping", "tag:yaml.org,2002:seq": "a list"}
-_PLACE = re.compile(r" - at (?:`key` in )?`\$(.*)`$")
 _STEP = re.compile(r"\.(\w+)|\[(\d+)\]")
-_EXPECTED = re.compile(r"Expected `([^`]*)`(.*?)(?:, got .*| - at .*)?$")
-_TYPES = {
-    "str": "text", "int": "a whole number", "float": "a number", "bool": "true or false", "array": "a list",
-    "object": "a mapping",
-}  # fmt: skip
-"""What a library's word for a type is in YAML's words."""
-_LACKING = re.compile(r"Object missing required field `(.*?)`")
-_UNKNOWN = re.compile(r"Object contains unknown field `(.*?)`", re.DOTALL)
 
 
 class _Reader:
@@ -232,9 +214,9 @@ class _Reader:
             raise ConfigError(f"{self._source}:1: the script is empty")
         return root
 
-    def error(self, node: yaml.Node, message: str) -> ConfigError:
+    def error(self, node: yaml.Node, message: str, *, hint: str = "") -> ConfigError:
         """Build the error for a node."""
-        return ConfigError(f"{self._source}:{get_line(node)}: {message}")
+        return ConfigError(f"{self._source}:{get_line(node)}: {message}", hint=hint)
 
     def read(self, node: yaml.Node, depth: int = 0) -> Any:
         """Return the plain value of a node: JSON's, with the texts of files."""
@@ -282,35 +264,15 @@ class _Reader:
         except (OSError, UnicodeDecodeError) as error:
             raise self.error(node, f"cannot read {name!r}: {error}") from error
 
-    def explain(self, root: yaml.Node, error: ValidationError, kind: type[Struct]) -> ConfigError:
-        """Say what is wrong with a script: where, what was found, what is allowed."""
-        words, node, name, allowed = str(error), root, "the script", ""
-        inner: type[Struct] | None = kind
-        place = _PLACE.search(words)
-        for key, index in _STEP.findall(place[1] if place else ""):
-            if index:
-                node = node.value[int(index)]
-                continue
-            node, name = get_child(node, key), key
-            types = {own.encode_name: own.type for own in structs.fields(inner)} if inner else {}
-            allowed, inner = _find_words(types.get(key)), _find_struct(types.get(key))
-        keys = list_keys(inner) if inner else {}
-        if lacking := _LACKING.search(words):
-            return self.error(node, f"{_name(inner) if inner else name} has no {lacking[1]}")
-        if unknown := _UNKNOWN.search(words):
-            near = difflib.get_close_matches(unknown[1], keys, n=1)
-            hint = f" (did you mean {near[0]!r}?)" if near else ""
-            where = f"{_name(inner) if inner else name} has no key {unknown[1]!r}{hint}"
-            at = next((key for key, _ in node.value if key.value == unknown[1]), node)
-            return self.error(at, f"{where}; allowed: {', '.join(keys)}")
+    def explain(self, root: yaml.Node, error: ValidationError) -> ConfigError:
+        """Say what is wrong with a script, and where."""
+        said, _, place = str(error).partition(" - at ")
+        node, name = root, ""
+        for key, index in _STEP.findall(place):
+            node, name = (node.value[int(index)], "") if index else (get_child(node, key), f"{key}: ")
         if isinstance(error.__cause__, ValueError):  # of a class's own check
             return self.error(node, str(error.__cause__))
-        found = _NAMES.get(node.tag) or repr(node.value)
-        if expected := _EXPECTED.match(words):
-            allowed = " or ".join(_TYPES[one] for one in expected[1].split(" | ") if one in _TYPES) + expected[2]
-            quotes = "; put it in quotes" if node.tag not in _NAMES and _TYPES["str"] in allowed else ""
-            return self.error(node, f"{name} should be {allowed}, found {found}{quotes}")
-        return self.error(node, f"{name}: found {found}; allowed: {allowed}")
+        return self.error(node, f"{name}{said}", hint="`relay demo --check` lists the keys and what they take")
 
 
 def get_child(node: yaml.Node, name: str) -> yaml.Node:
@@ -328,7 +290,7 @@ def decode_script(text: str, kind: type[_S], *, source: str, base: Path | None) 
     try:
         script = convert(reader.read(root), kind)
     except ValidationError as error:
-        raise reader.explain(root, error, kind) from None
+        raise reader.explain(root, error) from None
     structs.force_setattr(script, "source", source)
     sessions = zip(script.sessions, get_child(root, "sessions").value, strict=True)
     for number, (session, place) in enumerate(sessions, 1):
