@@ -97,8 +97,6 @@ def _read_amount(amount: re.Match[str]) -> int:
 class Zone(StrEnum):
     """Where the fill stands against the lines."""
 
-    UNKNOWN = "unknown"
-    """Nothing was measured yet, and the estimate alone is below the soft line."""
     CLEAR = "clear"
     CONSOLIDATE = "consolidate"
     """At or past `CONSOLIDATE_SHARE` of the soft line: time to finish and to record what is done."""
@@ -215,16 +213,10 @@ class Gauge:
             return Zone.SOFT
         if self.least_tokens >= CONSOLIDATE_SHARE * self.soft_tokens:
             return Zone.CONSOLIDATE
-        return Zone.UNKNOWN if self.measured_tokens is None else Zone.CLEAR
+        return Zone.CLEAR
 
 
-def open_gauge(
-    *,
-    window_tokens: int,
-    reset_at: ResetAt,
-    result_tokens: int = LARGEST_RESULT_TOKENS,
-    room_tokens: int = OUTPUT_ROOM_TOKENS,
-) -> Gauge:
+def open_gauge(*, window_tokens: int, reset_at: ResetAt, room_tokens: int = OUTPUT_ROOM_TOKENS) -> Gauge:
     """Set the two lines of a session: the soft line where asked, the hard line one largest tool result above it.
 
     Both stay below the window minus the room for an answer. If the window is too small for that, room and distance
@@ -233,39 +225,19 @@ def open_gauge(
     Args:
         window_tokens: The model's whole window; at least `LEAST_WINDOW_TOKENS`.
         reset_at: Where the user wants the soft line.
-        result_tokens: The largest tool result allowed.
         room_tokens: Kept free for the answer; the output limit if that is smaller.
-
-    Raises:
-        ValueError: The window is too small to hold two lines.
     """
-    if window_tokens < LEAST_WINDOW_TOKENS:
-        raise ValueError(f"a context window of {window_tokens} tokens holds no session")
     ceiling = window_tokens - max(1, min(room_tokens, window_tokens // 2))
-    highest = max(ceiling - max(0, result_tokens), ceiling // 2)
+    highest = max(ceiling - LARGEST_RESULT_TOKENS, ceiling // 2)
     asked = reset_at.line_tokens(window_tokens)
     soft = min(max(asked, LOWEST_LINE_TOKENS), highest)
-    hard = min(soft + max(0, result_tokens), ceiling)
+    why = f"a window of {window_tokens:,} tokens must also hold tools, a result and an answer"
     return Gauge(
         window_tokens=window_tokens,
         soft_tokens=soft,
-        hard_tokens=hard,
-        limited=_explain(asked, soft, hard - soft < result_tokens, window_tokens),
+        hard_tokens=min(soft + LARGEST_RESULT_TOKENS, ceiling),
+        limited="" if soft == asked else f"the reset line is {soft:,} instead of {asked:,} tokens: {why}",
     )
-
-
-def _explain(asked: int, soft: int, cramped: bool, window_tokens: int) -> str:  # noqa: FBT001  # private, one caller
-    words = []
-    if soft < asked:
-        words.append(
-            f"the reset line is {soft:,} instead of {asked:,} tokens: a window of {window_tokens:,} tokens "
-            "must also hold a tool result and an answer"
-        )
-    if soft > asked:
-        words.append(f"the reset line is {soft:,} instead of {asked:,} tokens, the lowest that leaves room for work")
-    if cramped:
-        words.append("one large tool result can pass both lines at once")
-    return "; ".join(words)
 
 
 def render_band(band: Band | None) -> str:

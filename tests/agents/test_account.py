@@ -119,7 +119,7 @@ def test_an_endpoint_that_counts_nothing_still_fills_the_context():
         fills.append((account.gauge.least_tokens, account.gauge.zone))
         account.start(request)
         account.finish(Passed(request=request, tally=make_tally(), fault=None))
-    assert fills == [(50_000, Zone.UNKNOWN), (80_000, Zone.CONSOLIDATE), (120_000, Zone.HARD)]
+    assert fills == [(50_000, Zone.CLEAR), (80_000, Zone.CONSOLIDATE), (120_000, Zone.HARD)]
     assert account.check_lines() is not None
 
 

@@ -149,7 +149,7 @@ def test_a_stream_that_is_cut_at_any_byte_is_never_an_answer(interrupts):
         sent[:] = [WHOLE, *after]
         answer = ask(api)
         assert isinstance(answer, Answer)
-        assert [(call.name, call.input) for call in answer.calls] == [("write", {"path": "a", "n": 12})]
+        assert answer.content[-1]["input"] == {"path": "a", "n": 12}
 
 
 def _play(sent: list[bytes | BaseException]) -> Iterator[bytes]:
@@ -183,7 +183,7 @@ def test_nonsense_of_the_right_form_is_a_fault_or_an_answer(interrupts, events):
     assert isinstance(found, Answer | Fault)
     if isinstance(found, Answer):
         assert "message_stop" in [event.get("type") for event in events if isinstance(event, dict)]
-        assert all(isinstance(call.input, dict) for call in found.calls)
+        assert all(isinstance(block.get("input", {}), dict) for block in found.content)
 
 
 _SHARED: dict[str, Any] = {}
@@ -256,7 +256,7 @@ def test_a_finished_message_is_an_answer(interrupts):
         api = open_api(interrupts, lambda _, body=body: stream([body[:5], body[5:]]))
         answer = api.send(REQUEST, on_block=shown.append)
         assert isinstance(answer, Answer), head
-        assert (answer.content, answer.calls[0].input) == (tuple(message["content"]), {"path": "a"})
+        assert (answer.content, answer.content[-1]["input"]) == (tuple(message["content"]), {"path": "a"})
         assert answer.usage == Usage(input_tokens=10, output_tokens=40)
         assert [block["type"] for block in shown] == ["text", "tool_use"]
 

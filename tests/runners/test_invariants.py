@@ -102,7 +102,6 @@ def answer(*blocks, broken=None):
     return Answer(
         model="m",
         content=blocks,
-        calls=(),
         broken_calls=broken or {},
         stop_reason="end_turn",
         stop_details={},
@@ -118,7 +117,6 @@ def test_an_answer_is_made_fit_to_be_sent_back():
 
     assert [block.get("id", block["type"]) for block in made.content] == ["thinking", "a_2", "a_3", "x_y"]
     assert made.broken_calls == {"x_y": "cut"}
-    assert [found.id for found in made.calls] == ["a_2", "a_3"]
 
 
 def test_thinking_alone_is_no_answer():

@@ -131,7 +131,7 @@ class TunnelSession(AgentSession):
         if ended and self._prompt and self._outcome is None and not self._words:
             self._cross_boundary()
             if over := self._reports.check_reported():
-                self._follow(over)
+                self._end(over.end, over.detail)
 
     def _handle_turn_end(self, answered: Answered) -> None:
         self._reports.end(read_usage(answered.result))

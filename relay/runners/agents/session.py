@@ -50,96 +50,6 @@ _STOPS = {
 }
 """Stop reasons, of the protocol and of an answer, that are no good end."""
 
-Decision = SessionOutcome | str
-"""How the session ends, or a text for the agent; the empty text goes on without one."""
-
-
-class Boundary:
-    """Decides between the turns of one session. Mutable: remembers what the agent was told.
-
-    Args:
-        activity: The agent's actions.
-        observe: Receives crossed lines.
-    """
-
-    def __init__(
-        self,
-        spec: SessionSpec,
-        account: AgentAccount,
-        activity: AgentActivity,
-        observe: Observe,
-        interrupts: Interrupts,
-    ) -> None:
-        self.is_last = False
-        """Whether a tool of relay's has ended the session, so that no turn follows."""
-        self._spec = spec
-        self._account = account
-        self._activity = activity
-        self._observe = observe
-        self._interrupts = interrupts
-        self._stuck = LoopDetector()
-        self._notices = LineNotices()
-
-    def cross(self) -> Decision:
-        """Decide before the next request of a turn is sent."""
-        calls = self._keep()
-        if (stop := self._find_stop()) is not None:
-            return stop
-        if outcome := self._account.check_lines():
-            if self._account.gauge.zone is Zone.HARD:
-                show_crossing(self._observe, self._account.gauge, Zone.HARD)
-            return outcome
-        if calls and (found := self._stuck.judge(calls)):
-            return found if isinstance(found, str) else replace(found, text=self._activity.last_text)
-        if not self._account.turn:
-            return ""
-        callbacks = self._spec.callbacks
-        return self._notices.find(self._account.gauge, callbacks, self._observe) or callbacks.hear()
-
-    def end_turn(self, answered: Answered, title: str) -> Decision:
-        """Decide at the end of a turn; the empty text means that the session is finished."""
-        self._keep()
-        account = self._account
-        if (stop := self._find_stop()) is not None:
-            return stop
-        if account.fault is not None:
-            return self._wait_for_endpoint(account.fault.message)
-        said = str(answered.result.get("stopReason", ""))
-        reason = account.stop_reason if account.stop_reason in _STOPS else said
-        if reason == "max_tokens" and (cut := account.check_cut()):
-            return replace(cut, text=self._activity.last_text)
-        if account.turn and reason in _STOPS:
-            return self._end(_STOPS[reason], f"the turn ended with {reason}")
-        words = answered.error or ("" if account.turn else "it ended its turn without asking a model")
-        words = words or ("it cancelled its turn by itself" if reason == "cancelled" else "")
-        return self._end(SessionEnd.AGENT_FAILED, f"{title} failed: {words}") if words else ""
-
-    def _keep(self) -> tuple[tuple[ToolCall, ToolResult], ...] | None:
-        calls = self._activity.begin_turn()
-        if calls is not None:
-            self._spec.callbacks.note_boundary()
-        return calls
-
-    def _find_stop(self) -> SessionOutcome | None:
-        if self.is_last:
-            return self._end(SessionEnd.ENDED_BY_TOOL, "")
-        return self._end(SessionEnd.INTERRUPTED, "asked to stop") if self._interrupts.finish_turn else None
-
-    def _wait_for_endpoint(self, fault: str) -> Decision:
-        """Wait as relay does, then have the agent go on: it gave up on its endpoint before relay would."""
-        wait = self._account.wait
-        if wait is None:
-            return self._end(SessionEnd.API_FAILED, fault)
-        if wait.until is not None:
-            self._spec.callbacks.note_wait(wait.until)
-        if self._interrupts.wait(wait.wait_s):
-            return self._end(SessionEnd.INTERRUPTED, "stopped while waiting for the API")
-        return _GO_ON
-
-    def _end(self, end: SessionEnd, detail: str) -> SessionOutcome:
-        return SessionOutcome(end=end, detail=detail, text=self._activity.last_text)
-
-
 OPENING_S = 60.0
 """How long an agent may take to start; the slowest took five seconds on a busy machine."""
 AGENT_IDLE_S = 600.0
@@ -209,7 +119,10 @@ class AgentSession:
         self._context = context
         own = [tool.name for tool in choose_offered(spec.tools)]
         self._activity = AgentActivity(context.observe, context.root, own, spec.preloads)
-        self._boundary = Boundary(spec, account, self._activity, context.observe, context.interrupts)
+        self._is_last = False
+        """Whether a tool of relay's has ended the session, so that no turn follows."""
+        self._stuck = LoopDetector()
+        self._notices = LineNotices()
         self._started: AgentProcess | None = None
         self._session_id = ""
         self._takes_system = False
@@ -243,7 +156,7 @@ class AgentSession:
                 self._work()
             except SandboxError as error:
                 self._outcome = SessionOutcome(end=SessionEnd.AGENT_FAILED, detail=str(error))
-        outcome = self._outcome or SessionOutcome(end=SessionEnd.FINISHED, text=self._activity.last_text)
+        outcome = replace(self._outcome or SessionOutcome(end=SessionEnd.FINISHED), text=self._activity.last_text)
         if self._started is not None:
             if outcome.end is SessionEnd.FINISHED:
                 self._started.child.freeze()  # a daemon that a command left must not write while the work is checked
@@ -349,7 +262,7 @@ class AgentSession:
 
     def _judge_silence(self, silent_s: float) -> None:
         most_s = self._context.idle_s * (TOOL_IDLES if self._activity.is_busy else 1)
-        if self._boundary.is_last and silent_s > ENDING_S:
+        if self._is_last and silent_s > ENDING_S:
             self._end(SessionEnd.ENDED_BY_TOOL, "")
         elif self._words and silent_s > ENDING_S:
             self._fail("it does not cancel its turn")
@@ -397,12 +310,12 @@ class AgentSession:
             self._note_life()  # repetitions count as silence
 
     def _handle_call(self, called: Called) -> None:
-        if self._boundary.is_last or self._outcome is not None:
+        if self._is_last or self._outcome is not None:
             called.answer.set_result(ToolResult(text="Not executed: the session has ended.", is_error=True))
             return
         result = self._activity.run_own(called.call, self._spec.callbacks.run_tool)
         called.answer.set_result(result)
-        self._boundary.is_last = result.ends_session
+        self._is_last = result.ends_session
 
     def _warn_once(self, said: str) -> None:
         if said not in self._warned and len(self._warned) < _MOST_WARNINGS:
@@ -440,22 +353,81 @@ class AgentSession:
         stays. Some agents accept a text without that, each in its own way, and may break off a request that is paid
         for.
         """
-        self._follow(self._boundary.cross())
+        self._words = self._decide_between()
         if self._words:
             self._process.wire.tell("session/cancel", {"sessionId": self._session_id})
 
-    def _follow(self, decision: Decision) -> None:
-        if isinstance(decision, str):
-            self._words = decision
-        else:
-            self._outcome = self._outcome or decision
+    def _decide_between(self) -> str:
+        """Decide before the next request of a turn is sent; return a text for the agent, empty for none."""
+        calls = self._keep()
+        if self._must_stop():
+            return ""
+        gauge, callbacks, observe = self._account.gauge, self._spec.callbacks, self._context.observe
+        if outcome := self._account.check_lines():
+            if gauge.zone is Zone.HARD:
+                show_crossing(observe, gauge, Zone.HARD)
+            self._outcome = outcome
+            return ""
+        stuck = self._stuck.judge(calls) if calls else ""
+        if isinstance(stuck, SessionOutcome):
+            self._outcome = stuck
+            return ""
+        if stuck or not self._account.turn:
+            return stuck
+        return self._notices.find(gauge, callbacks, observe) or callbacks.hear()
+
+    def _decide_at_end(self, answered: Answered) -> str:
+        """Decide at the end of a turn; return a text for the agent. The empty text finishes the session."""
+        self._keep()
+        account = self._account
+        if self._must_stop():
+            return ""
+        if account.fault is not None:
+            return self._wait_for_endpoint(account.fault.message)
+        said = str(answered.result.get("stopReason", ""))
+        reason = account.stop_reason if account.stop_reason in _STOPS else said
+        if reason == "max_tokens" and (cut := account.check_cut()):
+            self._outcome = cut
+        elif account.turn and reason in _STOPS:
+            self._end(_STOPS[reason], f"the turn ended with {reason}")
+        elif words := answered.error or ("" if account.turn else "it ended its turn without asking a model"):
+            self._fail(words)
+        elif reason == "cancelled":
+            self._fail("it cancelled its turn by itself")
+        return ""
+
+    def _keep(self) -> tuple[tuple[ToolCall, ToolResult], ...] | None:
+        calls = self._activity.begin_turn()
+        if calls is not None:
+            self._spec.callbacks.note_boundary()
+        return calls
+
+    def _must_stop(self) -> bool:
+        if self._is_last:
+            self._end(SessionEnd.ENDED_BY_TOOL, "")
+        elif self._context.interrupts.finish_turn:
+            self._end(SessionEnd.INTERRUPTED, "asked to stop")
+        return self._outcome is not None
+
+    def _wait_for_endpoint(self, fault: str) -> str:
+        """Wait as relay does, then have the agent go on: it gave up on its endpoint before relay would."""
+        wait = self._account.wait
+        if wait is None:
+            self._end(SessionEnd.API_FAILED, fault)
+            return ""
+        if wait.until is not None:
+            self._spec.callbacks.note_wait(wait.until)
+        if self._context.interrupts.wait(wait.wait_s):
+            self._end(SessionEnd.INTERRUPTED, "stopped while waiting for the API")
+            return ""
+        return _GO_ON
 
     def _handle_turn_end(self, answered: Answered) -> None:
         self._prompt = 0
         if not self._words:
             self._finish()
         if not self._words and self._outcome is None:
-            self._follow(self._boundary.end_turn(answered, self._profile.title))
+            self._words = self._decide_at_end(answered)
         if self._words and self._outcome is None:
             text, self._words = self._words, ""
             self._say(text)
@@ -481,7 +453,7 @@ class AgentSession:
         self._activity.close()
 
     def _end(self, end: SessionEnd, detail: str) -> None:
-        self._outcome = self._outcome or SessionOutcome(end=end, detail=detail, text=self._activity.last_text)
+        self._outcome = self._outcome or SessionOutcome(end=end, detail=detail)
 
     def _fail(self, words: str) -> None:
         self._end(SessionEnd.AGENT_FAILED, f"{self._profile.title} failed: {words}")

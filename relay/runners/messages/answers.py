@@ -12,7 +12,6 @@ from typing import Any, TypeVar
 
 from relay.base.values import dataclass
 from relay.session.usage import Usage
-from relay.session.values import ToolCall
 
 _REASONS = {
     "max_output_tokens": "max_tokens", "length": "max_tokens", "MAX_TOKENS": "max_tokens",
@@ -43,8 +42,6 @@ class Answer:
     model: str
     content: tuple[dict[str, Any], ...]
     """Blocks exactly as received, with unknown blocks and fields, ready to be sent back."""
-    calls: tuple[ToolCall, ...]
-    """Tool calls whose input is a complete JSON object."""
     broken_calls: Mapping[str, str]
     """Call id → why its input cannot be used. Such a call has an empty input in `content`."""
     stop_reason: str
@@ -158,7 +155,6 @@ class AnswerBuilder:
         return Answer(
             model=str(self._message.get("model") or ""),
             content=blocks,
-            calls=find_calls(blocks, broken),
             broken_calls=broken,
             stop_reason=name_stop_reason(_get(self._message, "stop_reason", str)),
             stop_details=_find(self._message, "stop_details") or {},
@@ -290,15 +286,6 @@ def _refuse_constant(name: str) -> Any:
     raise ValueError(f"{name} is not JSON")
 
 
-def find_calls(blocks: tuple[dict[str, Any], ...], broken: Mapping[str, str]) -> tuple[ToolCall, ...]:
-    """Return the calls among the blocks that can be run."""
-    return tuple(
-        ToolCall(id=block["id"], name=block["name"], input=block["input"])
-        for block in blocks
-        if block["type"] == "tool_use" and block["id"] not in broken
-    )
-
-
 def name_stop_reason(reason: str) -> str:
     """Return the Messages API's name of a reason to stop; an unknown reason is returned unchanged."""
     return _REASONS.get(reason, reason)
@@ -353,8 +340,7 @@ def make_sendable(answer: Answer, taken: Collection[str]) -> Answer:
     # The API refuses an answer that ends with thinking.
     while content and content[-1]["type"] in THINKING:
         content.pop()
-    blocks = tuple(content)
-    return replace(answer, content=blocks, calls=find_calls(blocks, broken), broken_calls=broken)
+    return replace(answer, content=tuple(content), broken_calls=broken)
 
 
 def _find_free_id(call_id: str, used: Collection[str]) -> str:

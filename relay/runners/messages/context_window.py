@@ -8,10 +8,8 @@ one request.
 entries end at block borders. Claude Code counts the same way.
 """
 
-import hashlib
 import json
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import field
 from typing import Any
 
 from relay.base.values import dataclass
@@ -49,15 +47,13 @@ def wants_long(turn_s: float) -> bool:
 class CacheWatch:
     """Compares what each response read from the cache with what the one before had left there.
 
-    Mutable: remembers the response before.
+    Mutable: remembers the request before, and the model that answered it.
     """
 
     lifetime_s: float = SHORT_TTL_S
-    _expected_tokens: int | None = None
+    _expected_tokens: int = 0
     _at: float = 0.0
-    _sent: tuple[Mapping[str, Any], str] = ({}, "")
-    """The request without its messages, and the model."""
-    _messages: list[str] = field(default_factory=list)
+    _before: tuple[Mapping[str, Any], str] = ({}, "")
 
     def check(self, usage: Usage | None, request: Mapping[str, Any], *, model: str, at: float) -> CacheBroken | None:
         """Check one response.
@@ -70,46 +66,33 @@ class CacheWatch:
         """
         if usage is None:
             return None
-        expected, read = self._expected_tokens, usage.cache_read_tokens
-        broken = None
-        is_alive = expected is not None and at - self._at <= self.lifetime_s
-        if expected and is_alive and read < KEPT_SHARE * expected and expected - read >= MIN_DROP_TOKENS:
-            changed = self._find_change(request, model)
+        expected, read, broken = self._expected_tokens, usage.cache_read_tokens, None
+        is_large = read < KEPT_SHARE * expected and expected - read >= MIN_DROP_TOKENS
+        if is_large and at - self._at <= self.lifetime_s:
+            changed = ", ".join(_list_changes(*self._before, request, model)) or "unknown"
             broken = CacheBroken(changed=changed, expected_tokens=expected, read_tokens=read)
         self._expected_tokens, self._at = read + usage.cache_write_tokens, at
-        self._sent = ({**request, "messages": ()}, model)
-        self._messages += [_digest_message(message) for message in request["messages"][len(self._messages) :]]
+        self._before = request, model
         return broken
 
-    def _find_change(self, request: Mapping[str, Any], model: str) -> str:
-        before, now = dict(_digest_parts(*self._sent)), dict(_digest_parts(request, model))
-        names = [name for name in {**before, **now} if before.get(name) != now.get(name)]
-        past = [_digest_message(message) for message in request["messages"][: len(self._messages)]]
-        if past != self._messages:
-            names.append("messages")
-            self._messages = past
-        return ", ".join(names) or "unknown"
 
-
-def _digest_parts(request: Mapping[str, Any], model: str) -> Iterator[tuple[str, str]]:
-    """Yield each part in front of the messages: its name for people, and a hash."""
-    yield "system", _digest(_strip_marks(request["system"]))
-    yield "model", model
-    yield "settings", _digest([request.get("thinking"), request.get("output_config")])
-    tools: Sequence[Mapping[str, Any]] = request["tools"]
-    yield from ((f"tool {tool['name']}", _digest(tool)) for tool in tools)
-
-
-def _digest_message(message: Mapping[str, Any]) -> str:
-    return _digest([message["role"], _strip_marks(message["content"])])
+def _list_changes(before: Mapping[str, Any], model_before: str, now: Mapping[str, Any], model: str) -> Iterator[str]:
+    """Yield the names, for people, of the parts that two requests share and that differ; a marker is no change."""
+    if _strip_marks(before["system"]) != _strip_marks(now["system"]):
+        yield "system"
+    if model_before != model:
+        yield "model"
+    if any(before.get(name) != now.get(name) for name in ("thinking", "output_config")):
+        yield "settings"
+    old, new = ({tool["name"]: tool for tool in request["tools"]} for request in (before, now))
+    yield from (f"tool {name}" for name in {**old, **new} if old.get(name) != new.get(name))
+    past, sent = before["messages"], now["messages"][: len(before["messages"])]
+    if [_strip_marks(one["content"]) for one in past] != [_strip_marks(one["content"]) for one in sent]:
+        yield "messages"
 
 
 def _strip_marks(blocks: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     return [{name: value for name, value in block.items() if name != "cache_control"} for block in blocks]
-
-
-def _digest(value: Any) -> str:
-    return hashlib.sha256(json.dumps(value, default=str).encode()).hexdigest()
 
 
 Block = dict[str, Any]
