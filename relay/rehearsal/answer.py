@@ -197,9 +197,10 @@ MIN_PIECE_CHARS = 24
 PING = b'event: ping\ndata: {"type": "ping"}\n\n'
 
 
-def render_event(data: Mapping[str, Any]) -> bytes:
-    """Write one server-sent event; its name is the data's ``type``."""
-    return encode(f"event: {data['type']}\ndata: {dump(data)}\n\n")
+def render_event(data: Mapping[str, Any], name: str | None = None) -> bytes:
+    """Write one server-sent event; its name is the data's ``type`` by default, and none if it is empty."""
+    named = data["type"] if name is None else name
+    return encode(f"event: {named}\ndata: {dump(data)}\n\n" if named else f"data: {dump(data)}\n\n")
 
 
 def render_events(answer: PlayedAnswer) -> list[bytes]:

@@ -14,8 +14,8 @@ from typing import Any
 from urllib.parse import unquote
 
 from relay.base.values import dataclass
-from relay.rehearsal.answer import AnswerBlock, PlayedAnswer, PromptUse
-from relay.rehearsal.wire import ApiError, Body, dump, encode, find_error_type, list_blocks
+from relay.rehearsal.answer import AnswerBlock, PlayedAnswer, PromptUse, render_event
+from relay.rehearsal.wire import ApiError, Body, dump, find_error_type, list_blocks
 
 Rendered = tuple[str, Mapping[str, Any]]
 """An event's name, empty for none, and its data."""
@@ -59,14 +59,8 @@ def translate(api: OtherApi, body: Body, model: str, most: int) -> dict[str, Any
 
 def render_stream(api: OtherApi, answer: PlayedAnswer, body: Body) -> list[bytes]:
     """Write a whole answer as server-sent events, one item each."""
-    pieces = [render_part(name, data) for name, data in api.events(answer, body)]
+    pieces = [render_event(data, name) for name, data in api.events(answer, body)]
     return [*pieces, api.ending] if api.ending else pieces
-
-
-def render_part(name: str, data: Mapping[str, Any]) -> bytes:
-    """Write one server-sent event."""
-    head = f"event: {name}\n" if name else ""
-    return encode(f"{head}data: {dump(data)}\n\n")
 
 
 def _join(messages: list[tuple[str, dict[str, Any]]]) -> list[dict[str, Any]]:

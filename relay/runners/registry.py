@@ -90,7 +90,7 @@ def choose_way(profile: Profile, settings: Settings, environ: Mapping[str, str])
     own_way = _has_own_way(settings, environ)
     ready = keyed + [found for found in setups if found not in keyed and found[1] is ANTHROPIC and own_way]
     if not ready:
-        _refuse_keyless(profile, settings, environ, [family for _, family in setups])
+        get_key_name(environ, [family for _, family in setups])
     own = find_family(settings.model)
     setup, family = next((found for found in ready if found[0].family == own), ready[0])
     return setup, _find_way(settings, environ) if family is ANTHROPIC else Way(family=family)
@@ -106,20 +106,6 @@ def _has_own_way(settings: Settings, environ: Mapping[str, str]) -> bool:
     from relay.runners.messages.clouds import name_login
 
     return bool(name_login(environ))
-
-
-def _refuse_keyless(
-    profile: Profile, settings: Settings, environ: Mapping[str, str], families: Sequence[Family]
-) -> None:
-    try:
-        get_key_name(environ, families)
-    except RunnerError as error:
-        chosen = {"provider": settings.provider != ANTHROPIC.name, "key_command": bool(settings.key_command)}
-        named = [name for name, is_set in chosen.items() if is_set]
-        if ANTHROPIC in families or not named:
-            raise
-        words = f"{' and '.join(named)} {'are' if named[1:] else 'is'} for the Messages API"
-        raise RunnerError(f"{error.message}; {words}, which {profile.title} does not speak", hint=error.hint) from None
 
 
 def _get_key(profile: Profile, settings: Settings, environ: Mapping[str, str]) -> str:

@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 from relay.rehearsal.answer import PING, PlayedAnswer, render_event
 from relay.rehearsal.connection import Connection
 from relay.rehearsal.exchange import Exchange
-from relay.rehearsal.other_apis import count_writes_as_input, render_part
+from relay.rehearsal.other_apis import count_writes_as_input
 from relay.rehearsal.stage import Cue
 from relay.rehearsal.wire import (
     ApiError,
@@ -218,7 +218,7 @@ class EndpointExchange(Exchange):
                 kind, words = options.get("type", find_error_type(529)), options.get("message", "Overloaded")
                 error = {"type": "error", "error": {"type": kind, "message": words}}
                 connection.write(
-                    render_part("", _ERROR_EVENTS[self.other.api.name](kind, words))
+                    render_event(_ERROR_EVENTS[self.other.api.name](kind, words), "")
                     if self.other
                     else render_event(error)
                 )

@@ -23,10 +23,9 @@ from typing import Any
 
 from relay.base.jsonrpc import MAX_LINE_BYTES, Question, dig, parse_incoming, render_answer, split_lines
 from relay.base.values import dataclass
-from relay.base.words import count
 from relay.runners.base import ToolLog, render_summary
 from relay.sandbox.openings import listen
-from relay.session.events import Noticed, Observe, TextShown, ToolStarted
+from relay.session.events import Observe, TextShown, ToolStarted
 from relay.session.usage import Usage
 from relay.session.values import ToolCall, ToolResult, ToolSpec
 
@@ -189,41 +188,15 @@ def _render(value: Any) -> str:
 
 
 MOST_CHARS = 100_000
-"""Longest text, and longest thinking, that is shown between two boundaries; the rest is counted."""
+"""Longest text, and longest thinking, that is shown between two boundaries; the rest is left out."""
 MOST_TOOLS = 500
-"""Calls that are followed at a time; updates of further calls are counted."""
+"""Calls that are followed at a time; further ones are left out."""
 
 _NAME = re.compile(r"([\w.-]{1,60})(?:: .*| · .*)?", re.DOTALL)
 """A title that is a name, or begins with one: ``run_commands: make``. Other titles say what is done: ``Editing
 files``."""
 _LOOKING = frozenset({"read", "search", "fetch", "think"})
 """Kinds of tools that change nothing."""
-
-
-@dataclass(slots=True, kw_only=True)
-class _Words:
-    """The model's text until it is shown. Mutable: it comes in pieces."""
-
-    thinking: bool
-    pieces: list[str] = field(default_factory=list)
-    room: int = MOST_CHARS
-    """How many more characters are kept before the next boundary."""
-    more: int = 0
-    """Characters that were not kept."""
-
-    def add(self, text: str) -> bool:
-        """Keep as much as there is room for; return whether anything was kept."""
-        kept = text[: self.room]
-        self.pieces.append(kept)
-        self.room -= len(kept)
-        self.more += len(text) - len(kept)
-        return bool(kept)
-
-    def take(self) -> str:
-        """Return the text since the last call."""
-        text = "".join(self.pieces).strip()
-        self.pieces.clear()
-        return text
 
 
 @dataclass(slots=True, kw_only=True)
@@ -274,10 +247,11 @@ class AgentActivity:
         self._root = root
         self._tools: dict[str, _Tool] = {}
         self._over: dict[str, None] = {}
-        self._more = 0
-        """Updates of calls that are not followed."""
         self._is_told = False
-        self._words = {thinking: _Words(thinking=thinking) for thinking in (True, False)}
+        self._pieces: dict[bool, list[str]] = {True: [], False: []}
+        """The model's thinking and its text, until they are shown."""
+        self._room = dict.fromkeys(self._pieces, MOST_CHARS)
+        """How many more characters of both are kept before the next boundary."""
         self.last_text = ""
         """The model's last text."""
 
@@ -289,11 +263,11 @@ class AgentActivity:
     def take(self, update: Update) -> bool:
         """Take an update; return whether it brings news."""
         if isinstance(update, Text):
-            return self._words[update.thinking].add(update.text)
-        if update.id in self._over:
-            return False
-        if update.id not in self._tools and len(self._tools) >= MOST_TOOLS:
-            self._more += 1
+            kept = update.text[: self._room[update.thinking]]
+            self._pieces[update.thinking].append(kept)
+            self._room[update.thinking] -= len(kept)
+            return bool(kept)
+        if update.id in self._over or (update.id not in self._tools and len(self._tools) >= MOST_TOOLS):
             return False
         self._flush()
         self._is_told = True
@@ -324,7 +298,7 @@ class AgentActivity:
             tool was seen.
         """
         self._flush()
-        self._tell_more()
+        self._room = dict.fromkeys(self._pieces, MOST_CHARS)
         seen, self._is_told = self._is_told, False
         over = [tool for tool in self._tools.values() if tool.told.ended or tool.late]
         for tool in self._tools.values():
@@ -358,20 +332,11 @@ class AgentActivity:
         return tuple(str(place.relative_to(self._root)) for place in places if place.is_relative_to(self._root)) or None
 
     def _flush(self) -> None:
-        for words in self._words.values():
-            if text := words.take():
-                self._observe(TextShown(text=text, thinking=words.thinking))
-                self.last_text = self.last_text if words.thinking else text
-
-    def _tell_more(self) -> None:
-        """Show how much was not shown, and reset the counts."""
-        for words in self._words.values():
-            if words.more:
-                self._observe(TextShown(text=f"… {words.more:,} more characters", thinking=words.thinking))
-            words.room, words.more = MOST_CHARS, 0
-        if self._more:
-            self._observe(Noticed(text=f"… {count(self._more, 'more update')} of its tools, which are not shown"))
-        self._more = 0
+        for thinking, pieces in self._pieces.items():
+            if text := "".join(pieces).strip():
+                self._observe(TextShown(text=text, thinking=thinking))
+                self.last_text = self.last_text if thinking else text
+            pieces.clear()
 
     def run_own(self, call: ToolCall, run: Any) -> ToolResult:
         """Run one of relay's tools, and show it."""

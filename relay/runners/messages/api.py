@@ -4,9 +4,7 @@ Retries, the conversation and the tools live elsewhere; `faults.py` says what an
 Anthropic's SDK, in `client.py`. `NotedRequest` keeps what goes over the wire for the session's tape.
 """
 
-import gc
 import json
-import sys
 import threading
 import time
 from collections import deque
@@ -182,11 +180,6 @@ _MODEL_BYTES = 1024 * 1024
 """Most of a model's description that is read; it has some hundreds of bytes."""
 _UNKNOWN_MODEL = frozenset({"not_found_error", "model_not_found", "NOT_FOUND"})
 _NO_MODELS_API = frozenset({NOT_FOUND, 405, 501})
-_LOADING = threading.Lock()
-"""Held by the thread that loads libraries; another one waits."""
-_SWITCH_S = 0.0005
-"""Switch interval while libraries load: a thread that waited for another program then goes on soon. Python's own is
-ten times longer."""
 
 
 class MessagesApi:
@@ -468,24 +461,12 @@ def open_api(
 
 
 def _load_in_background(load: Callable[[], object]) -> None:
-    """Load libraries on a thread that no process waits for when it ends. The first request reports what fails here.
-
-    The garbage collector rests meanwhile: it would look 330 times at modules that stay, a tenth of the SDK's time.
-    """
+    """Load libraries on a thread that no process waits for when it ends. The first request reports what fails here."""
 
     def work() -> None:
-        with _LOADING:
-            usual_s, collects = sys.getswitchinterval(), gc.isenabled()
-            sys.setswitchinterval(_SWITCH_S)
-            gc.disable()
-            try:
-                import httpx2
+        import httpx2
 
-                with suppress(RunnerError, OSError, ValueError, ImportError, httpx2.InvalidURL):
-                    load()
-            finally:
-                sys.setswitchinterval(usual_s)
-                if collects:
-                    gc.enable()
+        with suppress(RunnerError, OSError, ValueError, ImportError, httpx2.InvalidURL):
+            load()
 
     threading.Thread(target=work, name="relay-sdk").start()  # `__main__` knows the name

@@ -24,7 +24,6 @@ MAX_ERROR_BYTES = 64 * 1024
 """Most of an error's body that is read: its message is in the first few hundred bytes."""
 CONNECT_TIMEOUT_S = 10.0
 USER_AGENT = f"relay/{__version__}"
-_PROXY_SCHEMES = frozenset({"http", "https", "socks5", "socks5h"})
 _KEEP_ALIVE_S = 60
 _KEEP_ALIVE_PROBES = 5
 _FRAMING = frozenset({"content-encoding", "content-length", "transfer-encoding"})
@@ -76,8 +75,6 @@ def open_http(address: str, idle_timeout_s: float, transport: httpx2.BaseTranspo
     # This machine is reached without a proxy, which may be elsewhere.
     proxies = {} if _is_loopback(address) else getproxies()
     proxied = not {"http", "https", "all"}.isdisjoint(proxies)
-    for kind, proxy in proxies.items():
-        _require_proxy(kind, proxy)
     with _explaining():
         # Reading all certificates takes 20 ms. Without TLS no certificate is shown; it would not be trusted.
         verify = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT) if address.startswith("http://") else True
@@ -211,25 +208,6 @@ def _explaining() -> Iterator[None]:
             f"the certificates that verify the endpoint cannot be read{where}: {error.strerror or error}",
             hint="unset the variable, or let it name what is there" if names else "reinstall relay",
         ) from None
-
-
-def _require_proxy(kind: str, proxy: str) -> None:
-    """Refuse a malformed proxy; the HTTP client would blame the endpoint.
-
-    Raises:
-        RunnerError: It names no host, or an unknown kind of proxy.
-    """
-    if kind not in {"http", "https", "all"}:
-        return
-    try:
-        address = urlsplit(proxy if "://" in proxy else f"http://{proxy}")
-        fit = address.scheme in _PROXY_SCHEMES and address.hostname and (address.port or 1) > 0
-    except ValueError:
-        fit = False
-    if not fit or not proxy.isprintable() or " " in proxy:
-        raise RunnerError(
-            f"{kind.upper()}_PROXY is no address of a proxy", hint="set it to http://host:port, or unset it"
-        )
 
 
 def _keep_alive() -> list[tuple[int, int, int]]:
