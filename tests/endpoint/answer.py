@@ -166,7 +166,7 @@ class EndpointPerformer(Performer):
     def _must_think(self, config: Mapping[str, Any], parts: tuple[Part, ...]) -> bool:
         if any(isinstance(part, Think) for part in parts) or config.get("type") == "between_tools":
             return False
-        return self._script.thinks_always and self._card.binds_thinking
+        return self._card.binds_thinking
 
     def build_thinking(self, part: Think) -> AnswerBlock:
         """Sign thinking for its position."""

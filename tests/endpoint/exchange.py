@@ -1,17 +1,16 @@
 """One request and its response as the real API answers them: credentials, checks, the cache, faults on the wire.
 
-A response is a list of pieces: the events of a stream, or slices of a JSON body. A fault in the stream says after how
-many pieces, or after how many bytes, something else is sent in place of the next piece.
+A fault in the stream says after how many events something else is sent in place of the next one.
 """
 
 import fcntl
 import os
 import socket
 import struct
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NoReturn
 
-from relay.rehearsal.answer import PING, PlayedAnswer, render_event
+from relay.rehearsal.answer import render_event
 from relay.rehearsal.connection import Connection
 from relay.rehearsal.exchange import Exchange
 from relay.rehearsal.other_apis import count_writes_as_input
@@ -19,8 +18,6 @@ from relay.rehearsal.stage import Cue
 from relay.rehearsal.wire import (
     ApiError,
     ModelCard,
-    dump,
-    encode,
     find_error_type,
     refuse,
     render_model_name,
@@ -32,8 +29,6 @@ from tests.endpoint.prompt import Prompt, list_edits
 from tests.endpoint.state import EndpointState, Recorded
 
 DEFAULT_AFTER_EVENTS = 3
-_PIECES = 8
-"""Pieces of a body that is not a stream."""
 _GARBAGE = "{this is not json"
 _RESET = struct.pack("ii", 1, 0)
 """SO_LINGER with a time of 0: close sends RST and drops unsent bytes."""
@@ -65,7 +60,6 @@ def _let_send(connection: Connection) -> None:
 
 CONTEXT_BETA = "context-management-2025-06-27"
 _SECRETS = {"authorization", "x-api-key", "proxy-authorization", "cookie"}
-_HTML = b"<html><head><title>error</title></head><body><h1>Something went wrong</h1></body></html>"
 _ERROR_EVENTS: Mapping[str, Callable[[str, str], Mapping[str, Any]]] = {
     "chat": lambda kind, words: {"error": {"message": words, "type": kind, "code": None, "param": None}},
     "gemini": lambda _, words: {"error": {"code": 503, "message": words, "status": "UNAVAILABLE"}},
@@ -155,8 +149,6 @@ class EndpointExchange(Exchange):
         performer = EndpointPerformer(cue, fault, body, prompt, state.script)
         answer = performer.build_answer(f"msg_rehearsal_{self.number:06d}", card.id, use)
         self.hold_back(cue)
-        if fault is not None and fault.kind is FaultName.STALL and fault.options.get("before_headers"):
-            self.connection.wait(fault.options.get("seconds"))
         state.begin_answer(plan, answer, cue)
         if fault is not None and works:
             self.bill = answer.render_bill(answer.output_tokens, final=True)
@@ -174,17 +166,6 @@ class EndpointExchange(Exchange):
         """Whether the answer is a stream."""
         return super().streams and not (self.fault and self.fault.kind is FaultName.NO_STREAM)
 
-    def send_answer(self, answer: PlayedAnswer) -> None:
-        """Send a message; a body in one piece is cut up, so that faults can happen in between."""
-        if self.streams:
-            super().send_answer(answer)
-            return
-        self.bill = answer.render_bill(answer.output_tokens, final=True)
-        self.record(200, answer.stop_reason)
-        whole = self.other.api.message(answer, self.body) if self.other else answer.render_message()
-        self.connection.start(200, self.make_headers("application/json"))
-        self.deliver(cut_body(encode(dump(whole))))
-
     def deliver(self, pieces: list[bytes]) -> None:
         """Send the pieces of a response whose headers are sent, with a fault in between.
 
@@ -192,25 +173,20 @@ class EndpointExchange(Exchange):
             ConnectionAbortedError: The fault ended the connection, or the client left.
         """
         fault = self.fault if self.fault and self.fault.kind in IN_STREAM else None
-        if fault is not None and fault.options.get("before_headers"):
-            fault = None
         if fault is None:
             super().deliver(pieces)
             return
-        index = max(_find_break(pieces, fault), 0)
+        index = min(int(fault.options.get("after_events", DEFAULT_AFTER_EVENTS)), len(pieces) - 1)
         self.connection.write(b"".join(pieces[:index]))
-        if self._break(fault, pieces, index):
+        if self._break(fault):
             self.connection.write(b"".join(pieces[index:]))
         self.connection.end()
 
-    def _break(self, fault: FaultSpec, pieces: list[bytes], number: int) -> bool:
-        """Play the fault before a piece; return True if the rest of the response follows."""
-        connection, options, piece = self.connection, fault.options, pieces[number]
+    def _break(self, fault: FaultSpec) -> bool:
+        """Play the fault between two events; return True if the rest of the response follows."""
+        connection, options = self.connection, fault.options
         match fault.kind:
             case FaultName.CUT:
-                if "after_bytes" in options:
-                    sent = sum(map(len, pieces[:number]))
-                    connection.write(piece[: options["after_bytes"] - sent])
                 if options.get("how", "fin") != "end":
                     end_connection(connection, options.get("how", "fin"))
                 return False
@@ -227,7 +203,7 @@ class EndpointExchange(Exchange):
                 data = options.get("data", _GARBAGE)
                 connection.write(f"event: content_block_delta\ndata: {data}\n\n".encode())
             case _:
-                _stall(connection, options)
+                connection.wait(options.get("seconds"))
         return True
 
     # the other endpoints
@@ -263,14 +239,7 @@ class EndpointExchange(Exchange):
             self.record(0)
             end_connection(self.connection, fault.options.get("how", "rst"))
         error = render_fault_error(fault, prompt_tokens=tokens, window_tokens=window)
-        form = fault.options.get("body", "json")
-        if form == "json":
-            self.refuse(error)
-            return
-        self.record(error.status)
-        self.connection.start(error.status, self.make_headers("text/html") | dict(error.headers))
-        self.connection.write(_HTML if form == "html" else b"")
-        self.connection.end()
+        self.refuse(error)
 
     def make_headers(self, kind: str) -> dict[str, str]:
         """Return the headers of every response."""
@@ -298,43 +267,6 @@ class EndpointExchange(Exchange):
                 fault=self.fault.kind if self.fault else "",
             )
         )
-
-
-def cut_body(body: bytes) -> list[bytes]:
-    """Slice a body that is not a stream, so that faults can happen in between."""
-    size = max(1, -(-len(body) // _PIECES))
-    return [body[i : i + size] for i in range(0, len(body), size)]
-
-
-def _find_break(pieces: list[bytes], fault: FaultSpec | None) -> int:
-    """Return the index of the piece before which the fault happens; -1 for none."""
-    if fault is None:
-        return -1
-    after_bytes = fault.options.get("after_bytes")
-    if after_bytes is None:
-        return min(int(fault.options.get("after_events", DEFAULT_AFTER_EVENTS)), len(pieces) - 1)
-    sizes = list(_accumulate(pieces))
-    return next((i for i, size in enumerate(sizes) if size > after_bytes), len(pieces) - 1)
-
-
-def _accumulate(pieces: list[bytes]) -> Iterator[int]:
-    total = 0
-    for piece in pieces:
-        total += len(piece)
-        yield total
-
-
-def _stall(connection: Connection, options: Mapping[str, Any]) -> None:
-    """Be silent, or send only pings, for a while or until the client leaves."""
-    seconds, ping_s = options.get("seconds"), options.get("ping_s")
-    if ping_s is None:
-        connection.wait(seconds)
-        return
-    left = float("inf") if seconds is None else seconds
-    while left > 0:
-        connection.wait(min(max(ping_s, 0.001), left))
-        left -= max(ping_s, 0.001)
-        connection.write(PING)
 
 
 def _fit_window(prompt: Prompt | ApiError) -> Prompt | ApiError:

@@ -44,7 +44,7 @@ class FaultName(StrEnum):
     ERROR_EVENT = "error_event"
     """An ``error`` event in mid-stream."""
     STALL = "stall"
-    """Silence, or nothing but pings."""
+    """Silence."""
     GARBAGE = "garbage"
     """An event whose data is not JSON."""
     MAX_TOKENS = "max_tokens"
@@ -84,14 +84,14 @@ IN_STREAM = frozenset({FaultName.CUT, FaultName.ERROR_EVENT, FaultName.STALL, Fa
 
 
 OPTIONS: Mapping[FaultName, tuple[str, ...]] = {
-    FaultName.STATUS: ("status", "type", "message", "error_code", "retry_after", "headers", "body", "after_work"),
+    FaultName.STATUS: ("status", "type", "message", "error_code", "retry_after", "headers", "after_work"),
     FaultName.RATE_LIMIT: ("retry_after", "resets_in_s", "limit", "message"),
     FaultName.SPEND_LIMIT: ("message",),
     FaultName.OVERLOADED: ("message", "retry_after"),
     FaultName.DROP: ("how",),
-    FaultName.CUT: ("after_events", "after_bytes", "how"),
+    FaultName.CUT: ("after_events", "how"),
     FaultName.ERROR_EVENT: ("after_events", "type", "message"),
-    FaultName.STALL: ("after_events", "seconds", "ping_s", "before_headers"),
+    FaultName.STALL: ("after_events", "seconds"),
     FaultName.GARBAGE: ("after_events", "data"),
     FaultName.REFUSAL: ("category", "explanation"),
     FaultName.UNKNOWN_STOP: ("reason",),
@@ -115,16 +115,12 @@ class FaultSpec(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     error_code: str | None = None
     retry_after: _Header | int | float | None = None
     headers: dict[Annotated[str, matching("a header's name", "[A-Za-z0-9_-]+")], _Header] | None = None
-    body: Annotated[Literal["json", "html", "empty"] | None, told("json, html, empty")] = None
     after_work: bool | None = None
     resets_in_s: Seconds | None = None
     limit: Literal["requests", "tokens", "input-tokens", "output-tokens"] | None = None
     how: Annotated[Literal["rst", "fin", "end"] | None, told("rst, fin, end")] = None
     after_events: Count | None = None
-    after_bytes: Count | None = None
     seconds: Seconds | None = None
-    ping_s: Seconds | None = None
-    before_headers: bool | None = None
     data: str | None = None
     category: str | None = None
     explanation: str | None = None

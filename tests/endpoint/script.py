@@ -1,7 +1,8 @@
 """Scripts of this endpoint: the player's, with what goes wrong.
 
-More keys: at the top ``thinking`` (``always``: models with preserved thinking begin every answer with a thinking block,
-as they do in reality; ``scripted``), ``models_fault`` (one or a list, of the Models API), ``dialect`` and ``refuses``
+Models with preserved thinking begin every answer with a thinking block, as they do in reality.
+
+More keys: at the top ``models_fault`` (one or a list, of the Models API), ``dialect`` and ``refuses``
 (fields that are answered with a 400, as some gateways do); of a model ``min_cache_tokens``; of a session
 ``aside: true`` (its one turn answers any request that `when` fits, in whatever conversation, and moves none of them on:
 a client that asks for a summary); of a turn ``fault`` (one or a list).
@@ -16,7 +17,7 @@ An answer longer than the request's ``max_tokens``, or than what is left of the 
 
 from dataclasses import replace
 from pathlib import Path
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 from relay.rehearsal.script import Count, Script, ScriptModel, ScriptSession, Turn, decode_script
 from relay.rehearsal.wire import ModelCard
@@ -82,7 +83,6 @@ class EndpointScript(Script, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     sessions: tuple[SideSession, ...]
     model: str | StrictModel | None = None
     models: tuple[str | StrictModel, ...] = ()
-    thinking: Literal["always", "scripted"] = "always"
     models_fault: Faults = ()
     dialect: str = "anthropic"
     refuses: tuple[str, ...] = ()
@@ -96,11 +96,6 @@ class EndpointScript(Script, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     def server(self) -> ServerDialect:
         """How it differs from Anthropic's."""
         return DIALECTS[self.dialect]
-
-    @property
-    def thinks_always(self) -> bool:
-        """Whether models with preserved thinking think in every turn, as they do in reality."""
-        return self.thinking == "always"
 
     def find_known(self, model: str) -> ModelCard:
         return find_card(model) or StrictCard(id=model)

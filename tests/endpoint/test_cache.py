@@ -2,9 +2,6 @@
 
 from typing import Any
 
-from hypothesis import given
-from hypothesis import strategies as st
-
 from relay.rehearsal.answer import PromptUse
 from tests.endpoint.prompt import Position, PromptCache, Ttl
 
@@ -71,30 +68,3 @@ def test_mixed_lifetimes_are_billed_at_three_positions() -> None:
     run(cache, "ab", {1: HOUR})
     mixed = run(cache, "abcdefgh", {1: HOUR, 3: HOUR, 5: FIVE})
     assert mixed == use(read_tokens=200, write_1h_tokens=200, write_5m_tokens=200, input_tokens=200)
-
-
-def test_an_entry_is_readable_once_the_first_response_has_begun() -> None:
-    """Parallel first requests all miss."""
-    cache = PromptCache()
-    first, parallel = (cache.plan("m", build("ab", {1: FIVE}), minimum=100, now=now) for now in (0, 1))
-    cache.commit(first)
-    later = cache.plan("m", build("ab", {1: FIVE}), minimum=100, now=2)
-    assert [plan.use.read_tokens for plan in (first, parallel, later)] == [0, 0, 200]
-
-
-MARKS = st.dictionaries(st.integers(0, 44), st.sampled_from(Ttl), max_size=4)
-
-
-@given(
-    st.lists(st.tuples(st.text("ab", min_size=1, max_size=45), MARKS, st.floats(0, 4000)), max_size=12),
-    st.integers(0, 2000),
-)
-def test_the_classes_always_add_up_to_the_prompt(requests: Any, minimum: int) -> None:
-    """Whatever was asked before: no class is negative, and none is counted twice."""
-    cache, now = PromptCache(), 0.0
-    for text, marks, pause in requests:
-        now += pause
-        got = run(cache, text, marks, now=now, minimum=minimum)
-        classes = (got.input_tokens, got.read_tokens, got.write_5m_tokens, got.write_1h_tokens)
-        assert min(classes) >= 0
-        assert sum(classes) == 100 * len(text)

@@ -6,7 +6,7 @@ import pytest
 
 from relay.base.errors import ConfigError
 from tests.endpoint.checks import check_request
-from tests.endpoint.faults import CATALOG, find_card
+from tests.endpoint.faults import find_card
 from tests.endpoint.script import parse_script
 
 TOOL = {"name": "read", "input_schema": {"type": "object"}}
@@ -100,22 +100,6 @@ def test_what_a_tool_loop_may_send_is_accepted_and_each_broken_request_is_refuse
     assert [(words, said) for words, said in rows if words not in said] == []
     paused = [user(), model()]
     assert check(paused, paused=True) == check([*paused, model(), user()], paused=True) == ""
-
-
-def test_old_models_and_the_old_version_keep_their_ways() -> None:
-    old: dict[str, Any] = {"model": "claude-haiku-4-5"}
-    assert check([user(), model()], **old) == ""
-    assert check([user()], thinking={"type": "enabled", "budget_tokens": 9}, **old) == ""
-    assert "not supported" in check([user()], thinking={"type": "adaptive"}, **old)
-    assert check([user()], model="claude-opus-5", tool_choice={"type": "any"}) == ""
-    assert check([user()], version="2023-06-01", temperature=0.5) == ""
-    assert "role 'system' is not supported" in check([user(), SYSTEM], model="claude-sonnet-5")
-
-
-def test_every_model_of_the_catalog_is_complete() -> None:
-    names = [name for card in CATALOG for name in (card.id, *card.aliases)]
-    assert len(set(names)) == len(names)
-    assert [card.id for card in CATALOG if card.output_tokens >= card.window_tokens or not card.thinking] == []
 
 
 TURN = "sessions:\n  - turns:\n      - "

@@ -10,7 +10,7 @@ from relay.base.errors import ExitCode, RunnerError
 from relay.base.interrupts import Interrupts, Urgency
 from relay.git.repository import open_repo
 from relay.run.planning.planner import PlanTask
-from relay.session.events import Noticed, RetryScheduled, SessionEnded, SessionStarted
+from relay.session.events import RetryScheduled, SessionEnded, SessionStarted
 from relay.session.values import SessionEnd
 from relay.store.attempts import find_repeated_error, note_wait, read_attempt
 from relay.store.checkpoints import WipRecord, save_wip
@@ -229,33 +229,6 @@ def test_sessions_that_get_further_are_not_stuck(stage, second):
     assert find_repeated_error(open_repo(stage.root), find_attempt(stage))[0] == 1
 
 
-@pytest.mark.nightly
-def test_an_endpoint_in_trouble_does_not_hide_that_a_phase_is_stuck(stage):
-    """A session that ended by a limit is neither the same error nor another."""
-    stage.run(script([tick("1.2"), STUCK, hand_off()], [{"text": "no", "fault": FAR}]), max_wait_s=0)
-
-    assert find_repeated_error(open_repo(stage.root), find_attempt(stage))[0] == 1
-
-
-@pytest.mark.nightly
-def test_a_red_gate_three_times_over_is_stuck(stage):
-    """All is ticked, and the checks say no, in the same words."""
-    for n in (1, 2, 3):
-        ended = stage.run(script([tick("1.1", "1.2", "1.3", "1.4"), END, END]), max_repairs=1)
-        assert ("stuck" in ended.reason) == (n == 3), ended
-        assert "all ticked: gate: 0 of 1 verify commands passed" in ended.reason or n < 3
-
-
-@pytest.mark.nightly
-def test_an_endpoint_that_is_overloaded_at_the_start_is_asked_again(stage):
-    """The first request of a command is the one for the model's limits."""
-    fault = {"kind": "overloaded", "times": 2}
-
-    assert stage.run(script(FINISH, models_fault=fault)).exit_code == ExitCode.DONE
-    assert [retry.attempt for retry in stage.seen(RetryScheduled)] == [1, 2]
-    assert len(stage.waits) == 2
-
-
 @pytest.mark.parametrize(
     "act",
     [
@@ -274,32 +247,3 @@ def test_a_key_that_is_refused_at_the_start_changes_nothing(stage, act):
     assert stage.git("for-each-ref") == before
     assert stage.git("status", "--porcelain") == ""
     assert stage.events == []
-
-
-@pytest.mark.nightly
-def test_a_prompt_that_never_fits_stops_after_three_sessions(stage):
-    """Fresh sessions do not help where each becomes too long; there is no fourth."""
-    overflow = [bash("true"), {"text": "no", "fault": {"kind": "overflow", "times": "always"}}]
-
-    ended = stage.run(script(overflow, overflow, overflow, FINISH))
-
-    assert ended.exit_code == ExitCode.STOPPED
-    assert "too big" in ended.reason
-    assert ended.next_command == "relay plan --split 1"
-    assert len(stage.seen(SessionStarted)) == 3
-
-
-@pytest.mark.nightly
-def test_an_answer_that_is_always_cut_ends_the_session(stage):
-    """Asked again with more room once, told to write in parts once, then it is the end; nothing of it was run."""
-    turns = [
-        {**bash("echo once >> log.txt; echo " + "x" * 200), "fault": {"kind": "max_tokens", "times": "always"}}
-    ] * 4
-
-    ended = stage.run(script(turns))
-
-    assert ended.exit_code == ExitCode.STOPPED
-    assert "cut at the model's output limit of 128,000 tokens" in ended.reason
-    assert [e.text for e in stage.seen(Noticed) if "asked again" in e.text]
-    assert not (stage.root / "log.txt").exists()
-    assert [session.end for session in stage.seen(SessionEnded)] == [SessionEnd.TRUNCATED]

@@ -115,7 +115,6 @@ WRONG = {
     "- a\n": "1: Expected `object`, got `array`",
     "model: x\n": "1: Object missing required field `sessions`",
     "sesions: []\n": "1: Object contains unknown field `sesions`",
-    "thinking: always\n" + TURN + "text: a\n": "1: Object contains unknown field `thinking`",
     TURN + "text: a\n        text: b\n": "4: the key 'text' is there twice",
     "sessions:\n  - name: x\n": "2: Object missing required field `turns`",
     "sessions:\n  - turns: []\n": "2: the session has no turns",

@@ -533,6 +533,7 @@ def test_an_error_keeps_the_endpoints_words_and_its_id(interrupts):
     handler = reply(500, headers={"request-id": "req_1"}, json=error_body("api_error", "two\nlines"))
     assert fail(open_api(interrupts, handler)).message == "HTTP 500 api_error: two lines (request req_1)"
     assert fail(open_api(interrupts, reply(500))).message == "HTTP 500: no body"
+    assert fail(open_api(interrupts, reply(500, headers={"x-should-retry": "false"}))).kind is FaultKind.REQUEST
     assert len(fail(open_api(interrupts, reply(502, text="<html>\n" + "x" * 9_000))).message) < 600
 
 
