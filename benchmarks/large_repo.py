@@ -1,11 +1,10 @@
 """What relay takes in a repository of 100,000 files with a plan of 40 phases, against plain git in the same run.
 
-    python benchmarks/large_repo.py [--files N] [--rounds N] [--trace | --known]
+    python benchmarks/large_repo.py [--files N] [--rounds N] [--trace]
 
 Each round does every step of relay's and, right after it, what git alone takes for the like, so that a busy machine
 slows both; read the ratios. ``--trace`` adds the git commands behind each step with their times, from one more round
-in which every call is logged; the logging itself costs a shell each. ``--known`` finds out instead up to how many known
-paths a snapshot of only those is cheaper than a full scan.
+in which every call is logged; the logging itself costs a shell each.
 """
 
 import argparse
@@ -31,7 +30,6 @@ from relay.git.repository import Repo, open_repo
 from relay.plan.model import Plan
 from relay.plan.parse import parse_plan
 from relay.session.usage import Spent
-from relay.store import snapshot
 from relay.store.attempts import AttemptStart, OpenAttempt, close_attempt, open_attempt
 from relay.store.checkpoints import WipRecord, save_wip
 from relay.store.commit import CommitRequest, commit_paths
@@ -41,7 +39,6 @@ from relay.store.plan_state import PlanSource, ask
 PHASES = 40
 FILES_IN_A_FOLDER = 100
 MANY = 100
-KNOWN = (1, 10, 25, 50, 75, 100, 200)
 LOGGER = """#!/bin/bash
 begin=${EPOCHREALTIME/./}
 %s "$@"
@@ -155,21 +152,15 @@ class Bench:
         start = AttemptStart(session_id="5e551011", phase_id="1", plan_path="PLAN.md")
         attempts: list[OpenAttempt] = []
         self.time("attempt start", lambda: attempts.append(open_attempt(self.repo, start)))
-        attempts.append(
-            save_wip(self.repo, attempts[-1], WipRecord(spend=Spent()))
-        )  # the first one is never path-limited
         for number in (1, MANY):
-            for how in ("known", "unknown"):
-                paths = self.change(number)
-                record = WipRecord(spend=Spent(), paths=paths if how == "known" else None)
-                step = f"snapshot, {number} {how}"
-                self.time(step, functools.partial(self._save, attempts, record))
+            self.change(number)
+            self.time(f"snapshot, {number}", functools.partial(self._save, attempts))
         plan = parse_plan((self.root / "PLAN.md").read_text())
         self.time("resume decision", lambda: self._decide(plan))
         return attempts[-1]
 
-    def _save(self, sessions: list[OpenAttempt], record: WipRecord) -> None:
-        sessions.append(save_wip(self.repo, sessions[-1], record))
+    def _save(self, sessions: list[OpenAttempt]) -> None:
+        sessions.append(save_wip(self.repo, sessions[-1], WipRecord(spend=Spent())))
 
     def _decide(self, plan: Plan) -> None:
         ask(PlanSource(plan_name="PLAN.md", load=lambda: plan), self.repo, is_locked=True)
@@ -194,29 +185,14 @@ class Bench:
         if outcome.commit is None or outcome.left:
             raise SystemExit(f"the commit ended as {outcome}")
 
-    def do_known(self, rounds: int) -> None:
-        """Save the same work as known paths and with a full scan, whatever the limit on known paths is."""
-        snapshot.MAX_KNOWN_PATHS = max(KNOWN)
-        with lock_worktree(self.repo):
-            sessions = [open_attempt(self.repo, AttemptStart(session_id="5e551011", phase_id="1", plan_path="PLAN.md"))]
-            self._save(sessions, WipRecord(spend=Spent()))
-            for _ in range(rounds):
-                for number in KNOWN:
-                    for how in ("known", "unknown"):
-                        paths = self.change(number)
-                        record = WipRecord(spend=Spent(), paths=paths if how == "known" else None)
-                        self.time(f"{number} {how}", functools.partial(self._save, sessions, record))
-
 
 ROWS = (
     ("relay status", "git status"),
     ("relay status, a phase open", "git status"),
     ("resume decision", "git status"),
     ("attempt start", "git status"),
-    ("snapshot, 1 known", "git add -A, 1"),
-    ("snapshot, 1 unknown", "git add -A, 1"),
-    (f"snapshot, {MANY} known", f"git add -A, {MANY}"),
-    (f"snapshot, {MANY} unknown", f"git add -A, {MANY}"),
+    ("snapshot, 1", "git add -A, 1"),
+    (f"snapshot, {MANY}", f"git add -A, {MANY}"),
     ("commit, 1", "git commit, 1"),
     (f"commit, {MANY}", f"git commit, {MANY}"),
 )
@@ -230,15 +206,6 @@ def show(bench: Bench) -> None:
     for step, other in ROWS:
         taken, plain = statistics.median(bench.times[step]), statistics.median(bench.times[other])
         print(f"| {step} | {taken:,.0f} | {other} | {plain:,.0f} | {taken / plain:.1f} |")
-
-
-def show_known(bench: Bench) -> None:
-    """Print the medians of what `Bench.do_known` timed."""
-    print("| paths changed | known, ms | full scan, ms | ratio |")
-    print("| ---: | ---: | ---: | ---: |")
-    for number in KNOWN:
-        known, scan = (statistics.median(bench.times[f"{number} {how}"]) for how in ("known", "unknown"))
-        print(f"| {number} | {known:,.0f} | {scan:,.0f} | {known / scan:.2f} |")
 
 
 def show_calls(bench: Bench) -> None:
@@ -272,7 +239,6 @@ def main() -> None:
     parser.add_argument("--files", type=int, default=100_000)
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--trace", action="store_true")
-    parser.add_argument("--known", action="store_true")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="relay-large-") as name:
         folder = Path(name).resolve()
@@ -280,10 +246,6 @@ def main() -> None:
         root.mkdir()
         make_repository(root, options.files)
         bench = open_bench(folder, root, options.files, logged=False)
-        if options.known:
-            bench.do_known(options.rounds)
-            show_known(bench)
-            return
         for _ in range(options.rounds):
             bench.do_round()
         print(f"{options.files:,} files, {PHASES} phases, median of {options.rounds} rounds\n")

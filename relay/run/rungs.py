@@ -61,7 +61,6 @@ def climb(ctx: RunContext, phase: Phase, head: Plan, result: AttemptResult, end:
         items=attempt.items,
         handoff_note=attempt.handoff_note,
         replace=read_pending(ctx.files, head, attempt).render_files(ctx.plan_path, ctx.ledger_path),
-        paths=(),
         carried=Carried(rungs=(rung,)),
         # Without the proposal of a commit: its gate is red, and would be run again for nothing.
         ending=structs.replace(attempt.ending, proposed=None, left=()),

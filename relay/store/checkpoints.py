@@ -28,7 +28,7 @@ from relay.store import trailers
 from relay.store.attempts import OpenAttempt, find_spent, read_attempt, render_skipped
 from relay.store.ref_notes import Carried, Ending, Notes, make_message, note_spending, read_notes
 from relay.store.refs import ATTEMPTS
-from relay.store.snapshot import KnownPaths, Snapshot, TreeSnapshot, find_unheld, write_snapshot_tree
+from relay.store.snapshot import Snapshot, TreeSnapshot, find_unheld, write_snapshot_tree
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -210,8 +210,6 @@ class WipRecord:
     handoff_note: str = ""
     replace: Mapping[str, bytes] | None = None
     """Bytes that go into the tree in place of the work tree's: the plan with its claims ticked."""
-    paths: tuple[str, ...] | None = None
-    """The only paths that changed since the attempt's last snapshot; None if unknown."""
     carried: Carried = Carried()
     """What all further snapshots keep, besides what the attempt has."""
     ending: Ending = Ending()
@@ -226,8 +224,7 @@ def save_wip(repo: Repo, attempt: OpenAttempt, record: WipRecord) -> OpenAttempt
             removing the work tree: what is left of it is no work of the attempt.
     """
     last = attempt.last_wip
-    known = KnownPaths(paths=record.paths, previous=last) if last else None
-    found = write_snapshot_tree(repo, replace=record.replace, known=known)
+    found = write_snapshot_tree(repo, replace=record.replace)
     if not os.path.lexists(repo.root / ".git"):
         words = f"{repo.root} was removed while relay worked in it; its last checkpoint stays as it was"
         raise RepoError(words, hint=RUN)

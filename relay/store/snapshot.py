@@ -1,9 +1,8 @@
 """Snapshots of the work tree as commits under ``refs/relay/``.
 
-A snapshot is HEAD's tree, or the snapshot before it, with some paths put in. ``git status`` says which paths; relay
-stores their bytes and the directories above them itself (`relay.git.object_database`, `relay.git.trees`). Where the
-user's index says more than HEAD does (something staged, a conflict, a hidden file), git makes the tree from a private
-copy of the index.
+A snapshot is HEAD's tree with some paths put in. ``git status`` says which paths; relay stores their bytes and the
+directories above them itself (`relay.git.object_database`, `relay.git.trees`). Where the user's index says more than
+HEAD does (something staged, a conflict, a hidden file), git makes the tree from a private copy of the index.
 
 A snapshot's tree holds the raw bytes of every path that differs from HEAD, untracked ones included, and HEAD's blob
 for every other path. HEAD's blobs went through clean filters and raw bytes did not, so single blobs of a snapshot are
@@ -19,8 +18,7 @@ import stat
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import field, fields
-from itertools import count
-from pathlib import Path, PurePosixPath
+from pathlib import PurePosixPath
 from typing import Self
 
 from relay.base.tree import find_stat, read_file
@@ -33,7 +31,6 @@ from relay.git.status import (
     Status,
     StatusEntry,
     find_hidden,
-    read_flagged,
     read_guarded_status,
     show_hidden,
 )
@@ -51,13 +48,6 @@ MAX_UNTRACKED_BYTES = 10_000_000
 """Larger untracked files are left out. Source: Codex' ghost snapshots, which filled disks before they had a cap."""
 MAX_UNTRACKED_FILES = 5_000
 """Directories with more untracked files are left out."""
-MAX_KNOWN_PATHS = 50
-"""With more known paths than this, relay scans the whole work tree.
-
-Source: ``benchmarks/large_repo.py --known``, medians of five rounds on two busy cores. With 100,000 files a snapshot of
-50 known paths took 0.60 of a full scan's time, of 100 0.70, of 200 1.18, and ``benchmarks/results/large_repo.md`` has
-100 above a full scan; with 1,000 files it was 0.55 for 50 and 0.62 for 200, where a full scan takes 0.13 s.
-"""
 HIDDEN = "hidden from sessions"
 """Why a file that may hold secrets is left out."""
 NESTED = "a repository of its own"
@@ -68,9 +58,6 @@ ATTEMPTS = 3
 A file may vanish between being listed and being read. The scan is repeated then, since the file may have a new name.
 The last scan takes what is there: somebody may make and remove files all the time.
 """
-_numbers = count(1)
-_newest: dict[Path, int] = {}
-"""Number of the last snapshot of each work tree, by git directory."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,10 +77,6 @@ class TreeSnapshot:
     skipped: tuple[Skipped, ...] = ()
     replaced: tuple[str, ...] = ()
     """Paths whose bytes in the tree were given by the caller and are not the work tree's."""
-    given: Mapping[str, str] = field(default_factory=dict, compare=False)
-    """Blob ids of those bytes; empty if the snapshot was read back."""
-    number: int = field(default=0, compare=False)
-    """Among this process's snapshots, from 1; 0 if it was read back."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,24 +91,11 @@ class Snapshot(TreeSnapshot):
         return cls(commit=commit, **{field.name: getattr(tree, field.name) for field in fields(tree)})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KnownPaths:
-    """The paths that may have changed since the last snapshot."""
-
-    previous: TreeSnapshot
-    paths: tuple[str, ...] | None
-    """The only paths that can have changed; None if all can."""
-
-
-def write_snapshot_tree(
-    repo: Repo, *, replace: Mapping[str, bytes] | None = None, known: KnownPaths | None = None
-) -> TreeSnapshot:
+def write_snapshot_tree(repo: Repo, *, replace: Mapping[str, bytes] | None = None) -> TreeSnapshot:
     """Store the work tree as a tree that nothing points to yet; the caller holds the work tree's lock.
 
     Args:
         replace: Bytes to put at paths of the tree in place of the work tree's, which is not touched.
-        known: Changes since an earlier snapshot. If that is not the last snapshot of this work tree, relay scans the
-            whole work tree.
 
     Raises:
         RepoError: Something cannot be read or stored.
@@ -133,51 +103,26 @@ def write_snapshot_tree(
     guarded = guard(repo)
     for _ in range(ATTEMPTS - 1):
         with contextlib.suppress(GitError):
-            return _write_tree(repo, guarded, replace or {}, known)
-        known = None  # the known paths may be wrong
-    return _write_tree(repo, guarded, replace or {}, None, settled=False)
+            return _write_tree(repo, guarded, replace or {})
+    return _write_tree(repo, guarded, replace or {}, settled=False)
 
 
-def _is_current(repo: Repo, known: KnownPaths) -> bool:
-    """Return whether the known paths are few, and the previous snapshot is this work tree's last."""
-    return len(known.paths or ()) <= MAX_KNOWN_PATHS and is_newest(repo, known.previous)
-
-
-def is_newest(repo: Repo, snapshot: TreeSnapshot) -> bool:
-    """Return whether this process has taken no other snapshot of this work tree since."""
-    return snapshot.number == _newest.get(repo.git_dir, -1)
-
-
-def _write_tree(
-    repo: Repo,
-    guarded: Guarded,
-    replace: Mapping[str, bytes],
-    known: KnownPaths | None,
-    *,
-    settled: bool = True,
-) -> TreeSnapshot:
-    if (
-        known is not None
-        and known.paths is not None
-        and _is_current(repo, known)
-        and not any(entry.path in known.paths for entry in read_flagged(repo))  # git's status does not see those
-    ):
-        start, index = known.previous.tree, ""
-        changes = _find_known(repo, guarded, known, replace)
-        skipped = tuple({entry.path: entry for entry in (*known.previous.skipped, *changes.skipped)}.values())
-    else:
-        start, index, status = _read_whole_status(repo, guarded)
-        changes = _find_all(repo, guarded, status)
-        skipped = changes.skipped
-    given = _store_given(repo, replace, known.previous.given if known else {})
+def _write_tree(repo: Repo, guarded: Guarded, replace: Mapping[str, bytes], *, settled: bool = True) -> TreeSnapshot:
+    start, index, status = _read_whole_status(repo, guarded)
+    changes = _find_all(repo, guarded, status)
     entries = [*changes.entries, *_store(repo, changes, settled=settled)]
-    modes = {path: find_mode(find_stat(repo.root, path)) for path in given}
-    entries += [(path, EXECUTABLE if modes[path] == EXECUTABLE else FILE, blob) for path, blob in given.items()]
+    modes = (find_mode(find_stat(repo.root, path)) for path in replace)
+    given = zip(replace, modes, objects.store_blobs(repo, replace.values()), strict=True)
+    entries += [(path, EXECUTABLE if mode == EXECUTABLE else FILE, blob) for path, mode, blob in given]
     # Remove entries first: where a directory replaced a file, one tree cannot hold both.
     entries.sort(key=lambda entry: entry[1] != ABSENT)
-    tree = _make_tree(repo, guarded, entries, start=start, index=index)
-    number = _newest[repo.git_dir] = next(_numbers)
-    return TreeSnapshot(tree=tree, skipped=skipped, replaced=tuple(replace), given=given, number=number)
+    if index:
+        git = objects.private_git(guarded.git)
+        objects.fill_index(git, index, entries)
+        tree = objects.write_tree(git, index)
+    else:
+        tree = objects.write_paths_tree(repo, entries, start=start)
+    return TreeSnapshot(tree=tree, skipped=tuple(changes.dropped), replaced=tuple(replace))
 
 
 def _read_whole_status(repo: Repo, guarded: Guarded) -> tuple[str, str, Status]:
@@ -195,22 +140,6 @@ def _read_whole_status(repo: Repo, guarded: Guarded) -> tuple[str, str, Status]:
     return "", index, read_guarded_status(guarded, index=index)
 
 
-def _make_tree(repo: Repo, guarded: Guarded, entries: Sequence[tuple[str, str, str]], *, start: str, index: str) -> str:
-    """Store the tree `start`, or that of an `index` file, with entries put in."""
-    if index:
-        git = objects.private_git(guarded.git)
-        objects.fill_index(git, index, entries)
-        return objects.write_tree(git, index)
-    return objects.write_paths_tree(repo, entries, start=start)
-
-
-def _store_given(repo: Repo, given: Mapping[str, bytes], stored: Mapping[str, str]) -> dict[str, str]:
-    """Store bytes that the last snapshot does not have: from one tool call to the next they are mostly the same."""
-    blobs = {path: objects.find_blob_id(repo, data) for path, data in given.items()}
-    objects.store_blobs(repo, [given[path] for path, blob in blobs.items() if blob not in stored.values()])
-    return blobs
-
-
 @dataclass(slots=True, kw_only=True)
 class _Changes:
     """The changes to the tree that a snapshot starts from. Mutable: filled path by path."""
@@ -221,10 +150,6 @@ class _Changes:
     """``(path, mode)`` of regular files to hash."""
     links: list[str] = field(default_factory=list)
     dropped: list[Skipped] = field(default_factory=list)
-
-    @property
-    def skipped(self) -> tuple[Skipped, ...]:
-        return tuple(self.dropped)
 
 
 def _store(repo: Repo, changes: _Changes, *, settled: bool) -> list[tuple[str, str, str]]:
@@ -299,25 +224,6 @@ def _add_untracked(repo: Repo, changes: _Changes, path: str, *, trust_mode: bool
     else:
         executable = trust_mode and found.st_mode & stat.S_IXUSR
         changes.files.append((path, EXECUTABLE if executable else FILE))
-
-
-def _find_known(repo: Repo, guarded: Guarded, known: KnownPaths, given: Collection[str]) -> _Changes:
-    paths = tuple(dict.fromkeys(p for p in (*(known.paths or ()), *known.previous.replaced) if p not in given))
-    if not paths:
-        return _Changes()
-    status = read_guarded_status(guarded, paths)
-    changes = _find_all(repo, guarded, status)
-    listed = {entry.path for entry in status.entries}
-    unlisted = [path for path in paths if path not in listed]
-    head = repo.head() if unlisted else None
-    at_head = objects.read_entries(repo, head, unlisted) if head else {}
-    is_left_out = make_filter(known.previous.skipped)
-    left_out = set(filter(is_left_out, status.untracked))
-    changes.files = [(path, mode) for path, mode in changes.files if path not in left_out]
-    changes.links = [path for path in changes.links if path not in left_out]
-    # A path that git does not list is as in HEAD; if HEAD does not have it, it is ignored or gone.
-    changes.entries += [(path, *at_head.get(path, (ABSENT, repo.zero_id))) for path in unlisted]
-    return changes
 
 
 def find_crowded(untracked: Sequence[str], limit: int = MAX_UNTRACKED_FILES) -> dict[str, int]:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from relay.git.message import Message
 from relay.git.objects import write_commit
 from relay.git.refs import find_ref, move_ref
-from relay.store.snapshot import KnownPaths, write_snapshot_tree
+from relay.store.snapshot import write_snapshot_tree
 from tests.effort import NIGHTLY
 from tests.repo.conftest import CONFIG, Box
 
@@ -100,16 +100,14 @@ def fingerprint(box):
 @given(rounds=st.lists(st.lists(_steps, min_size=1, max_size=4), min_size=1, max_size=3), sha256=st.booleans())
 def test_a_snapshot_is_the_tree_that_git_makes_of_the_same_files(rounds, sha256):
     with open_box(*(("--object-format=sha256",) if sha256 else ())) as box:
-        repo, previous, last = box.open(), None, None
+        repo, last = box.open(), None
         for steps in rounds:
             for step in steps:
                 take_step(box, *step)
             before = fingerprint(box)
-            known = KnownPaths(previous=previous, paths=PATHS) if previous else None
-            previous = write_snapshot_tree(repo, known=known)
-            assert previous.tree == ask_git(repo, box.home / "index") == write_snapshot_tree(repo).tree
-            previous = write_snapshot_tree(repo)
-            commit = write_commit(repo, previous.tree, (last,) if last else (), Message(subject="snapshot"))
+            tree = write_snapshot_tree(repo).tree
+            assert tree == ask_git(repo, box.home / "index")
+            commit = write_commit(repo, tree, (last,) if last else (), Message(subject="snapshot"))
             assert move_ref(repo, REF, commit, last)
             assert find_ref(repo, REF) == commit
             last = commit

@@ -5,7 +5,7 @@ import pytest
 from relay.git.message import Message
 from relay.git.status import read_status
 from relay.store.commit import CommitEnd, CommitRequest, commit_paths
-from relay.store.snapshot import KnownPaths, write_snapshot_tree
+from relay.store.snapshot import write_snapshot_tree
 from tests.effort import take_turns
 
 FLAGS = ("--assume-unchanged", "--skip-worktree")
@@ -36,7 +36,6 @@ def test_status_sees_them_and_says_so(box):
     ("flags", "setting"), take_turns(CASES, ("core.splitIndex", "core.ignoreStat", "core.untrackedCache"))
 )
 def test_a_snapshot_holds_them(box, flags, setting):
-    """Also the next one, made of known paths only."""
     box.git("config", setting, "true")
     hide(box, "src/app.py", flags)
     box.write("src/app.py", "local\n")
@@ -44,7 +43,7 @@ def test_a_snapshot_holds_them(box, flags, setting):
 
     first = write_snapshot_tree(repo)
     box.write("src/app.py", "later\n")
-    second = write_snapshot_tree(repo, known=KnownPaths(previous=first, paths=("src/app.py",)))
+    second = write_snapshot_tree(repo)
 
     assert box.tree(first.tree)["src/app.py"] == b"local\n"
     assert box.tree(second.tree)["src/app.py"] == b"later\n"
@@ -53,13 +52,11 @@ def test_a_snapshot_holds_them(box, flags, setting):
 def test_a_flag_that_is_set_between_two_snapshots_is_seen(box):
     """What git said is remembered for one state of the index, no longer."""
     repo = box.open()
-    first = write_snapshot_tree(repo)
+    write_snapshot_tree(repo)
     hide(box, "src/app.py", FLAGS[1:])
     box.write("src/app.py", "local\n")
 
     assert box.tree(write_snapshot_tree(repo).tree)["src/app.py"] == b"local\n"
-    known = KnownPaths(previous=first, paths=("src/app.py",))
-    assert box.tree(write_snapshot_tree(repo, known=known).tree)["src/app.py"] == b"local\n"
 
 
 def test_a_commit_moves_the_index_and_keeps_the_flags(box):

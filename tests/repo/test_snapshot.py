@@ -2,7 +2,6 @@
 
 import os
 import subprocess
-from dataclasses import replace
 
 import pytest
 
@@ -10,7 +9,7 @@ from relay.git.objects import diff_trees, find_blob_id, store_files
 from relay.git.status import ChangeKind
 from relay.store import snapshot
 from relay.store.checkpoints import plan_restoration, run_restoration
-from relay.store.snapshot import KnownPaths, Skipped, TreeSnapshot, find_crowded, write_snapshot_tree
+from relay.store.snapshot import TreeSnapshot, find_crowded, write_snapshot_tree
 
 
 def snap(repo, **kwargs):
@@ -103,24 +102,6 @@ def test_a_directory_with_too_many_files_is_left_out():
     assert find_crowded(deep, limit=100) == {"data/a": 101}
     assert find_crowded([str(n) for n in range(101)], limit=100) == {".": 101}
     assert find_crowded([f"d{n}/f" for n in range(200)], limit=100) == {}
-
-
-def test_a_tracked_file_in_a_crowded_directory_is_held_by_its_known_path(box):
-    repo = box.open()
-    first = replace(snap(repo), skipped=(Skipped(path="src", reason="6,210 untracked files"),))
-    box.write("src/app.py", "edited\n")
-    box.write("src/generated.txt", "1 of 6,210")
-    found = snap(repo, known=KnownPaths(paths=("src/app.py", "src/generated.txt"), previous=first))
-    assert [change.path for change in diff_trees(repo, first.tree, found.tree)] == ["src/app.py"]
-
-
-def test_known_paths_are_not_trusted_when_another_snapshot_was_taken_since(box):
-    repo = box.open()
-    first = snap(repo)
-    box.write("elsewhere.txt", "not among the known")
-    write_snapshot_tree(repo)
-    found = write_snapshot_tree(repo, known=KnownPaths(paths=("src/app.py",), previous=first))
-    assert "elsewhere.txt" in box.tree(found.tree)
 
 
 def test_differences_name_what_happened(box):

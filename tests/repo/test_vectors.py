@@ -158,7 +158,7 @@ def work_through_everything(box):
     box.write("src/app.py", "print(3)\n")
     box.write("src/new.py", "new\n")
     found = write_snapshot_tree(repo)
-    attempt = save_wip(repo, attempt, WipRecord(spend=Spent(), paths=("src/app.py",)))
+    attempt = save_wip(repo, attempt, WipRecord(spend=Spent()))
     assert read_attempt(repo) == attempt
     diff_trees(repo, attempt.base_tree, found.tree)
     wanted = write_snapshot_tree(repo, replace={"x": b""})

@@ -249,7 +249,6 @@ class Keeper:
     def save(
         self,
         *,
-        paths: tuple[str, ...] | None = None,
         handoff_note: str = "",
         carried: Carried = _NOTHING,
         ending: Ending = _WORKING,
@@ -257,12 +256,11 @@ class Keeper:
         """Take a checkpoint with claims, pending plan and spend.
 
         Args:
-            paths: Paths that may have changed since the last checkpoint; None looks at the whole tree.
             handoff_note: For the next session; empty while this one goes on.
             carried: What all further checkpoints keep, too.
             ending: How the session ends.
         """
-        record = replace(self._make_record(), paths=paths, handoff_note=handoff_note, ending=ending)
+        record = replace(self._make_record(), handoff_note=handoff_note, ending=ending)
         self.attempt = save_wip(self._ctx.repo, self.attempt, replace(record, carried=record.carried.join(carried)))
 
     def _make_record(self) -> WipRecord:
@@ -287,7 +285,7 @@ class Keeper:
     def save_end(self, ending: Ending, gate_words: str, *, hurried: bool) -> None:
         """Leave the work in the tree and save it with a handoff note; the attempt stays open for the next session."""
         handoff_note = "" if hurried else self.render_handoff_note(gate_words)
-        self.save(paths=() if hurried else None, handoff_note=handoff_note, ending=ending)
+        self.save(handoff_note=handoff_note, ending=ending)
 
     def hear(self) -> str:
         """Save and return the user's new words, empty without any; obey the user's new cap."""
@@ -300,7 +298,7 @@ class Keeper:
         new = tuple(
             text for text in texts if text not in self.attempt.carried.said
         )  # a killed relay may have saved some already
-        self.save(paths=(), handoff_note=self.attempt.handoff_note, carried=Carried(said=new))
+        self.save(handoff_note=self.attempt.handoff_note, carried=Carried(said=new))
         drop_words(repo, tuple(said.name for said in found))
         for text in texts:
             self._ctx.observe(WordsHeard(text=text))
@@ -309,11 +307,11 @@ class Keeper:
     def note_repair(self, number: int) -> None:
         """Save that the commit step gives the work back to the session, for the nth time."""
         repairs = Carried(repairs={self.attempt.session_id: number})
-        self.save(paths=(), handoff_note=self.attempt.handoff_note, carried=repairs)
+        self.save(handoff_note=self.attempt.handoff_note, carried=repairs)
 
     def note_wait(self, until: float) -> None:
         """Save the end of a limit before waiting for it."""
-        self.save(paths=(), ending=Ending(**note_wait(until, self._ctx.settings.model)))
+        self.save(ending=Ending(**note_wait(until, self._ctx.settings.model)))
 
     def show_plan(self, *, committed: bool = False) -> None:
         """Show the plan with its claims; with `committed` they are done."""
@@ -352,7 +350,7 @@ class Keeper:
         if noted:
             self.show_plan()
         if noted or paths is None or paths:
-            self.save(paths=None if self._is_busy() else paths)
+            self.save()
 
     def _put_plan_back(self, call: ToolCall, result: ToolResult) -> ToolResult:
         """Restore the plan after an unconfined command changed it; with a sandbox only the user can have changed it."""
