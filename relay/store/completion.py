@@ -17,7 +17,7 @@ from relay.base.tree import find_stat, fsync_paths, read_file, remove_file, repl
 from relay.base.values import dataclass
 from relay.git import objects
 from relay.git.command import Git, GitError, GitResult
-from relay.git.config_guard import Guarded, find_filters, find_own_filters, find_value, guard
+from relay.git.config_guard import Guarded, find_filters, find_own_filters, guard
 from relay.git.lock_journal import declare_locks
 from relay.git.message import CommitText, read_text
 from relay.git.names import parse_path
@@ -29,9 +29,11 @@ from relay.plan.text import find_ledger_path
 from relay.store.trailers import PLAN
 
 INDEX = "commit-index"
-_LINE_ENDS, _OTHERS = ("text", "eol"), ("crlf", "filter", "ident", "working-tree-encoding")
-"""Attributes that make git store a file in another form than the work tree's. Source: gitattributes(5)."""
-_NONE = frozenset({"unspecified", "unset"})
+_OTHERS = ("crlf", "filter", "ident", "working-tree-encoding")
+"""Attributes, besides ``text`` and ``eol``, that make git store a file in another form than the work tree's.
+
+Source: gitattributes(5).
+"""
 
 
 class NotStagedError(GitError):
@@ -133,19 +135,10 @@ def hash_cleaned(repo: Repo, git: Git, path: str, data: bytes, old: str) -> str:
 
 def _is_left_alone(git: Git, path: str) -> bool:
     """Return whether nothing but git's guess at line ends would change a file's bytes."""
-    found = _find_attributes(git, (path,))[path]
+    said = git.run("check-attr", "-z", "text", "eol", *_OTHERS, "--", path).decode("utf-8", "replace").split("\0")
+    found = dict(zip(said[1::3], said[2::3], strict=False))
     guessed = found["text"] == "auto" or found["text"] == found["eol"] == "unspecified"
     return guessed and all(found[name] == "unspecified" for name in _OTHERS)
-
-
-def _find_attributes(git: Git, paths: Sequence[str]) -> dict[str, dict[str, str]]:
-    """Return for each path the attributes that change the stored form of a file."""
-    stdin = b"".join(os.fsencode(path) + b"\0" for path in paths)
-    parts = git.run("check-attr", "-z", "--stdin", *_LINE_ENDS, *_OTHERS, stdin=stdin).split(b"\0")
-    found: dict[str, dict[str, str]] = {path: {} for path in paths}
-    for path, name, value in zip(parts[0::3], parts[1::3], parts[2::3], strict=False):
-        found[os.fsdecode(path)][name.decode()] = value.decode("utf-8", "replace")
-    return found
 
 
 LOCK_ATTEMPTS = 20
@@ -319,14 +312,17 @@ def finish_commit(
     guarded = guard(repo)
     git = guarded.git
     # Write the files before the index: its refresh records how they look now.
-    left = _project(repo, guarded, commit, parents, replaced, based_on or {})
+    left: list[str] = []
+    for is_first in (True, False):  # attributes say how the other files are checked out
+        part = {path: data for path, data in replaced.items() if path.endswith(".gitattributes") is is_first}
+        left += _project(repo, guarded, commit, parents, part, based_on or {})
     for earlier in reversed(_find_earlier(_read_pending(repo), commit)):
         parents_then = (earlier.old,) if earlier.old else read_text(repo, earlier.commit).parents
         behind = _find_changes(repo, earlier.commit, parents_then)
-        if words := _refresh_index(repo, git, earlier.commit, behind):
+        if words := _refresh_index(repo, git, behind):
             return (*left, *words)  # each starts from the one before
     changes = _find_changes(repo, commit, parents)
-    left += _refresh_index(repo, git, commit, changes)
+    left += _refresh_index(repo, git, changes)
     fsync_paths(repo.root, (change.path for change in changes))
     return tuple(left)
 
@@ -346,7 +342,8 @@ def _project(
     """Write committed files to the work tree, unless a file has changed since the commit was prepared."""
     after = objects.read_entries(repo, commit, tuple(replaced))
     before = objects.read_entries(repo, parents[0], tuple(replaced)) if parents else {}
-    as_is = _find_as_is(repo, guarded, {path: new for path, (_, new) in after.items() if replaced[path] is None})
+    unknown = {path: new for path, (mode, new) in after.items() if replaced[path] is None and mode != SYMLINK}
+    checked_out = objects.check_out_all(guarded.git, unknown)
     left = []
     for path, (mode, new) in after.items():
         found = read_file(repo.root, path)
@@ -354,9 +351,7 @@ def _project(
         old_mode, old = before.get(path, (mode, ""))
         as_before = found is not None and raw == old
         given = replaced[path]
-        if as_before and old != new and mode == old_mode and given is not None and _put_file(repo, path, given, mode):
-            continue
-        if found is None or (path in as_is and b"\r" not in found):
+        if found is None or raw in {old, new}:  # what git stores of a blob's own bytes is that blob
             now = raw
         else:
             now = new if found == given else hash_cleaned(repo, guarded.git, path, found, old)
@@ -366,9 +361,9 @@ def _project(
         known = as_before or (found is not None and found == based_on.get(path))
         if now in {old, new} or known:
             # Where only the mode changed, a file that cleans to the same bytes keeps its own bytes.
-            data = found if now == new and SYMLINK not in {mode, old_mode} else replaced[path]
+            data = found if now == new and SYMLINK not in {mode, old_mode} else given
             if data is None:
-                data = objects.load_blob(repo, new) if path in as_is else objects.check_out(guarded.git, path, new)
+                data = checked_out[path] if path in checked_out else objects.load_blob(repo, new)
             known = _put_file(repo, path, data, mode)
         if not known:
             left.append(f"{path} was changed by somebody else and was left as it is")
@@ -398,30 +393,6 @@ def bring_back(repo: Repo, tree: str, files: Mapping[str, tuple[str, bytes] | No
             _put_file(repo, path, new[1], new[0])
 
 
-def _find_as_is(repo: Repo, guarded: Guarded, blobs: Mapping[str, str]) -> frozenset[str]:
-    """Return the paths whose blobs a checkout writes byte for byte, so that git need not be asked for each file.
-
-    Args:
-        blobs: Path → the id of the bytes there.
-    """
-    # What a new attributes file says of the other paths counts only once it is written.
-    is_odd = any(path.rpartition("/")[2] == ".gitattributes" for path in blobs)
-    if not blobs or is_odd or (find_value(guarded.config, "core.autocrlf") or "false").lower() != "false":
-        return frozenset()
-    has_eol = find_value(guarded.config, "core.eol") is not None
-    as_is = set()
-    for path, found in _find_attributes(guarded.git, tuple(blobs)).items():
-        if not all(found[name] in _NONE for name in _OTHERS):
-            continue
-        if found["text"] not in _NONE or found["eol"] not in _NONE:
-            if has_eol or found["text"] not in {"auto", "set"} or found["eol"] not in _NONE:
-                continue
-            if b"\r" in objects.load_blob(repo, blobs[path]):
-                continue
-        as_is.add(path)
-    return frozenset(as_is)
-
-
 def _put_file(repo: Repo, path: str, data: bytes, mode: str) -> bool:
     """Write a file; return False if a directory is in its place, or something else in its directory's place."""
     try:
@@ -433,14 +404,16 @@ def _put_file(repo: Repo, path: str, data: bytes, mode: str) -> bool:
     return True
 
 
-def _refresh_index(repo: Repo, git: Git, commit: str, changes: tuple[PathChange, ...]) -> tuple[str, ...]:
-    """Update the committed paths in the user's index; staged bytes that are nowhere else stay staged."""
+def _refresh_index(repo: Repo, git: Git, changes: tuple[PathChange, ...]) -> tuple[str, ...]:
+    """Update the committed paths in the user's index; what the user staged of them stays staged."""
     # Sync the index too: if a power cut tears it, every git command in this work tree fails.
     durable = git.overruled((("core.fsync", "committed,index"),))
     staged = objects.read_index(git, [change.path for change in changes])
-    behind = [change for change in changes if _follows(change, staged.get(change.path))]
-    others = [c for c in changes if c not in behind and staged.get(c.path, ())[1:] not in {(), (c.object_id,)}]
-    behind += _find_kept(repo, commit, others, staged)
+    behind = [
+        change
+        for change in changes
+        if staged.get(change.path) == ((change.old_mode, change.old_object_id) if change.old_object_id else None)
+    ]
     with declare_locks(repo, repo.git_dir / "index.lock"):
         result = _move_entries(repo, durable, behind)
     return (f"the index was not brought up to date: {result.words}",) if result.code else ()
@@ -455,35 +428,13 @@ def _move_entries(repo: Repo, git: Git, changes: list[PathChange]) -> GitResult:
     entries = [(c.path, c.mode, c.object_id or repo.zero_id) for c in changes if c.path not in kept]
     # Remove entries first: where a directory replaces a file, the index cannot hold both.
     entries.sort(key=lambda entry: entry[1] != ABSENT)
-    result = GitResult(code=0, out=b"", err=b"")
-    if len(entries) > _AT_ONCE:
-        lines = b"".join(objects.render_entry(*entry) + b"\0" for entry in entries)
-        result, entries = _update_index(repo, git, "-z", "--index-info", stdin=lines), []
-    parts = [flagged[start : start + _AT_ONCE] for start in range(0, len(flagged), _AT_ONCE)]
-    for args in (_render_entries(entries), *map(render_flagged, parts)):
-        if not result.code:
-            # Record how the files look now: without that, git's plumbing takes the entry for a changed file.
-            result = _update_index(repo, git, *args, "-q", "--refresh")
+    lines = b"".join(objects.render_entry(*entry) + b"\0" for entry in entries)
+    result = _update_index(repo, git, "-z", "--index-info", stdin=lines)
+    # Then record how the files look now: without that, git's plumbing takes the entry for a changed file.
+    parts = [render_flagged(flagged[start : start + _AT_ONCE]) for start in range(0, len(flagged), _AT_ONCE)]
+    for args in (*parts, ("-q", "--refresh")):
+        result = result if result.code else _update_index(repo, git, *args)
     return result
-
-
-def _render_entries(entries: list[tuple[str, str, str]]) -> tuple[str, ...]:
-    """Return arguments for one ``git update-index`` that removes paths, then adds entries."""
-    gone = [f"./{path}" for path, mode, _ in entries if mode == ABSENT]
-    there = [f"{mode},{blob},{path}" for path, mode, blob in entries if mode != ABSENT]
-    written = (part for entry in there for part in ("--cacheinfo", entry))
-    return ("--add", "--replace", *(("--force-remove", *gone) if gone else ()), *written)
-
-
-def _find_kept(
-    repo: Repo, commit: str, changes: list[PathChange], staged: Mapping[str, tuple[str, str]]
-) -> list[PathChange]:
-    """Return the changes whose staged bytes a snapshot holds: a user who staged an open phase's work loses nothing."""
-    if not changes:
-        return []
-    kept = repo.git.run("rev-list", "--objects", "--no-object-names", "--glob=refs/relay", f"^{commit}")
-    found = set(kept.decode().split())
-    return [change for change in changes if staged[change.path][1] in found]
 
 
 def _update_index(repo: Repo, git: Git, *args: str, stdin: bytes = b"") -> GitResult:
@@ -500,9 +451,3 @@ def _update_index(repo: Repo, git: Git, *args: str, stdin: bytes = b"") -> GitRe
         time.sleep(LOCK_PAUSE_S)
         result = git.probe("update-index", *args, stdin=stdin)
     return replace(result, code=0) if result.code in _REFRESHED else result
-
-
-def _follows(change: PathChange, staged: tuple[str, str] | None) -> bool:
-    """Return whether the index still holds the state before the commit."""
-    before = (change.old_mode, change.old_object_id) if change.old_object_id else None
-    return staged == before
