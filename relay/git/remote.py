@@ -12,17 +12,14 @@ through links (as ``contrib/workdir/git-new-workdir`` of git makes them). relay 
 too, since a condition such as ``includeIf "gitdir:~/work/"`` depends on the repository's own place.
 """
 
-import math
 import os
 import re
-import shlex
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from enum import StrEnum
-from functools import partial
 from pathlib import Path
 from urllib.parse import unquote
 
@@ -154,14 +151,9 @@ class Transfer:
         self._words = ""
         self._read: Callable[[str], None] | None = None
 
-    @property
-    def age_s(self) -> float:
-        """Seconds since its start."""
-        return self._clock() - self._begun_s
-
     def look(self, said: bytes) -> bool:
         """Read git's stderr so far; return whether the transfer has progressed since the last call."""
-        took_s, before = self.age_s, self._words
+        took_s, before = self._clock() - self._begun_s, self._words
         if took_s < _UNTOLD_S:  # most transfers end before it pays to import the reader
             is_more, self._size = len(said) > self._size, len(said)
             return is_more
@@ -222,7 +214,6 @@ _VARIABLES = (
     "no_proxy",
 )  # fmt: skip
 _LISTED = re.compile(r"(?P<name>[^\t]*)\t(?P<address>.*) \((fetch|push)\)( \[.*\])?")
-_ID = re.compile(r"\b[0-9a-f]{40,64}\b")
 _LIMIT_S = 600.0
 _STALE = ("stale info", "fetch first", "non-fast-forward", "already exists", "remote ref updated since checkout")
 """Git's reasons for refusing a ref that is not where its lease says."""
@@ -233,10 +224,6 @@ _RACED = ("cannot lock ref", "failed to update ref", "incorrect old value provid
 
 class RemoteError(RepoError):
     """A remote could not be reached, or does not do what is needed; nothing is known to have changed there."""
-
-
-class LostObjectError(RemoteError):
-    """A ref of the remote names an object that it has not: as a rule `git gc --prune=now` there, during a push."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -279,8 +266,6 @@ class Remote:
     """The user's environment; relay passes on the variables for ssh, proxies and credentials."""
     limit_s: float = _LIMIT_S
     """Seconds for one exchange without progress."""
-    most_s: float = math.inf
-    """Seconds for one transfer, progress or not."""
     tell: Callable[[str], object] = lambda _: None
     """Takes progress messages of a long transfer, ever less often."""
     show: Callable[[str], object] = lambda _: None
@@ -313,23 +298,7 @@ class Remote:
         with declare_locks(self.repo, self.repo.common_dir / "packed-refs.lock"):
             result = self._probe(*args)
         if result.code:
-            raise self._find_lost(result) or self._explain("fetch", result)
-
-    def _find_lost(self, result: GitResult) -> LostObjectError | None:
-        """Return an error if the fetch failed for a ref of relay whose commit the remote has lost."""
-        if not (named := set(_ID.findall(result.err.decode(errors="replace")))):
-            return None
-        refs = [
-            ref
-            for ref, commit in self.list_refs("refs/relay/*", f"refs/heads/{JOB_BRANCHES}*").items()
-            if commit in named
-        ]
-        if not refs:
-            return None
-        names = " ".join(map(shlex.quote, refs))
-        return LostObjectError(
-            f"{self.name} has lost what {names} names", hint=f"git push {self.name} --delete {names}"
-        )
+            raise self._explain("fetch", result)
 
     def push(self, *updates: RefUpdate) -> Pushed:
         """Change all of the refs or none.
@@ -372,7 +341,7 @@ class Remote:
                 return git.probe(*args, timeout_s=self.limit_s)
             transfer = Transfer(f"git {args[0]} {self.name}", self.tell, self.show)
             try:
-                return replace(git, watch=partial(self._look, transfer)).probe(*args, timeout_s=self.limit_s)
+                return replace(git, watch=transfer.look).probe(*args, timeout_s=self.limit_s)
             finally:
                 transfer.end()
 
@@ -392,11 +361,6 @@ class Remote:
                     f"{self.name} is {place}, which the repository itself holds: its hooks and settings are no user's",
                     hint=f"git remote set-url {self.name} ADDRESS, of a place outside of the repository",
                 )
-
-    def _look(self, transfer: Transfer, said: bytes) -> bool:
-        if transfer.age_s >= self.most_s:  # git is ended
-            raise RemoteError(f"{transfer.what}: not through after {transfer.age_s:.0f} s")
-        return transfer.look(said)
 
     def _explain(self, what: str, result: GitResult) -> RemoteError:
         said = [line for line in result.err.decode(errors="replace").splitlines() if line.strip()]
