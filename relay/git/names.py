@@ -13,23 +13,15 @@ SWITCH = "git switch --no-overwrite-ignore"
 """What relay tells users to type: without the option git writes over ignored files that the other branch tracks."""
 STORE = "store"
 """The name of the repository in each clone that relay makes, beside the clone's work tree."""
-_ESCAPES = {"\a": "a", "\b": "b", "\t": "t", "\n": "n", "\v": "v", "\f": "f", "\r": "r", '"': '"', "\\": "\\"}
-_UNESCAPES = {letter: char for char, letter in _ESCAPES.items()}
+_ODD = re.compile(rb'[^ -~]|["\\]')
 _QUOTED = re.compile(r'"(.*)"')
-_ESCAPED = re.compile(r"\\([abtnvfr\"\\]|[0-3][0-7]{2})")
+_ESCAPED = re.compile(rb"\\([0-3][0-7]{2})")
 
 
 def quote_path(path: str) -> str:
-    """Return `path` in C style, one line of printable text in double quotes; bytes that are not UTF-8 as octal."""
-    return f'"{"".join(_escape(char) for char in path)}"'
-
-
-def _escape(char: str) -> str:
-    if char in _ESCAPES:
-        return f"\\{_ESCAPES[char]}"
-    if char.isprintable():
-        return char
-    return "".join(f"\\{byte:03o}" for byte in os.fsencode(char))
+    """Return `path` in C style, one line of ASCII in double quotes; other bytes, quotes and backslashes as octal."""
+    inner = _ODD.sub(lambda found: b"\\%03o" % ord(found[0]), os.fsencode(path))
+    return f'"{inner.decode()}"'
 
 
 def render_path(path: str) -> str:
@@ -54,14 +46,7 @@ def parse_path(text: str) -> str:
     quoted = _QUOTED.fullmatch(text)
     if quoted is None:
         return text
-    raw = _ESCAPED.sub(_unescape, quoted[1])
-    # Octal escapes stand for bytes; together they may form one character.
-    return os.fsdecode(os.fsencode(raw))
-
-
-def _unescape(match: re.Match[str]) -> str:
-    code = match[1]
-    return _UNESCAPES[code] if code in _UNESCAPES else os.fsdecode(bytes([int(code, 8)]))
+    return os.fsdecode(_ESCAPED.sub(lambda found: bytes([int(found[1], 8)]), os.fsencode(quoted[1])))
 
 
 def render_ref_part(branch: str) -> str:
