@@ -15,7 +15,7 @@ from relay.git.repository import Repo
 from relay.git.status import ChangeKind, PathChange, read_status
 from relay.ledger.belief import DOUBTFUL, ClaimStatus, Judgement, judge
 from relay.ledger.citation import MAX_CITED_BYTES, cite, find_change
-from relay.ledger.model import Ledger, Source, get_sources, parse_ledger
+from relay.ledger.model import Ledger, Source, parse_ledger
 from relay.ledger.snapshot import clip
 from relay.plan.model import Phase
 from relay.plan.text import decode_text, find_ledger_path
@@ -29,9 +29,6 @@ MAX_COMMITS = 500
 
 _MOST_READ = 32
 """Up to this number relay reads commits one by one, down from HEAD; for older ones it asks git."""
-
-MAX_BLAMED = 50
-"""The most commits of a file that are searched for the change of a cited source."""
 
 MAX_RENAMES = 5
 """The most renames of one file that are followed."""
@@ -116,16 +113,6 @@ def find_changed_sources(repo: Repo, sources: Iterable[Source]) -> dict[Source, 
     return {source: words for source, _, words in _iter_changed(repo, sources)}
 
 
-def find_stale_claims(repo: Repo, ledger: Ledger) -> dict[Source, str]:
-    """Return the same for a whole ledger, each with the commit that changed the source."""
-    said: dict[Source, str] = {}
-    for entry in ledger.entries:
-        for source in get_sources(entry):
-            said[source] = min(entry.stamp.at, said.get(source, entry.stamp.at))
-    changed = _iter_changed(repo, said)
-    return {source: f"{words}{_name_change(repo, source, now, said[source])}" for source, now, words in changed}
-
-
 def read_judged_ledger(repo: Repo, plan_path: str) -> tuple[Ledger, dict[Source, str], Judgement]:
     """Return the ledger beside a plan, its changed sources, and where its claims stand, as the work tree has it all.
 
@@ -135,7 +122,7 @@ def read_judged_ledger(repo: Repo, plan_path: str) -> tuple[Ledger, dict[Source,
     path = find_ledger_path(plan_path)
     with within(path):
         ledger = parse_ledger(decode_text(read_own(repo, plan_path, path) or b""))
-    changed = find_stale_claims(repo, ledger)
+    changed = find_changed_sources(repo, ledger.sources)
     return ledger, changed, judge(ledger, changed)
 
 
@@ -258,27 +245,3 @@ def _is_comparable(repo: Repo, path: str) -> bool:
     except (ValueError, RepoError):
         return False
     return found is None or found.st_size <= MAX_CITED_BYTES
-
-
-def _name_change(repo: Repo, source: Source, now: str, since: str) -> str:
-    """Return the commit that changed a source, in words; empty if it is unknown.
-
-    Args:
-        now: The present name of its file.
-        since: When the source was cited; empty if unknown.
-    """
-    if not (head := repo.head()):
-        return ""
-    found = None
-    which = (f"--max-count={MAX_BLAMED}", *([f"--since={since}"] if since else []))
-    texts = read_texts(repo.git, *which, head, "--", *{source.path, now})
-    for text in texts:
-        blobs = (read_blob(repo, text.commit, name) for name in (source.path, now))
-        data = next((blob for blob in blobs if blob is not None), None)
-        if not find_change(source, data, partial(find_blob_id, repo)):
-            break
-        found = text
-    else:
-        if not since or len(texts) == MAX_BLAMED:
-            return ""
-    return f" (by {found.commit[:8]} {found.message.subject[:72]})" if found else " (not committed)"

@@ -54,7 +54,7 @@ def test_claims_of_a_person_are_kept_judged_settled_and_taken_back(
 
     (project / "db.py").write_text(FILE.replace("two", "2"))
     commit()
-    stale = f"{one} decision, STALE (db.py:2 has changed (by "
+    stale = f"{one} decision, STALE (db.py:2 has changed"
     tell("list", stale, f"{two} decision, in doubt (rests on {one})", f"to do: look at {one} again")
     tell("compact", f"- {rule} constraint: never log keys — so\n- {stale}")
     tell("compact~--budget~60", "2 shown)")

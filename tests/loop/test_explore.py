@@ -28,7 +28,7 @@ from relay.session.events import (
 )
 from relay.session.usage import Usage, estimate_tokens
 from relay.session.values import SessionKind
-from relay.store.staleness import find_stale_claims
+from relay.store.staleness import find_changed_sources
 from tests.endpoint.script import parse_script
 from tests.endpoint.server import serve
 from tests.resume.test_signals import Running
@@ -141,7 +141,9 @@ def test_a_session_asks_another_one_and_gets_claims_that_the_ledger_keeps(app):
     assert len(find_tapes(app.root)) == 2
     app.write("app/greet.py", "def greet(name):\n    return f'good day {name}'\n")
     ledger = read_ledger(app)
-    assert judge(ledger, find_stale_claims(open_repo(app.root), ledger))[claim.id].status is ClaimStatus.STALE
+    assert (
+        judge(ledger, find_changed_sources(open_repo(app.root), ledger.sources))[claim.id].status is ClaimStatus.STALE
+    )
 
 
 def run_asking(app, *explorers, asks=None, **flags):

@@ -66,7 +66,7 @@ from relay.store.history import (
 from relay.store.outdated import OUTDATED
 from relay.store.plan_versions import find_phases, replay_attempt
 from relay.store.ref_notes import Carried, Course
-from relay.store.staleness import find_stale, find_stale_claims
+from relay.store.staleness import find_changed_sources, find_stale
 from relay.store.steering_files import find_strange
 from relay.store.trailers import (
     LEG,
@@ -354,7 +354,7 @@ def _render_ledger(ctx: RunContext, pending: PendingPlan, phase: Phase) -> tuple
     ledger = pending.ledger
     if "ledger" in ctx.settings.ablate or not ledger.entries:
         return "", 0
-    changed = find_stale_claims(ctx.repo, ledger)
+    changed = find_changed_sources(ctx.repo, ledger.sources)
     judgement = judge(ledger, changed)
     doubtful = [name for name, belief in judgement.beliefs.items() if belief.status in DOUBTFUL]
     if doubtful or judgement.contradictions:
