@@ -11,10 +11,8 @@ import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 
-from relay.base.tree import find_stat, read_file
 from relay.base.values import dataclass
 from relay.base.words import list_some
-from relay.git import objects
 from relay.git.config_guard import Guarded, guard
 from relay.git.hooks import get_hooks_dir
 from relay.git.repository import Repo
@@ -64,7 +62,7 @@ def take_fingerprint(repo: Repo, *, leave_out: Collection[str] = (".relay",)) ->
         head=f"{repo.branch} {repo.head()}",
         refs=_read_refs(repo),
         index=index,
-        files=_hash_paths(repo, sorted(path for path in listed if not is_left_out(path))),
+        files={path: _hash_file(repo.root / path) for path in listed if not is_left_out(path)},
         ignored=_read_ignored(repo, guarded, is_left_out),
         nested=_read_nested(repo, status, gitlinks),
         settings=_read_settings(repo, guarded),
@@ -112,22 +110,6 @@ def _read_index(guarded: Guarded) -> dict[str, str]:
     return entries
 
 
-def _hash_paths(repo: Repo, paths: list[str]) -> dict[str, str]:
-    """Hash small regular files; describe the others."""
-    stats = {path: find_stat(repo.root, path) for path in paths}
-    described = {path: _describe(found) for path, found in stats.items()}
-    files = [path for path, found in stats.items() if found and _is_hashable(repo, path, found)]
-    hashes = dict(zip(files, objects.hash_files(repo.git, files), strict=True))
-    links = {p: repr(read_file(repo.root, p)) for p, text in described.items() if text.startswith("12")}
-    # A change of the time alone does not change what the user wrote.
-    return described | links | {path: f"{described[path].split()[0]} {blob}" for path, blob in hashes.items()}
-
-
-def _is_hashable(repo: Repo, path: str, found: os.stat_result) -> bool:
-    regular = f"{found.st_mode:o}".startswith("100") and found.st_size <= MAX_UNTRACKED_BYTES
-    return regular and os.access(repo.root / path, os.R_OK)
-
-
 def _describe(found: os.stat_result | None) -> str:
     """Return type and permissions in octal, size and time; ``absent`` if there is nothing."""
     return f"{found.st_mode:o} {found.st_size} {found.st_mtime_ns}" if found else "absent"
@@ -154,7 +136,8 @@ def _read_nested(repo: Repo, status: Status, gitlinks: Iterable[str]) -> dict[st
 
 
 def _walk(top: Path) -> Iterator[Path]:
-    for place, directories, files in os.walk(top):
+    """Yield what is in a directory and below it; nothing for a link, which may lead to any other, of any size."""
+    for place, directories, files in () if top.is_symlink() else os.walk(top):
         for name in (*directories, *files):
             yield Path(place, name)
 
@@ -165,13 +148,7 @@ def _read_settings(repo: Repo, guarded: Guarded) -> dict[str, str]:
     places += [repo.git_dir / name for name in _STATE_FILES]
     hooks = get_hooks_dir(repo, guarded.config)
     places += [hooks] if hooks.is_relative_to(repo.root) else []  # no session can write elsewhere
-    files = (file for place in places for file in ((place, *_walk(place)) if _is_own_directory(place) else (place,)))
-    return {str(file): _hash_file(file) for file in files}
-
-
-def _is_own_directory(place: Path) -> bool:
-    """Return whether it is a real directory: a link may lead to any other, of any size."""
-    return place.is_dir() and not place.is_symlink()
+    return {str(file): _hash_file(file) for place in places for file in (place, *_walk(place))}
 
 
 def _hash_file(file: Path) -> str:
@@ -181,6 +158,9 @@ def _hash_file(file: Path) -> str:
     mode = f"{found.st_mode:o}"
     if mode.startswith("12"):
         return f"{mode} {file.readlink()}"
-    if not mode.startswith("100") or found.st_size > MAX_UNTRACKED_BYTES:
-        return _describe(found) if mode.startswith("100") else mode
+    if not mode.startswith("100"):
+        return mode
+    # A change of the time alone does not change what the user wrote.
+    if found.st_size > MAX_UNTRACKED_BYTES or not os.access(file, os.R_OK):
+        return _describe(found)
     return f"{mode} {hashlib.sha256(file.read_bytes()).hexdigest()}"

@@ -7,12 +7,15 @@ index is out of reach of every command. relay notes which files exist before any
 over; no clock decides, and neither does ``.gitignore``, which a session may write.
 """
 
+import contextlib
 import hashlib
 import json
 import os
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
+
+from msgspec import ValidationError, convert, to_builtins
 
 from relay.base.documents import parse_toml
 from relay.base.errors import RepoError
@@ -177,17 +180,10 @@ def find_persons(paths: Iterable[str]) -> frozenset[str]:
 
 def _read(repo: Repo) -> _Record | None:
     """Return the record; None if relay has not run here yet, or the note is not relay's."""
-    text = read_note(repo, STEERING)
-    if not text:
-        return None
-    try:
-        note = json.loads(text)
-        known = note["known"]
-        return _Record(strange=frozenset(note["strange"]), known=None if known is None else frozenset(known))
-    except (ValueError, TypeError, KeyError, RecursionError):
-        return None
+    with contextlib.suppress(ValueError, ValidationError, RecursionError):
+        return convert(json.loads(read_note(repo, STEERING)), _Record)
+    return None
 
 
 def _save(repo: Repo, record: _Record) -> None:
-    known = None if record.known is None else sorted(record.known)
-    write_note(repo, STEERING, json.dumps({"strange": sorted(record.strange), "known": known}))
+    write_note(repo, STEERING, json.dumps(to_builtins(record, order="sorted")))

@@ -136,11 +136,7 @@ class Brought:
 
 def save_brought(repo: Repo, brought: Brought) -> None:
     """Note it."""
-    import json
-
-    from msgspec import to_builtins
-
-    write_note(repo, _BROUGHT, json.dumps(to_builtins(brought)), synced=False)
+    write_note(repo, _BROUGHT, _render(brought), synced=False)
 
 
 def read_brought(repo: Repo) -> Brought | None:
@@ -158,7 +154,6 @@ def ensure_worker(repo: Repo) -> str:
 
     if not (token := read_note(repo, _WORKER).strip()).isalnum():
         token = secrets.token_hex(4)
-        repo.make_relay_dir()
         write_note(repo, _WORKER, token)
     return f"{socket.gethostname()}-{token}"
 
@@ -177,12 +172,7 @@ class FleetSight:
 
 def save_fleet_sight(repo: Repo, sight: FleetSight) -> None:
     """Note it for `relay status` and `relay run`, which ask no database."""
-    import json
-
-    from msgspec import to_builtins
-
-    repo.make_relay_dir()
-    write_note(repo, _FLEET, json.dumps(to_builtins(sight)), synced=False)
+    write_note(repo, _FLEET, _render(sight), synced=False)
 
 
 def read_fleet_sight(repo: Repo, plan_path: str) -> FleetSight | None:
@@ -277,7 +267,7 @@ def drop_words(repo: Repo, names: tuple[str, ...]) -> None:
                 os.unlink(name, dir_fd=folder)
 
 
-_LAST = "last"
+_LAST_RUN, _LAST_GATE = "last-run", "last-gate"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -322,55 +312,45 @@ class LastRun:
 
 def save_last_run(repo: Repo, run: LastRun, secret_values: tuple[str, ...] = ()) -> None:
     """Save it; if it cannot be written, it is lost and nothing stops."""
-    _save_last(repo, "run", run, secret_values)
+    _save_last(repo, _LAST_RUN, run, secret_values)
 
 
 def save_last_gate(repo: Repo, gate: LastGate, secret_values: tuple[str, ...] = ()) -> None:
     """Save it, in the same way."""
-    _save_last(repo, "gate", gate, secret_values)
+    _save_last(repo, _LAST_GATE, gate, secret_values)
 
 
-def _save_last(repo: Repo, part: str, value: LastRun | LastGate, secret_values: tuple[str, ...]) -> None:
-    import json
-
-    from msgspec import to_builtins
-
+def _save_last(repo: Repo, name: str, value: LastRun | LastGate, secret_values: tuple[str, ...]) -> None:
     from relay.base.redaction import redact
 
     with contextlib.suppress(OSError, RepoError):
-        known = _load(repo, _LAST, dict[str, dict[str, Any]]) or {}
-        text = redact(json.dumps({**known, part: to_builtins(value)}), environ_values=secret_values)
-        write_note(repo, _LAST, text, synced=False)
+        write_note(repo, name, redact(_render(value), environ_values=secret_values), synced=False)
 
 
 def read_last_run(repo: Repo) -> LastRun | None:
     """Return the last run; None without a note that relay wrote."""
-    return _read_last(repo, "run", LastRun)
+    return _load(repo, _LAST_RUN, LastRun)
 
 
 def read_last_gate(repo: Repo) -> LastGate | None:
     """Return the last gate, in the same way."""
-    return _read_last(repo, "gate", LastGate)
+    return _load(repo, _LAST_GATE, LastGate)
 
 
-def _read_last(repo: Repo, part: str, kind: type[ValueT]) -> ValueT | None:
-    found = _load(repo, _LAST, dict[str, dict[str, Any]])
-    return _convert(found[part], kind) if found and part in found else None
+def _render(value: object) -> str:
+    import json
+
+    from msgspec import to_builtins
+
+    return json.dumps(to_builtins(value))
 
 
 def _load(repo: Repo, name: str, kind: type[ValueT]) -> ValueT | None:
     """Return what a note says; None without one that relay wrote."""
-    with contextlib.suppress(OSError, ValueError, RecursionError):
-        if text := read_note(repo, name):
-            import json
+    import json
 
-            return _convert(json.loads(text), kind)
-    return None
-
-
-def _convert(body: object, kind: type[ValueT]) -> ValueT | None:
     from msgspec import ValidationError, convert
 
-    with contextlib.suppress(ValidationError):
-        return convert(body, kind)
+    with contextlib.suppress(OSError, ValueError, RecursionError, ValidationError):
+        return convert(json.loads(read_note(repo, name)), kind)
     return None

@@ -84,12 +84,12 @@ def test_a_run_that_could_not_begin_is_remembered_and_another_relays_lock_is_not
     said = relay("status", "--why").out
     assert "(exit 1): " in said
     assert "ANTHROPIC_API_KEY" in said
-    note = project / ".git/relay/last"
-    for broken in ("{", "[]", '{"run": []}', '{"run": {"began": []}}', '{"run": {"began": 1, "command": "run"}}'):
+    note = project / ".git/relay/last-run"
+    for broken in ("{", "[]", '{"began": []}', '{"began": 1, "command": "run"}'):
         note.write_text(broken)
         assert relay("status", "--why").code == 0
     killed = {"began": 1.0, "command": "run", "plan_path": "PLAN.md", "branch": "main"}
-    note.write_text(json.dumps({"run": killed}))
+    note.write_text(json.dumps(killed))
     assert "has no end: killed, or the power failed" in relay("status").out
 
 
