@@ -74,10 +74,10 @@ def replace_with_file(
     sync_fd(parent_fd)
 
 
-def replace_unsynced(parent_fd: int, name: str, data: bytes, *, scratch_fd: int | None = None) -> None:
+def replace_unsynced(parent_fd: int, name: str, data: bytes) -> None:
     """Replace a regular file without syncing: a power cut may leave it empty, or undo the replacement."""
     traits = _Traits.find(parent_fd, name, executable=None)
-    _replace(parent_fd, name, partial(_write_new, data=data, traits=traits, synced=False), scratch_fd)
+    _replace(parent_fd, name, partial(_write_new, data=data, traits=traits, synced=False))
 
 
 def _replace(parent_fd: int, name: str, make: Callable[[int, str], None], scratch_fd: int | None = None) -> None:

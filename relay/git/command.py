@@ -108,10 +108,6 @@ class GitError(RepoError):
     """A git command failed that relay expected to work: full disk, damaged repository, missing permission."""
 
 
-class CutOffError(GitError):
-    """Git was killed, or the machine ran out of memory, disk or the like: the same call may work later."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GitResult:
     """The result of a git command: exit status and both streams as bytes."""
@@ -254,7 +250,7 @@ class Git:
 
 def _require(result: GitResult, args: Sequence[str]) -> bytes:
     if result.code:
-        raise (CutOffError if result.was_cut_off else GitError)(f"git {args[0]} failed: {result.words}")
+        raise GitError(f"git {args[0]} failed: {result.words}")
     return result.out
 
 

@@ -290,17 +290,16 @@ def is_true(value: str | None, *, default: bool) -> bool:
 
 def find_own_filters(config: tuple[GitSetting, ...]) -> frozenset[str]:
     """Return the names of filter drivers that the repository defines, unless the user defines them alike."""
-    drivers: dict[str, None] = {}
-    for setting in config:
-        match = _FILTER.fullmatch(setting.key)
-        if match and not setting.trusted:
-            drivers[match["name"]] = None
-    return frozenset(name for name in drivers if _differs(config, name))
-
-
-def _differs(config: tuple[GitSetting, ...], name: str) -> bool:
-    keys = [f"filter.{name}.{key}" for key in ("clean", "process")]
-    return any(find_value(config, key) != find_value(config, key, trusted_only=True) for key in keys)
+    matches = (_FILTER.fullmatch(setting.key) for setting in config if not setting.trusted)
+    return frozenset(
+        match["name"]
+        for match in matches
+        if match
+        and any(
+            find_value(config, key) != find_value(config, key, trusted_only=True)
+            for key in (f"filter.{match['name']}.clean", f"filter.{match['name']}.process")
+        )
+    )
 
 
 def overrule(config: tuple[GitSetting, ...]) -> tuple[tuple[str, str], ...]:

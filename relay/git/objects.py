@@ -17,7 +17,7 @@ from pathlib import Path
 
 from relay.base.tree import open_file, sync_directory
 from relay.base.values import dataclass
-from relay.git.command import NULL_ENVIRONMENT, Git, GitError
+from relay.git.command import Git, GitError
 from relay.git.config_guard import guard
 from relay.git.message import Message, render_message
 from relay.git.names import quote_path, render_path
@@ -100,11 +100,8 @@ def _parse_change(head: str, path: str) -> PathChange:
     )
 
 
-def hash_files(git: Git, paths: Sequence[str], *, filtered: bool = False) -> tuple[str, ...]:
-    """Return the blob ids of regular files of the work tree, in order; nothing is stored.
-
-    Args:
-        filtered: As `git add` would store the files; otherwise their raw bytes count.
+def hash_files(git: Git, paths: Sequence[str]) -> tuple[str, ...]:
+    """Return the blob ids of regular files, as `git add` would store them, in order; nothing is stored.
 
     Raises:
         GitError: A file is gone or cannot be read.
@@ -112,9 +109,8 @@ def hash_files(git: Git, paths: Sequence[str], *, filtered: bool = False) -> tup
     if not paths:
         return ()
     # Quoted, since an unquoted newline ends a name and a carriage return at its end is dropped.
-    stdin = b"".join(os.fsencode(_render_stdin_path(path)) + b"\n" for path in paths)
-    words = ("hash-object", *(() if filtered else ("--no-filters",)), "--stdin-paths")
-    return tuple(git.run(*words, stdin=stdin).decode().split())
+    stdin = "".join(f"{quote_path(path)}\n" for path in paths).encode()
+    return tuple(git.run("hash-object", "--stdin-paths", stdin=stdin).decode().split())
 
 
 def store_files(repo: Repo, paths: Iterable[str]) -> dict[str, str]:
@@ -135,10 +131,6 @@ def store_files(repo: Repo, paths: Iterable[str]) -> dict[str, str]:
                 parts = (file.read(min(_PART_BYTES, left)) for left in range(os.fstat(fd).st_size, 0, -_PART_BYTES))
                 found[path] = store_object(repo.git, repo.common_dir, "blob", parts)
     return found
-
-
-def _render_stdin_path(path: str) -> str:
-    return path if path.isprintable() and not path.startswith('"') else quote_path(path)
 
 
 def hash_bytes(git: Git, data: bytes, *, filter_as: str) -> str:
@@ -255,12 +247,11 @@ def write_paths_tree(repo: Repo, entries: Iterable[tuple[str, str, str]], *, sta
     return write_changed_tree(repo, find_tree(repo, start) if start else repo.empty_tree, entries)
 
 
-def read_index(git: Git, paths: Sequence[str], *, index: str | None = None) -> dict[str, tuple[str, str]]:
-    """Return ``path: (mode, object id)`` of those of `paths` that an index (the user's by default) holds, merged."""
+def read_index(git: Git, paths: Sequence[str]) -> dict[str, tuple[str, str]]:
+    """Return ``path: (mode, object id)`` of those of `paths` that the work tree's index holds, merged."""
     found: dict[str, tuple[str, str]] = {}
-    env = {"GIT_INDEX_FILE": index} if index else NULL_ENVIRONMENT
     fits = sum(len(os.fsencode(path)) + 1 for path in paths) <= _MOST_WORDS_BYTES
-    for record in git.run("ls-files", "-z", "--stage", "--", *(paths if fits else ()), env=env).split(b"\0")[:-1]:
+    for record in git.run("ls-files", "-z", "--stage", "--", *(paths if fits else ())).split(b"\0")[:-1]:
         head, _, name = record.partition(b"\t")
         mode, object_id, stage = head.decode().split(" ")
         if stage == "0":

@@ -191,7 +191,7 @@ class Repo:
         ref = find_head_ref(self.git_dir)
         self._require_on(ref or "")
         commit = find_id(self.common_dir, ref) if ref else None
-        if commit and self._has_commit(commit):
+        if commit and (self.read_object(commit) or ("",))[0] == "commit":
             return commit
         found = self._ask_for_commit("HEAD")
         if found is not None:
@@ -212,10 +212,6 @@ class Repo:
         last = (_read(self.git_dir / "logs/HEAD") or b"").rstrip(b"\n").rpartition(b"\n")[2]
         found = re.match(rb"[0-9a-f]+ ([0-9a-f]{40,64}) ", last)
         return found[1].decode() if found else ""
-
-    def _has_commit(self, commit: str) -> bool:
-        found = self.read_object(commit)
-        return found is not None and found[0] == "commit"
 
     def list_refs(self, *prefixes: str) -> dict[str, str]:
         """Return ``ref: object id`` for all refs below `prefixes` (``refs/…/``), by name.

@@ -10,7 +10,6 @@ import os
 import re
 import stat
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path, PurePosixPath
 
@@ -81,8 +80,6 @@ class Status:
     entries: tuple[StatusEntry, ...] = ()
     nested: tuple[str, ...] = ()
     """Untracked directories that are repositories of their own, without the trailing slash."""
-    hidden: tuple[str, ...] = ()
-    """Those of `changed` that a user's ``git status`` does not show, because of a flag in the index."""
     head: str | None = None
     """The compared commit; None on an unborn branch."""
 
@@ -122,9 +119,7 @@ def read_status(repo: Repo, paths: Sequence[str] = ()) -> Status:
     with tempfile.TemporaryDirectory(dir=repo.make_relay_dir(), prefix="status-") as place:
         index = shutil.copy2(repo.git_dir / "index", f"{place}/index")  # git needs its time
         show_hidden(guarded.git, index, hidden)
-        found = read_guarded_status(guarded, paths, index=index)
-    names = {entry.path for entry in hidden}
-    return replace(found, hidden=tuple(path for path in found.changed if path in names))
+        return read_guarded_status(guarded, paths, index=index)
 
 
 def read_guarded_status(guarded: Guarded, paths: Sequence[str] = (), *, index: str | None = None) -> Status:

@@ -326,7 +326,7 @@ def list_changed(repo: Repo, paths: Collection[str]) -> tuple[str, ...]:
     )
     maybe = sorted(frozenset(paths).intersection(found))
     entries = objects.read_index(git, maybe) if maybe else {}
-    blobs = objects.hash_files(git, maybe, filtered=True) if maybe else ()
+    blobs = objects.hash_files(git, maybe) if maybe else ()
     modes = (find_mode(find_stat(repo.root, path)) for path in maybe)
     return tuple(path for path, *now in zip(maybe, modes, blobs, strict=True) if entries.get(path) != tuple(now))
 

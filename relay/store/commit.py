@@ -255,7 +255,9 @@ def _run_pre_commit(repo: Repo, guarded: Guarded, ready: _Ready, hooks: Hooks) -
     before = write_snapshot_tree(tree)
     result = _run_hook(repo, guarded, ready, hooks, "pre-commit")
     now = write_snapshot_tree(tree)
-    adopted, kept = _sort_copies(ready.request, result.copies)
+    copies = {path: data for path, data in result.copies.items() if data != ready.request.replace[path]}
+    adopt = ready.request.adopt
+    adopted = {path: data for path, data in copies.items() if adopt and adopt(path, data)}
     changes = objects.diff_trees(repo, before.tree, now.tree)
     paths = [change.path for change in changes]
     unheld = find_unheld(repo, ready.request.head, paths, before.skipped, now.skipped)
@@ -265,7 +267,7 @@ def _run_pre_commit(repo: Repo, guarded: Guarded, ready: _Ready, hooks: Hooks) -
         keep_out = {*ready.request.keep_out, *ready.request.replace}
         keep_out |= {one.path for one in changes if one.kind is ChangeKind.ADDED and not hooks.may_make(one.path)}
         rewritten = tuple(path for path in changed if path not in keep_out)
-    not_taken = tuple(path for path in (*changed, *kept) if path not in rewritten)
+    not_taken = tuple(path for path in (*changed, *copies) if path not in {*rewritten, *adopted})
     request = replace(ready.request, replace={**ready.request.replace, **adopted})
     ready = replace(ready, request=request, rewritten=rewritten, not_taken=not_taken)
     if hooks.tree and rewritten:
@@ -294,13 +296,6 @@ def _take_in(repo: Repo, tree: Repo, ready: _Ready, paths: tuple[str, ...]) -> s
     new = {path: None if data is None else (modes[path], data) for path, data in found.items()}
     completion.bring_back(repo, ready.files, new)
     return objects.write_tree(git, str(tree.git_dir / "index"))
-
-
-def _sort_copies(request: CommitRequest, copies: Mapping[str, bytes]) -> tuple[Mapping[str, bytes], tuple[str, ...]]:
-    """Return the hook's versions of given files that are committed, and the paths of those that are not."""
-    changed = {path: data for path, data in copies.items() if data != request.replace[path]}
-    adopted = {path: data for path, data in changed.items() if request.adopt and request.adopt(path, data)}
-    return adopted, tuple(path for path in changed if path not in adopted)
 
 
 def _is_wanted(repo: Repo, guarded: Guarded, hooks: Hooks, name: str) -> bool:

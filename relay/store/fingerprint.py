@@ -8,7 +8,7 @@ modification time. Nothing is written, not even objects.
 
 import hashlib
 import os
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 
 from relay.base.values import dataclass
@@ -54,16 +54,20 @@ def take_fingerprint(repo: Repo, *, leave_out: Collection[str] = (".relay",)) ->
     guarded = guard(repo)
     status = read_guarded_status(guarded)
     index = _read_index(guarded)
-    is_left_out = _make_filter(leave_out)
+
+    def is_left_out(path: str) -> bool:
+        return any(f"{path}/".startswith(f"{name}/") for name in leave_out)
+
     gitlinks = tuple(path for path, entry in index.items() if f" {GITLINK} " in entry)
     flagged = tuple(path for path, entry in index.items() if not entry.startswith("H "))
+    ignored = guarded.git.list_files("--others", "--ignored", "--exclude-standard")
     listed = {entry.path for entry in status.entries if entry.mode != GITLINK} | set(flagged)
     return Fingerprint(
         head=f"{repo.branch} {repo.head()}",
         refs=_read_refs(repo),
         index=index,
         files={path: _hash_file(repo.root / path) for path in listed if not is_left_out(path)},
-        ignored=_read_ignored(repo, guarded, is_left_out),
+        ignored={path: _describe(_find_lstat(repo.root / path)) for path in ignored if not is_left_out(path)},
         nested=_read_nested(repo, status, gitlinks),
         settings=_read_settings(repo, guarded),
     )
@@ -90,11 +94,6 @@ def _compare(name: str, before: Mapping[str, str], after: Mapping[str, str]) -> 
     return (f"{name} changed: {list_some([repr(key) for key in changed], _SHOWN)}",)
 
 
-def _make_filter(names: Collection[str]) -> Callable[[str], bool]:
-    prefixes = tuple(f"{name}/" for name in names)
-    return lambda path: path in names or path.startswith(prefixes)
-
-
 def _read_refs(repo: Repo) -> dict[str, str]:
     out = os.fsdecode(repo.git.run("for-each-ref", "--format=%(refname) %(objectname) %(symref)"))
     pairs = (line.split(" ", 1) for line in out.splitlines())
@@ -113,11 +112,6 @@ def _read_index(guarded: Guarded) -> dict[str, str]:
 def _describe(found: os.stat_result | None) -> str:
     """Return type and permissions in octal, size and time; ``absent`` if there is nothing."""
     return f"{found.st_mode:o} {found.st_size} {found.st_mtime_ns}" if found else "absent"
-
-
-def _read_ignored(repo: Repo, guarded: Guarded, is_left_out: Callable[[str], bool]) -> dict[str, str]:
-    paths = guarded.git.list_files("--others", "--ignored", "--exclude-standard")
-    return {path: _describe(_find_lstat(repo.root / path)) for path in paths if not is_left_out(path)}
 
 
 def _find_lstat(path: Path) -> os.stat_result | None:

@@ -21,7 +21,7 @@ def _find_landed(repo: Repo, changes: Sequence[PathChange]) -> frozenset[str]:
     links = {change.path for change in changes if change.mode == SYMLINK and _is_link_to(repo, change)}
     git = guard(repo).git
     try:
-        found = dict(zip(files, objects.hash_files(git, [c.path for c in files], filtered=True), strict=True))
+        found = dict(zip(files, objects.hash_files(git, [c.path for c in files]), strict=True))
     except GitError:  # one of them cannot be read, so that git will refuse
         found = {}
     as_new = links | {change.path for change, blob in found.items() if blob == change.object_id}

