@@ -347,10 +347,12 @@ def _render(value: object) -> str:
 
 def _load(repo: Repo, name: str, kind: type[ValueT]) -> ValueT | None:
     """Return what a note says; None without one that relay wrote."""
-    import json
+    with contextlib.suppress(OSError, ValueError, RecursionError):
+        if text := read_note(repo, name):  # as a rule there is none: then nothing is loaded
+            import json
 
-    from msgspec import ValidationError, convert
+            from msgspec import ValidationError, convert
 
-    with contextlib.suppress(OSError, ValueError, RecursionError, ValidationError):
-        return convert(json.loads(read_note(repo, name)), kind)
+            with contextlib.suppress(ValidationError):
+                return convert(json.loads(text), kind)
     return None
