@@ -1,7 +1,7 @@
 """The checks of `relay doctor`; each finding stands alone, so that one failure does not hide the next."""
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,7 @@ from msgspec.structs import asdict
 from relay.base.errors import ConfigError, PlanError, RelayError, RepoError, SandboxError
 from relay.base.hints import PLAN, RUN, Caller, Command, Hint
 from relay.base.interrupts import Interrupts
+from relay.base.secrecy import NOTHING_NAMED
 from relay.base.values import dataclass
 from relay.base.words import count
 from relay.config import Settings, find_user_dir
@@ -28,7 +29,7 @@ from relay.runners.base import RunnerKind, Surroundings
 from relay.runners.registry import get_kind, list_runners
 from relay.sandbox.bwrap import find_bwrap
 from relay.sandbox.policy import Level, Mechanism
-from relay.sandbox.run import ProbeAct, find_way, probe
+from relay.sandbox.run import find_way, probe
 from relay.session.values import SessionKind
 from relay.setup.context import RunRequest
 from relay.setup.observers import describe_settings, describe_tracked
@@ -45,7 +46,7 @@ from relay.setup.preconditions import (
 )
 from relay.setup.project import find_packages
 from relay.setup.rules import load_repository_rules
-from relay.setup.workspace import get_hidden, get_unreadable, make_policy, open_own_workspace
+from relay.setup.workspace import get_hidden, make_policy, open_own_workspace
 
 _BY_WEIGHT = (State.MISSING, State.WARNING, State.INFO, State.OK)
 ENDPOINT_TIMEOUT_S = 10.0
@@ -95,8 +96,14 @@ def examine(cwd: Path, environ: Mapping[str, str], flags: Mapping[str, Any]) -> 
     chosen = settings or Settings()
     request = _make_request(repo, chosen, place, plan, environ) if repo else None
     runner = request.runners[0] if request else chosen.runner
-    needed = tuple(check_all(request) if request else _examine_apart(root, chosen, environ))
-    findings.extend(_put_in(about, needed))
+    if request:
+        needed = tuple(check_all(request))
+    else:  # what needs no repository
+        kind = _get_kind(chosen.runner, chosen)
+        needed = check_program(root, chosen, environ), check_key((kind,), environ, chosen, (chosen.runner,))
+    # What was found of the plan says more than the check of its file.
+    findings += [about if finding.name == "plan" == about.name and not finding.error else finding for finding in needed]
+    findings += [about] if about.name not in {finding.name for finding in needed} else []
     idle = describe_settings(chosen, environ)
     findings.extend(Finding(name="settings", state=State.WARNING, words=words) for words in idle)
     if settings is not None and not any(finding.error for finding in needed if finding.name in {"runner", "key"}):
@@ -105,11 +112,13 @@ def examine(cwd: Path, environ: Mapping[str, str], flags: Mapping[str, Any]) -> 
         findings.extend(_examine_log(repo))
         findings.extend(_examine_untracked(repo, chosen.plan))
         findings.extend(_examine_sandbox(repo, settings, environ))
-        findings.extend(_examine_copy(repo, chosen))
+        if unused := [path for path in chosen.copy if not list_ignored(repo, path)]:
+            words = f"the setting copy names {list_paths(unused)}, but git ignores no such file"
+            findings.append(Finding(name="work trees", state=State.WARNING, words=words))
     if request is not None:
         findings.extend(_examine_servers(request))
     try:
-        hidden = get_unreadable(root, chosen, environ)
+        hidden = get_hidden(repo, chosen, environ) if repo else NOTHING_NAMED
         findings.append(check_rules(load_repository_rules(root, chosen, hidden, find_user_dir(environ))))
     except ConfigError as error:
         findings.append(make_missing("rules", error))
@@ -144,23 +153,6 @@ def _make_request(
         environ=environ,
         phases=tuple(phase for phase in plan.phases if not phase.done) if plan else (),
     )
-
-
-def _examine_apart(root: Path, settings: Settings, environ: Mapping[str, str]) -> tuple[Finding, ...]:
-    """Run the checks that need no repository."""
-    kind = _get_kind(settings.runner, settings)
-    return check_program(root, settings, environ), check_key((kind,), environ, settings, (settings.runner,))
-
-
-def _put_in(about: Finding, needed: Sequence[Finding]) -> Iterator[Finding]:
-    """Yield the findings of a run's checks; `about` replaces the check of the plan's file, since it says more."""
-    if about.name not in {finding.name for finding in needed}:
-        yield about
-    for finding in needed:
-        if finding.name != "plan" or finding.error:
-            yield finding
-        elif about.name == finding.name:
-            yield about
 
 
 def _examine_untracked(repo: Repo, plan_path: str) -> Iterator[Finding]:
@@ -222,12 +214,10 @@ def _get_kind(name: str, settings: Settings) -> RunnerKind:
 
 
 def _ask_endpoint(kind: RunnerKind, settings: Settings, environ: Mapping[str, str]) -> Finding:
-
     interrupts = Interrupts()
-    impatient = replace(settings, max_wait_s=0)
     given = Surroundings(
         environ=environ,
-        settings=impatient,
+        settings=replace(settings, max_wait_s=0),
         observe=lambda _: None,
         interrupts=interrupts,
         endpoint_idle_s=ENDPOINT_TIMEOUT_S,
@@ -249,7 +239,6 @@ def _ask_endpoint(kind: RunnerKind, settings: Settings, environ: Mapping[str, st
 
 
 def _examine_sandbox(repo: Repo, settings: Settings | None, environ: Mapping[str, str]) -> Iterator[Finding]:
-
     chosen = settings or Settings()
     try:
         policy = make_policy(repo, chosen, find_protected(chosen.plan), environ)
@@ -278,8 +267,26 @@ def _examine_sandbox(repo: Repo, settings: Settings | None, environ: Mapping[str
         holding |= {level} if held else set()
         words = f"{Mechanism.BWRAP}, {level}: {sum(act.holds for act in tried)} of {len(tried)} trials as required"
         state = State.OK if held else State.INFO
-        yield Finding(name="sandbox", state=state, words=words, details=tuple(_render_act(act) for act in tried))
-    yield from _miss_levels(holding, find_way(repo.root, has_bwrap=find_bwrap() is not None))
+        yield Finding(
+            name="sandbox",
+            state=state,
+            words=words,
+            details=tuple(
+                f"{'' if act.holds else 'NOT '}{act.expected}: {act.act}{'' if act.holds else f': {act.happened}'}"
+                for act in tried
+            ),
+        )
+    hint = find_way(repo.root, has_bwrap=find_bwrap() is not None)
+    if Level.WORKSPACE_WRITE not in holding:
+        planning = "works" if Level.READ_ONLY in holding else "refuses too"
+        words = (
+            f"no sandbox works here for {Level.WORKSPACE_WRITE}: `relay run` refuses (--sandbox off: commands run "
+            f"without protection, and every commit says so); `relay plan` {planning}"
+        )
+        yield Finding(name="sandbox", state=State.MISSING, words=words, hint=hint)
+    elif Level.READ_ONLY not in holding:
+        words = f"no sandbox works here for {Level.READ_ONLY}: `relay plan` refuses"
+        yield Finding(name="sandbox", state=State.MISSING, words=words, hint=hint)
 
 
 def _examine_servers(request: RunRequest) -> Iterator[Finding]:
@@ -299,33 +306,6 @@ def _examine_servers(request: RunRequest) -> Iterator[Finding]:
         yield Finding(name="servers", state=State.OK, words=words.removeprefix("Tools: "))
     for words in served.missing:
         yield Finding(name="servers", state=State.WARNING, words=words.removeprefix("Tools: "), hint=hint)
-
-
-def _examine_copy(repo: Repo, settings: Settings) -> Iterator[Finding]:
-    if idle := [path for path in settings.copy if not list_ignored(repo, path)]:
-        words = f"the setting copy names {list_paths(idle)}, but git ignores no such file"
-        yield Finding(name="work trees", state=State.WARNING, words=words)
-
-
-def _render_act(act: ProbeAct) -> str:
-    """Return ``refused: write outside``; an act that went wrong is shown with everything known about it."""
-    if act.holds:
-        return f"{act.expected}: {act.act}"
-    return f"NOT {act.expected}: {act.act}: {act.happened}"
-
-
-def _miss_levels(holding: set[str], hint: str) -> Iterator[Finding]:
-    """Yield a finding for the sandbox levels that do not work here, with the commands that need them."""
-    if Level.WORKSPACE_WRITE not in holding:
-        planning = "works" if Level.READ_ONLY in holding else "refuses too"
-        words = (
-            f"no sandbox works here for {Level.WORKSPACE_WRITE}: `relay run` refuses (--sandbox off: commands run "
-            f"without protection, and every commit says so); `relay plan` {planning}"
-        )
-        yield Finding(name="sandbox", state=State.MISSING, words=words, hint=hint)
-    elif Level.READ_ONLY not in holding:
-        words = f"no sandbox works here for {Level.READ_ONLY}: `relay plan` refuses"
-        yield Finding(name="sandbox", state=State.MISSING, words=words, hint=hint)
 
 
 def render_value(value: Any) -> str:

@@ -19,7 +19,7 @@ from contextlib import suppress
 from dataclasses import field, replace
 from pathlib import Path, PurePosixPath
 
-from relay.base.secrecy import RULES, Hidden, is_covered
+from relay.base.secrecy import NOTHING_NAMED, RULES, Hidden, is_covered
 from relay.base.values import dataclass
 from relay.base.words import list_some
 from relay.config import Settings
@@ -98,22 +98,22 @@ class _Project:
     root: Path
     names: tuple[str, ...]
     """The first name that exists wins."""
-    unreadable: tuple[Path, ...]
+    hidden: Hidden
     warnings: list[str] = field(default_factory=list)
 
 
 def load_repository_rules(
-    root: Path, settings: Settings, unreadable: Sequence[Path] = (), user_dir: Path | None = None
+    root: Path, settings: Settings, hidden: Hidden = NOTHING_NAMED, user_dir: Path | None = None
 ) -> Rules:
     """Load the rules and the skills of a repository, as its settings say.
 
     Args:
-        unreadable: The user's hidden places, absolute and with links resolved.
+        hidden: The repository's hidden files.
         user_dir: The user's config directory of relay, which may hold an AGENTS.md; None without one.
     """
     rules = Rules()
     if "rules" not in settings.ablate:
-        rules = load_rules(root, fallback_names=settings.rules_fallback_names, user_dir=user_dir, unreadable=unreadable)
+        rules = load_rules(root, fallback_names=settings.rules_fallback_names, user_dir=user_dir, hidden=hidden)
         if is_unfinished(rules.text):
             rules = replace(rules, warnings=(*rules.warnings, _UNFINISHED))
         is_chosen = settings.origins.get("rules_fallback_names", "default") != "default"
@@ -121,8 +121,7 @@ def load_repository_rules(
             rules = replace(rules, warnings=(*rules.warnings, *_describe_unread(root)))
     if "skills" in settings.ablate:
         return rules
-    inside = tuple(place.relative_to(root).as_posix() for place in unreadable if place.is_relative_to(root))
-    skills, warnings = load_skills(root, Hidden(places=inside))
+    skills, warnings = load_skills(root, hidden)
     return replace(rules, skills=skills, warnings=(*rules.warnings, *warnings))
 
 
@@ -142,7 +141,7 @@ def load_folder_rules(  # what a phase, its settings and the repository each kno
     *,
     max_bytes: int,
     fallback_names: Sequence[str] = (),
-    unreadable: Sequence[Path] = (),
+    hidden: Hidden = NOTHING_NAMED,
     find_strange: Callable[[frozenset[str]], Collection[str]] = lambda _: (),
 ) -> Rules:
     """Load the rules of the folders below the root that lead to some paths, from the root down.
@@ -151,11 +150,11 @@ def load_folder_rules(  # what a phase, its settings and the repository each kno
         paths: Relative to the root; they need not exist.
         max_bytes: The rest of the budget after the rules of the root.
         fallback_names: As for `load_rules`, but only names that no session can write.
-        unreadable: As for `load_rules`.
+        hidden: As for `load_rules`.
         find_strange: Given files relative to the root, returns those that a session may have made; they are not obeyed.
     """
     names = (*_NAMES, *(name for name in fallback_names if name in PROTECTED_NAMES))
-    project = _Project(root=Path(os.path.realpath(root)), names=names, unreadable=tuple(unreadable))
+    project = _Project(root=Path(os.path.realpath(root)), names=names, hidden=hidden)
     read = _read_all(project, [project.root / folder for folder in _find_folders(paths)], max_bytes, find_strange)
     texts = (f"## {file.path}\n\n{text.strip()}" for text, file in read if text)
     files = tuple(file for _, file in read)
@@ -170,7 +169,10 @@ def _read_all(
 ) -> list[tuple[str, RuleFile]]:
     """Return the file of each folder with its text. As in the original, none where one of them is unreadable."""
     try:
-        found = tuple(_find_files(project, folders))
+        looks = (
+            next(filter(None, (_probe(project, folder / name) for name in project.names)), None) for folder in folders
+        )
+        found = [file for file in looks if file]
         strange = find_strange(frozenset(file.shown for file in found)) if found else ()
         project.warnings.extend(f"{path} may be a session's; it is not read" for path in sorted(strange))
         return [*_read_files([file for file in found if file.shown not in strange], max_bytes, project.warnings)]
@@ -195,7 +197,7 @@ def load_rules(
     max_bytes: int = MAX_BYTES,
     fallback_names: Sequence[str] = (),
     user_dir: Path | None = None,
-    unreadable: Sequence[Path] = (),
+    hidden: Hidden = NOTHING_NAMED,
 ) -> Rules:
     """Load the rules of a directory.
 
@@ -204,12 +206,12 @@ def load_rules(
         max_bytes: The budget of all project files together; 0 leaves all out.
         fallback_names: File names for directories without Codex's own, such as ``CLAUDE.md``.
         user_dir: The directory of the user's own file; None without one.
-        unreadable: The user's hidden places, absolute and with links resolved.
+        hidden: The repository's hidden files.
     """
     here = Path(os.path.realpath(cwd))
-    root = _find_root(here)
+    root = next((folder for folder in (here, *here.parents) if os.path.lexists(folder / ".git")), here)
     names = tuple(dict.fromkeys((*_NAMES, *(name for name in fallback_names if name))))
-    project = _Project(root=root, names=names, unreadable=tuple(unreadable))
+    project = _Project(root=root, names=names, hidden=hidden)
     warnings = project.warnings
     own, own_files = _read_global(user_dir, warnings)
     above = [directory for directory in reversed(here.parents) if directory.is_relative_to(root)]
@@ -222,19 +224,6 @@ def load_rules(
     )
 
 
-def _find_root(here: Path) -> Path:
-    """Return the nearest directory upwards with a ``.git``; without one, `here`."""
-    return next((folder for folder in (here, *here.parents) if os.path.lexists(folder / ".git")), here)
-
-
-def _find_files(project: _Project, folders: Iterable[Path]) -> Iterator[_Found]:
-    """Yield the file of each folder."""
-    for folder in folders:
-        found = next((file for name in project.names if (file := _probe(project, folder / name))), None)
-        if found:
-            yield found
-
-
 def _probe(project: _Project, path: Path) -> _Found | None:
     """Return the file at a path if it is regular, or a link inside the project, and not hidden; else None."""
     try:
@@ -245,10 +234,10 @@ def _probe(project: _Project, path: Path) -> _Found | None:
         return None
     real = Path(os.path.realpath(path))
     shown = path.relative_to(project.root).as_posix()
-    what = ""
+    inside, what = os.path.relpath(real, project.root), ""
     if real != path and not (real.is_relative_to(project.root) and RULES.fullmatch(real.name)):
         what = f"is a link to {real}, which is not a rules file of this project"
-    elif _is_hidden(project, real):
+    elif project.hidden.covers(inside) or is_covered(inside, ("**/.git", ".relay")):
         what = "may hold secrets" if real == path else f"is a link to {real}, which may hold secrets"
     elif found.st_nlink > _count_names(project, real, found):
         what = "has another name elsewhere (a hard link), which may be a hidden file's"
@@ -262,14 +251,6 @@ def _count_names(project: _Project, real: Path, found: os.stat_result) -> int:
     """Return how many rules file names in its directory are this same file."""
     beside = (real.parent / name for name in {real.name, *project.names, *PROTECTED_NAMES, *_OTHERS})
     return sum(not place.is_symlink() and place.exists() and os.path.samestat(place.stat(), found) for place in beside)
-
-
-def _is_hidden(project: _Project, real: Path) -> bool:
-    """Return whether a file is a place of credentials or hidden by the user."""
-    relative = real.relative_to(project.root).as_posix()
-    places = (place for place in project.unreadable if place.is_relative_to(project.root))
-    hidden = tuple(place.relative_to(project.root).as_posix() for place in places)
-    return is_covered(relative, ("**/.git", ".relay")) or Hidden(places=hidden).covers(relative)
 
 
 def _read_files(found: Sequence[_Found], max_bytes: int, warnings: list[str]) -> Iterator[tuple[str, RuleFile]]:

@@ -36,7 +36,7 @@ from relay.session.events import (
 from relay.session.gauge import open_gauge, parse_reset_at
 from relay.session.prices import Budget, Price, find_price
 from relay.session.spend import Meter, Pace
-from relay.session.tape import VERSION, Note
+from relay.session.tape import VERSION
 from relay.session.usage import Spent
 from relay.session.values import SessionEnd, SessionOutcome, ToolCall, ToolResult, ToolSpec
 from relay.store.attempts import note_spent
@@ -243,7 +243,17 @@ class Sessions:
             )
             if self.open_tape is not None:
                 tape = stack.enter_context(contextlib.closing(self.open_tape(spec.session_id)))
-                tape.keep(_describe_session(spec, self.model, "" if name == OWN_LOOP else name))
+                names = ("session_id", "model", "system", "max_output_tokens", "max_turns", "effort", "cached")
+                note = {
+                    "kind": "session",
+                    "v": VERSION,
+                    "model_info": asdict(self.model),
+                    **{field: getattr(spec, field) for field in names},
+                    "tools": [asdict(tool) for tool in spec.tools],
+                    "reset_at": spec.reset_at,
+                    **({} if name == OWN_LOOP else {"runner": name}),
+                }
+                tape.keep(note)
                 spec = replace(spec, keep=tape.keep)
             return drive(_HidingSession(session=stack.enter_context(runner.open_session(spec)), hide=hide))
 
@@ -257,20 +267,6 @@ class _HidingSession:
 
     def advance(self, message: str) -> SessionOutcome:
         return self.session.advance(self.hide(message))
-
-
-def _describe_session(spec: SessionSpec, model: ModelInfo, agent: str) -> Note:
-    """Return the first note of a tape; `agent` is empty for relay's own loop."""
-    names = ("session_id", "model", "system", "max_output_tokens", "max_turns", "effort", "cached")
-    return {
-        "kind": "session",
-        "v": VERSION,
-        "model_info": asdict(model),
-        **{name: getattr(spec, name) for name in names},
-        "tools": [asdict(tool) for tool in spec.tools],
-        "reset_at": spec.reset_at,
-        **({"runner": agent} if agent else {}),
-    }
 
 
 def find_price_now(settings: Settings, model: str) -> Price | None:

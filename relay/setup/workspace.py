@@ -24,6 +24,7 @@ from relay.base.walk import open_ignored
 from relay.base.words import render_output
 from relay.config import Settings, find_user_dir
 from relay.config.network import CLOSED, EVERY
+from relay.gate.needs import read_beginning
 from relay.git.config_guard import find_tree_files, read_config
 from relay.git.hooks import get_hooks_dir
 from relay.git.names import list_paths
@@ -31,7 +32,7 @@ from relay.git.notes import read_note, write_note
 from relay.git.repository import Repo
 from relay.git.status import list_known, read_status
 from relay.git.worktrees import KEYS
-from relay.plan.text import MAX_PLAN_BYTES, STATE_DIR, find_protected
+from relay.plan.text import STATE_DIR, find_protected
 from relay.sandbox.openings import serve_openings
 from relay.sandbox.places import GENERATED, find_environments, find_real, is_socket, is_there
 from relay.sandbox.policy import MIB, Level, Limits, Mechanism, Policy
@@ -206,9 +207,9 @@ def hide_places(request: RunRequest) -> RunRequest:
 
 
 def load_run_rules(request: RunRequest) -> Rules:
-    """Load the rules (AGENTS.md) and the skills that the sessions of a run get."""
-    root, settings, environ = request.repo.root, request.settings, request.environ
-    return load_repository_rules(root, settings, get_unreadable(root, settings, environ), find_user_dir(environ))
+    """Load the rules (AGENTS.md) and the skills that the sessions of a run get; its repository knows what is hidden."""
+    repo = request.repo
+    return load_repository_rules(repo.root, request.settings, repo.hidden, find_user_dir(request.environ))
 
 
 @contextmanager
@@ -226,7 +227,7 @@ def open_workspace(request: RunRequest, rules: Rules, interrupts: Interrupts) ->
         settings = replace(settings, network=CLOSED)
     named = (file.path for file in rules.files if not file.path.startswith("/"))
     protected = tuple(dict.fromkeys((*find_protected(request.plan_path), *named)))
-    policy = make_policy(request.repo, settings, protected, request.environ, _read_plan(root / request.plan_path))
+    policy = make_policy(request.repo, settings, protected, request.environ, read_beginning(root / request.plan_path))
     mechanism = get_mechanism(settings)
     level = Level.WORKSPACE_WRITE if request.kind.writes else Level.READ_ONLY
     closed = not mechanism.confines or settings.network.whole  # no proxy is needed then
@@ -270,14 +271,6 @@ def open_own_workspace(request: RunRequest) -> Iterator[Workspace]:
             yield opened
     finally:
         interrupts.close()
-
-
-def _read_plan(path: Path) -> str:
-    """Return the plan's text even if it is no valid plan; empty without a file."""
-    try:
-        return (read_start(path, MAX_PLAN_BYTES) or b"").decode(errors="replace")
-    except OSError:
-        return ""
 
 
 _TAIL_CHARS = 4_000

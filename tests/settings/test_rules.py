@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from relay.base.secrecy import Hidden
 from relay.config import Settings
 from relay.setup.rules import RuleFile, Rules, load_folder_rules, load_repository_rules, load_rules
 
@@ -113,7 +114,7 @@ def test_a_link_to_what_the_project_must_not_see_is_left_out(root: Path, target:
     )
     (root / "AGENTS.md").symlink_to(target)
     make(root, {"CLAUDE.md": "fallback"})
-    rules = load_rules(root, fallback_names=("CLAUDE.md",), unreadable=(root / "a/hidden", Path("/elsewhere")))
+    rules = load_rules(root, fallback_names=("CLAUDE.md",), hidden=Hidden(places=("a/hidden",)))
     assert rules.text == "fallback"
     assert "AGENTS.md is a link to " in rules.warnings[0]
 
@@ -166,7 +167,7 @@ def test_where_there_is_no_agents_md_the_rules_of_claude_then_those_of_gemini_ar
 def test_an_import_is_not_read_and_is_named(root: Path, text: str, named: str) -> None:
     make(root, {"CLAUDE.md": text, "docs/rules.md": "r", "docs/a.md": "a", "../secret.md": "s"})
     (root / "closed").symlink_to("closed")
-    rules = load_repository_rules(root, Settings(), ())
+    rules = load_repository_rules(root, Settings())
     words = f"CLAUDE.md imports {named}, which relay does not read: put its rules into CLAUDE.md"
     assert rules.text == text
     assert rules.warnings == ((words,) if named else ())

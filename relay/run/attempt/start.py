@@ -385,7 +385,7 @@ def _read_folder_rules(ctx: RunContext, phase: Phase) -> str:
         (path for item in phase.items for path in item.paths),
         max_bytes=max(0, MAX_BYTES - ctx.rules.project_bytes),
         fallback_names=settings.rules_fallback_names,
-        unreadable=ctx.workspace.sandbox.policy.unreadable,
+        hidden=ctx.repo.hidden,
         find_strange=lambda paths: find_strange(ctx.repo, paths),
     )
     for words in rules.warnings:
