@@ -16,7 +16,7 @@ from pathlib import Path, PurePosixPath
 from relay.base.tree import replace_unsynced
 from relay.base.walk import open_folder, open_ignored, open_regular, read_bytes
 from relay.base.words import render_size
-from relay.plan.text import STATE_DIR
+from relay.plan.text import OUTPUTS
 from relay.session.events import LeftFile
 
 VARIABLE = "RELAY_EVIDENCE"
@@ -30,7 +30,6 @@ MAX_KEPT = 500
 """Files in the folder; then none is added until old ones are swept."""
 REFUSED = "the disk refuses it"
 """How the reason begins if the disk is at fault, and not the file."""
-OUTPUTS = (STATE_DIR, "outputs")
 _MAX_NAME_CHARS = 200
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 _SUFFIX = re.compile(r"\.[A-Za-z0-9]{1,8}")
@@ -44,11 +43,11 @@ def open_evidence(scratch: Path) -> Path | LeftFile:
         return _note(f"${VARIABLE}", 0, "", _name_fault(error))
 
 
-def keep_evidence(root: Path, outputs: Path, left: Path | LeftFile, handed: Sequence[str]) -> tuple[LeftFile, ...]:
+def keep_evidence(root: Path, left: Path | LeftFile, handed: Sequence[str]) -> tuple[LeftFile, ...]:
     """Keep the files of a gate; an error of the disk loses them, and not the gate.
 
     Args:
-        outputs: The directory of outputs, below the root.
+        root: The work tree whose directory of outputs keeps them.
         left: From `open_evidence`.
         handed: Values that no file may hold.
     """
@@ -60,7 +59,7 @@ def keep_evidence(root: Path, outputs: Path, left: Path | LeftFile, handed: Sequ
     if not found:
         return ()
     try:
-        with open_ignored(root, outputs.relative_to(root).parts, FOLDER) as folder:
+        with open_ignored(root, OUTPUTS.split("/"), FOLDER) as folder:
             return tuple(_keep(folder, *one, handed) for one in found)
     except OSError as error:
         return tuple(_note(name, size, "", _name_fault(error)) for name, size, _ in found)
@@ -74,7 +73,7 @@ def read_evidence(root: Path, name: str, sha256: str) -> bytes | None:
     """
     if not _DIGEST.fullmatch(sha256):
         return None
-    with contextlib.suppress(OSError), open_folder(root, (*OUTPUTS, FOLDER)) as folder:
+    with contextlib.suppress(OSError), open_folder(root, (*OUTPUTS.split("/"), FOLDER)) as folder:
         handle = open_regular(name_kept(name, sha256), folder)
         try:
             data = read_bytes(handle, MAX_BYTES + 1)

@@ -21,6 +21,7 @@ from relay.gate.evidence import VARIABLE, keep_evidence, open_evidence
 from relay.gate.model import CommandCheck, GateResult, Outcome
 from relay.gate.needs import find_missing_program
 from relay.gate.shell_line import list_tests, may_run_nothing, swallows_exit
+from relay.plan.text import OUTPUTS
 from relay.sandbox.command import CommandResult, keep_output, reserve_output
 from relay.sandbox.policy import Limits
 from relay.sandbox.run import Sandbox
@@ -39,7 +40,7 @@ class _Gate:
     sandbox: Sandbox
     limits: Limits
     should_stop: Callable[[], bool]
-    outputs_dir: Path
+    root: Path
     handed: tuple[str, ...]
     env: Mapping[str, str]
 
@@ -50,7 +51,7 @@ def run_gate(
     sandbox: Sandbox,
     limits: Limits,
     should_stop: Callable[[], bool],
-    outputs_dir: Path,
+    root: Path,
     handed: Sequence[str] = (),
 ) -> GateResult:
     """Run every command, also after one that fails: a repair needs to know all that is red.
@@ -61,7 +62,7 @@ def run_gate(
         sandbox: At the level the commands need; tests usually write. Its scratch directory should be new: no commit has
             the files that a session left there.
         should_stop: Polled; true ends the running command and skips the rest.
-        outputs_dir: The directory for the full output of commands that print much, ``.relay/outputs`` of a work tree.
+        root: The work tree that keeps the full output of commands that print much, and the files that they leave.
         handed: Values that are removed from the commands' output, see `relay.base.redaction.find_handed_values`.
 
     Raises:
@@ -72,20 +73,19 @@ def run_gate(
         sandbox=sandbox,
         limits=limits,
         should_stop=should_stop,
-        outputs_dir=outputs_dir,
+        root=root,
         handed=tuple(handed),
         env={VARIABLE: str(sandbox.tmp / left.name)} if isinstance(left, Path) else {},
     )
     ran = tuple(_run_command(gate, command) for command in commands)
-    kept = keep_evidence(outputs_dir.parents[1], outputs_dir, left, gate.handed) if left else ()
+    kept = keep_evidence(root, left, gate.handed) if left else ()
     return GateResult(commands=ran, evidence=kept)
 
 
 def _run_command(gate: _Gate, command: str) -> CommandCheck:
     if gate.should_stop():
         return CommandCheck(command=command, exit_code=None, status=Outcome.INTERRUPTED, duration_s=0.0, output_tail="")
-    root = gate.outputs_dir.parents[1]
-    spool = reserve_output(root, gate.outputs_dir, f"gate-{token_hex(4)}.txt")
+    spool = reserve_output(gate.root, f"gate-{token_hex(4)}.txt")
     result = gate.sandbox.run(
         ["bash", "-o", "pipefail", "-c", command],
         limits=gate.limits,
@@ -108,7 +108,7 @@ def _run_command(gate: _Gate, command: str) -> CommandCheck:
         output_tail=_cut_tail("\n".join((output, *(f"[{note}]" for note in result.notes)))),
         output_sha256=hashlib.sha256(output.encode("utf-8", "replace")).hexdigest(),
         failures=() if result.exit_code == 0 else find_failures(output),
-        handle="" if spool is None or whole else spool.relative_to(root).as_posix(),
+        handle="" if spool is None or whole else f"{OUTPUTS}/{spool.name}",
         ran_tests=ran_tests(output) or bool(list_tests(command)),
     )
     return explain(check, output, find_restrictions(gate.sandbox), gate.limits.timeout_s)

@@ -60,6 +60,8 @@ DEFAULT_PLAN = "PLAN.md"
 LEDGER_SUFFIX = ".ledger.yaml"
 STATE_DIR = ".relay"
 """Holds telemetry and spilled output, never state that matters."""
+OUTPUTS = f"{STATE_DIR}/outputs"
+"""Has the full text of long outputs, which a session reads by these paths, and what gates leave."""
 
 
 def find_ledger_path(plan_path: str) -> str:

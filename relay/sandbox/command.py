@@ -17,6 +17,7 @@ from typing import Self
 
 from relay.base.values import dataclass
 from relay.base.walk import open_ignored
+from relay.plan.text import OUTPUTS
 from relay.sandbox.policy import Limits
 from relay.sandbox.process import (
     GONE_S,
@@ -87,15 +88,15 @@ def keep_output(file: Path, output: bytes) -> bool:
     return True
 
 
-def reserve_output(root: Path, outputs: Path, name: str) -> Path | None:
-    """Return a new file's path in a directory below the root, which is made and which git ignores.
+def reserve_output(root: Path, name: str) -> Path | None:
+    """Return a new file's path in the directory of outputs of a work tree, which is made and which git ignores.
 
     None if the directory cannot be made, or is a link: relay writes nothing through a link that a repository ships.
     """
     try:
-        with open_ignored(root, outputs.relative_to(root).parts):
-            return outputs / name
-    except (OSError, ValueError):
+        with open_ignored(root, OUTPUTS.split("/")):
+            return root / OUTPUTS / name
+    except OSError:
         return None
 
 

@@ -244,7 +244,6 @@ def open_workspace(request: RunRequest, rules: Rules, interrupts: Interrupts) ->
             root=root,
             sandbox=sandbox,
             protected=(*protected, *find_tree_files(request.repo)),
-            outputs_dir=root / STATE_DIR / "outputs",
             should_stop=lambda: interrupts.stop_now,
             limits=Limits(timeout_s=settings.command_timeout_s),
             hidden=request.repo.hidden,

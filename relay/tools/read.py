@@ -14,6 +14,7 @@ from relay.base.secrecy import is_covered
 from relay.base.tree import FileState, make_look
 from relay.base.values import dataclass
 from relay.base.words import render_output
+from relay.plan.text import OUTPUTS
 from relay.session.pictures import MAX_PICTURE_BYTES, MAX_SIDE_PIXELS, PICTURE_TYPES, find_picture_type, read_picture
 from relay.session.usage import MAX_READ_BYTES
 from relay.session.values import Shown, ToolResult
@@ -53,7 +54,7 @@ def run_read(workspace: Workspace, notes: AttemptNotes | None, given: Mapping[st
         size = found.st_size
         if size > MAX_FILE_BYTES:
             raise RefusedError(f"{place.path} has {size:,} bytes; look at parts of it with sed -n or tail in bash.")
-        spilled = is_covered(place.path, (workspace.render_handle(workspace.outputs_dir),))
+        spilled = is_covered(place.path, (OUTPUTS,))
         if not spilled and (kind := find_binary_kind(place.path, stream)):
             if kind in PICTURE_TYPES:
                 return _show_picture(place.path, stream.read(MAX_PICTURE_BYTES + 1), size)

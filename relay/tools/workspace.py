@@ -16,6 +16,7 @@ from relay.base import walk
 from relay.base.secrecy import NOTHING_NAMED, Hidden, is_covered
 from relay.base.values import dataclass
 from relay.base.walk import Location, NotAFileError, WalkError, open_ignored
+from relay.plan.text import OUTPUTS
 from relay.sandbox import command
 from relay.sandbox.policy import PROTECTED_NAMES, Limits
 from relay.sandbox.run import Sandbox
@@ -44,20 +45,14 @@ class Workspace:
     protected: tuple[str, ...]
     """Paths that tools do not write besides `ALWAYS_PROTECTED`, relative to the root, each with everything below it; a
     leading ``**/`` means any depth. Case and Unicode form do not matter."""
-    outputs_dir: Path
-    """Directory for the full text of long outputs; below the root so that the model can read them."""
     should_stop: Callable[[], bool]
     """Polled while a command runs; True kills it."""
     limits: Limits
     """Limits for `bash`; a call may ask for at most `timeout_s`."""
     spills: bool = True
-    """Whether long outputs are kept in `outputs_dir`."""
+    """Whether long outputs are kept, in the directory of outputs."""
     hidden: Hidden = NOTHING_NAMED
     """Files that no tool shows or replaces; the sandbox masks the same files for commands."""
-
-    def render_handle(self, path: Path) -> str:
-        """Return the path by which the model reads a file of `outputs_dir`."""
-        return path.relative_to(self.root).as_posix() if path.is_relative_to(self.root) else str(path)
 
 
 @contextmanager
@@ -131,10 +126,8 @@ def require_readable(workspace: Workspace, path: str) -> None:
     """
     if is_covered(path, ("**/.git",)):
         raise RefusedError(f"{path}: look at git's data with git in bash.")
-    if is_covered(path, (".relay",)):
-        outputs = workspace.render_handle(workspace.outputs_dir)
-        if not is_covered(path, (outputs,)):
-            raise RefusedError(f"{path} is relay's own; of .relay only {outputs} can be read.")
+    if is_covered(path, (".relay",)) and not is_covered(path, (OUTPUTS,)):
+        raise RefusedError(f"{path} is relay's own; of .relay only {OUTPUTS} can be read.")
     _refuse_secret(workspace, path)
 
 
@@ -172,7 +165,7 @@ def fit_output(
         name = "what is kept of the output" if lost_bytes else name
         path = reserve_output(workspace)
         spool = path if path is not None and command.keep_output(path, output or text.encode()) else None
-    where = f"{name}: {workspace.render_handle(spool)} (use read)" if spool else "the rest could not be kept"
+    where = f"{name}: {OUTPUTS}/{spool.name} (use read)" if spool else "the rest could not be kept"
     cut = cut_middle(text, where, lost_tokens=estimate_size_tokens(lost_bytes))
     return replace(result, text=cut, cut_bytes=max(0, len(text.encode()) + lost_bytes - len(cut.encode())))
 
@@ -203,20 +196,19 @@ def _start_at_line(data: bytes) -> bytes:
 
 @contextmanager
 def open_outputs(workspace: Workspace) -> Iterator[int | None]:
-    """Make `outputs_dir`, ignored by git, and yield a descriptor of it.
+    """Make the directory of outputs, ignored by git, and yield a descriptor of it.
 
     None if it cannot be made or is a link: relay writes nothing through a link that a repository ships.
     """
     with ExitStack() as stack:
         try:
-            names = workspace.outputs_dir.relative_to(workspace.root).parts
-            fd = stack.enter_context(open_ignored(workspace.root, names))
-        except (OSError, ValueError):
+            fd = stack.enter_context(open_ignored(workspace.root, OUTPUTS.split("/")))
+        except OSError:
             fd = None
         yield fd
 
 
 def reserve_output(workspace: Workspace) -> Path | None:
-    """Return a new path in `outputs_dir`; None if the directory cannot be trusted or made."""
+    """Return a new path in the directory of outputs; None if the directory cannot be trusted or made."""
     name = f"{os.urandom(8).hex()}.txt"
-    return command.reserve_output(workspace.root, workspace.outputs_dir, name) if workspace.spills else None
+    return command.reserve_output(workspace.root, name) if workspace.spills else None

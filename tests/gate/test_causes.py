@@ -171,7 +171,7 @@ def test_a_gate_in_the_real_sandbox_says_it(tmp_path):
             sandbox=sandbox,
             limits=Limits(timeout_s=60),
             should_stop=lambda: False,
-            outputs_dir=root / ".relay/outputs",
+            root=root,
         )
         assert find_restrictions(sandbox) is not None
     hidden, dropped, green = (check.causes for check in result.commands)

@@ -22,7 +22,7 @@ from relay.session.events import LeftFile
 
 def keep(tmp_path: Path, left: Path, *handed: str) -> tuple[LeftFile, ...]:
     (tmp_path / "repo").mkdir(exist_ok=True)
-    return keep_evidence(tmp_path / "repo", tmp_path / "repo/.relay/outputs", left, handed)
+    return keep_evidence(tmp_path / "repo", left, handed)
 
 
 def test_files_are_kept_by_digest_each_once(tmp_path: Path) -> None:
@@ -100,7 +100,7 @@ def test_a_directory_that_the_disk_refuses_is_said(tmp_path: Path) -> None:
     assert not isinstance(lost, Path)
     assert (lost["name"], lost["sha256"]) == ("$RELAY_EVIDENCE", "")
     assert lost["why"] == "the disk refuses it: No such file or directory"
-    assert keep_evidence(tmp_path, tmp_path / ".relay/outputs", lost, ()) == (lost,)
+    assert keep_evidence(tmp_path, lost, ()) == (lost,)
 
 
 @pytest.mark.skipif(os.geteuid() != 0 or shutil.which("mount") is None, reason="needs to mount a small file system")

@@ -39,14 +39,14 @@ def sandbox(root):
 
 @pytest.fixture
 def run(root, sandbox):
-    def run_commands(*commands, limits=LIMITS, should_stop=lambda: False, outputs_dir=None):
+    def run_commands(*commands, limits=LIMITS, should_stop=lambda: False, root=root):
         with sandbox.start_anew() as fresh:
             return run_gate(
                 commands,
                 sandbox=fresh,
                 limits=limits,
                 should_stop=should_stop,
-                outputs_dir=outputs_dir or root / ".relay" / "outputs",
+                root=root,
             )
 
     return run_commands
@@ -130,10 +130,10 @@ def test_output_is_printable_capped_and_kept_in_full(run, root):
     full = (root / result.handle).read_text()
     assert full.startswith("\x1b[31mred")
     assert full.endswith("\n5000\n")
-    folder = root / ".relay" / "short"
-    (result,) = run("echo hi", outputs_dir=folder).commands
+    (root / "short").mkdir()
+    (result,) = run("echo hi", root=root / "short").commands
     assert (result.output_tail, result.handle) == ("hi", "")
-    assert [path.name for path in folder.iterdir()] == [".gitignore"]
+    assert [path.name for path in (root / "short/.relay/outputs").iterdir()] == [".gitignore"]
 
 
 @pytest.mark.parametrize("gone", ["outputs", "."])
@@ -171,8 +171,9 @@ def test_what_was_cut_is_not_called_the_full_output(run, root):
 
 
 def test_a_link_in_place_of_the_output_directory_is_not_written_through(run, root, tmp_path):
-    (root / "linked").symlink_to(tmp_path)
-    (result,) = run("seq 1 5000", outputs_dir=root / "linked").commands
+    (root / "other").mkdir()
+    (root / "other/.relay").symlink_to(tmp_path)
+    (result,) = run("seq 1 5000", root=root / "other").commands
     assert (result.status, result.handle) == (Outcome.PASSED, "")
     assert list(tmp_path.iterdir()) == []
 

@@ -133,7 +133,6 @@ def bench(tmp_path: Path, open_box: Callable[[Path], Sandbox]) -> Iterator[Bench
         root=root,
         sandbox=open_box(root),
         protected=("PLAN.md", "PLAN.ledger.yaml"),
-        outputs_dir=root / ".relay" / "outputs",
         should_stop=lambda: False,
         limits=LIMITS,
     )
@@ -152,7 +151,6 @@ def make_tools(tmp_path_factory, open_box) -> Callable[[Path], Toolbox]:
             root=root,
             sandbox=sandbox,
             protected=("PLAN.md", "PLAN.ledger.yaml"),
-            outputs_dir=root / ".relay" / "outputs",
             should_stop=lambda: False,
             limits=LIMITS,
         )

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from relay.base.words import render_output
+from relay.plan.text import OUTPUTS
 from relay.session.usage import estimate_tokens
 from relay.session.values import ToolResult
 from relay.tools.workspace import OUTPUT_CAP_TOKENS, cut_middle, fit_output
@@ -56,7 +57,7 @@ def test_a_long_output_is_spilled_and_can_be_read_and_searched(bench, lines):
     assert handle.startswith(".relay/outputs/")
     assert bench.ok("read", path=handle, offset=50_000, limit=2).startswith("50000\n50001")
     assert bench.ok("bash", command=f"grep -n '^77777$' {handle}") == "exit 0\n77777:77777"
-    assert len(list(bench.workspace.outputs_dir.iterdir())) == 2
+    assert len(list((bench.root / OUTPUTS).iterdir())) == 2
 
 
 def test_more_than_the_raw_buffer_is_in_the_spool(bench):
@@ -70,7 +71,7 @@ def test_more_than_the_raw_buffer_is_in_the_spool(bench):
 
 def test_what_was_cut_is_not_called_the_full_output(bench):
     """Its place was taken away while the command ran: what was held in memory is kept."""
-    gone = bench.workspace.outputs_dir / "gone.txt"
+    gone = (bench.root / OUTPUTS) / "gone.txt"
     kept = fit_output(bench.workspace, ToolResult(text="1\n3\n"), spool=gone, output=b"1\n3\n", lost_bytes=2)
     said = kept.text
     assert "full output" not in said
@@ -79,11 +80,11 @@ def test_what_was_cut_is_not_called_the_full_output(bench):
 
 def test_a_short_output_leaves_no_file_and_long_ones_are_ignored_by_git_each_under_a_name_of_its_own(bench):
     bench.ok("bash", command="echo hi")
-    assert [path.name for path in bench.workspace.outputs_dir.iterdir()] == [".gitignore"]
+    assert [path.name for path in (bench.root / OUTPUTS).iterdir()] == [".gitignore"]
     for first in (1, 2):
         bench.calls = 0  # as a call of another session
         bench.ok("bash", command=f"seq {first} 100000")
-    assert len(list(bench.workspace.outputs_dir.glob("*.txt"))) == 2
+    assert len(list((bench.root / OUTPUTS).glob("*.txt"))) == 2
     status = subprocess.run(["git", "status", "--porcelain", "-uall"], cwd=bench.root, capture_output=True, check=True)
     assert b".relay" not in status.stdout
 

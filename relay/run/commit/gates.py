@@ -105,7 +105,7 @@ def run_phase_gate(ctx: RunContext, task: GateTask) -> GateRun:
             sandbox=reveal(gate.repo, ctx.settings, anew),
             limits=replace(gate.workspace.limits, timeout_s=ctx.settings.gate_timeout_s),
             should_stop=ctx.workspace.should_stop,
-            outputs_dir=ctx.workspace.outputs_dir,
+            root=ctx.workspace.root,
             handed=find_handed(gate.repo, ctx.settings, ctx.environ),
         )
         place = key, gate.installed

@@ -264,7 +264,7 @@ def try_gate(
             sandbox=reveal(request.repo, request.settings, fresh),
             limits=replace(workspace.limits, timeout_s=request.settings.gate_timeout_s),
             should_stop=workspace.should_stop,
-            outputs_dir=workspace.outputs_dir,
+            root=workspace.root,
             handed=find_handed(request.repo, request.settings, request.environ),
         )
     verdict = compare_gate(None, result)
