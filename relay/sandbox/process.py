@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import IO
 
 from relay.base.values import dataclass
-from relay.sandbox.supervisor import find_descendants, list_children
+from relay.sandbox.supervisor import find_descendants
 
 ATTEMPTS = 3
 """Launches of a command. A path that vanishes between check and mount fails the set-up before the command runs; the
@@ -151,7 +151,7 @@ def wait_until_bound(init: int) -> None:
         time.sleep(_PAUSE_S)
     with contextlib.suppress(OSError):
         if _find_score(init).read_text() != f"{_EXPENDABLE}\n":  # bwrap made it before relay made bwrap expendable
-            make_expendable(init, *list_children(init))
+            make_expendable(init, *find_descendants(init))
 
 
 def _find_score(pid: int) -> Path:

@@ -61,16 +61,6 @@ def find_descendants(root: int, table: dict[int, Process] | None = None) -> list
     return found
 
 
-def list_children(pid: int) -> list[int]:
-    """Return the descendants of a process by its first thread, without a walk over all processes of the machine."""
-    try:
-        with open(f"/proc/{pid}/task/{pid}/children") as names:  # noqa: PTH123
-            children = [int(child) for child in names.read().split()]
-    except OSError:  # it has ended, or the kernel keeps no such list
-        return find_descendants(pid)
-    return children + [below for child in children for below in list_children(child)]
-
-
 def _prctl(option: int, *values: int) -> None:
     import ctypes
 

@@ -154,7 +154,7 @@ def run_record(workspace: Workspace, notes: AttemptNotes, given: Mapping[str, An
     record = Record(
         claim="" if is_bare else _get_text(given, "claim"),
         because=_get_text(given, "because"),
-        kind=_get_kind(given),
+        kind=Kind(given.get("kind", Kind.DECISION)),
         **links,
         sources=tuple(_require_source(workspace, source.strip()) for source in given["sources"]),
     )
@@ -217,16 +217,9 @@ def read_turned(workspace: Workspace, findings: Findings, given: Mapping[str, An
     return Record(
         claim=_get_text(given, "claim"),
         because=f"{_get_text(given, 'because')} ({named})",
-        kind=_get_kind(given),
+        kind=Kind(given.get("kind", Kind.DECISION)),
         sources=tuple(_require_source(workspace, source.strip()) for source in given.get("sources", ())),
     )
-
-
-def _get_kind(given: Mapping[str, Any]) -> Kind:
-    name = given.get("kind", Kind.DECISION)
-    if name not in set(Kind):
-        raise RefusedError(f"kind: {name!r} is not one of {', '.join(Kind)}.")
-    return Kind(name)
 
 
 def run_amend(notes: AttemptNotes, given: Mapping[str, Any]) -> ToolResult:

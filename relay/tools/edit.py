@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
-from relay.base.tree import replace_with_file, take_look
+from relay.base.tree import make_look, replace_with_file, take_look
 from relay.base.walk import Location, enter_all
 from relay.session.values import ToolResult
 from relay.tools.claims import AttemptNotes
@@ -67,12 +67,8 @@ def _require_unchanged(parent_fd: int, place: Location) -> None:
         now = os.stat(place.name, dir_fd=parent_fd, follow_symlinks=False)
     except FileNotFoundError:
         now = None
-    if _identity(now) != _identity(place.status):
+    if (now and make_look(now)) != (place.status and make_look(place.status)):
         raise RefusedError(f"{place.path} was changed by something else just now; read it again.")
-
-
-def _identity(status: os.stat_result | None) -> tuple[int, ...] | None:
-    return status and (status.st_ino, status.st_dev, status.st_mode, status.st_size, status.st_mtime_ns)
 
 
 MAX_EDIT_BYTES = 16 * 1024 * 1024
@@ -152,7 +148,7 @@ def _keep_form(before: bytes, data: bytes) -> bytes:
 
 
 def _say_replaced(place: Location, before: bytes | None, data: bytes, *, unread: bool) -> str:
-    lines = "all" if before is None else f"{_count_lines(before):,}"
+    lines = "all" if before is None else f"{len(before.splitlines()):,}"
     form = (
         " Its CRLF line endings are kept; sed in bash changes them."
         if before and b"\r\n" in before and b"\r\n" in data
@@ -161,10 +157,6 @@ def _say_replaced(place: Location, before: bytes | None, data: bytes, *, unread:
     form += " It was not UTF-8; now it is." if before and not _is_utf8(before) else ""
     warning = " You had not read it in this session: look at git diff for what is gone." if unread else ""
     return f"Replaced {lines} lines of {place.path}.{form}{warning}"
-
-
-def _count_lines(data: bytes) -> int:
-    return data.count(b"\n") + (not data.endswith(b"\n") and data != b"")
 
 
 def _note_change(workspace: Workspace, notes: AttemptNotes, path: str) -> None:

@@ -348,7 +348,8 @@ def _run(
     notes: AttemptNotes | None,
     call: ToolCall,
 ) -> ToolResult:
-    call = replace(call, name=_find_name(known, call.name))
+    names = {spec.name.lower(): spec.name for spec in known}  # some models were taught `Bash` and `Read`
+    call = replace(call, name=names.get(call.name.lower(), call.name))
     result = fit_output(workspace, _answer(known, handlers, call))
     if notes is not None:
         notes.counts[call.name] += 1
@@ -356,12 +357,6 @@ def _run(
         if result.is_error:
             notes.last_errors[call.name] = result.text
     return result
-
-
-def _find_name(known: tuple[ToolSpec, ...], name: str) -> str:
-    """Return the tool's name in relay's spelling: some models were taught `Bash` and `Read`."""
-    names = [spec.name for spec in known]
-    return name if name in names else next((own for own in names if own.lower() == name.lower()), name)
 
 
 def _answer(known: tuple[ToolSpec, ...], handlers: Mapping[str, _Handler], call: ToolCall) -> ToolResult:

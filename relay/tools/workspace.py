@@ -178,20 +178,11 @@ def cut_middle(text: str, where: str, *, lost_tokens: int = 0, cap_tokens: int =
         at = data.find(b"\n", len(data) // 2)
         head, tail = (data, b"") if at < 0 else (data[:at], data[at + 1 :])
     else:
-        head, tail = _end_at_line(data[:half]), _start_at_line(data[-half:])
+        end, start = data.rfind(b"\n", half // 2, half), data.find(b"\n", len(data) - half, len(data) - half // 2)
+        head, tail = data[: end if end >= 0 else half], data[start + 1 if start >= 0 else -half :]
     cut = estimate_size_tokens(len(data) - len(head) - len(tail)) + lost_tokens
     mark = f"\n… {cut:,} tokens cut; {where} …\n"
     return head.decode("utf-8", "ignore") + mark + tail.decode("utf-8", "ignore")
-
-
-def _end_at_line(data: bytes) -> bytes:
-    at = data.rfind(b"\n", len(data) // 2)
-    return data if at < 0 else data[:at]
-
-
-def _start_at_line(data: bytes) -> bytes:
-    at = data.find(b"\n", 0, len(data) // 2)
-    return data if at < 0 else data[at + 1 :]
 
 
 @contextmanager
