@@ -26,7 +26,7 @@ from tests.sandbox.acts import PYTHON_ACTS
 def count_rows() -> dict[str, tuple[int, int]]:
     """Return for each table how many rows it has and how many tries they make for one user."""
     commands, tools = test_commands.ACTS.keys() | PYTHON_ACTS.keys(), test_tools.CALLS
-    openings, both = (*test_openings.ACTS, *test_openings.SHARED), (*test_tools.READ, *test_tools.ABUSES)
+    openings, both = test_openings.ACTS, (*test_tools.READ, *test_tools.ABUSES)
     reviewed = (*test_reviewers.FILES, *test_reviewers.COMMITS)
     voices = (*test_voices.VOICES, *test_voices.ANSWERS)
     return {

@@ -38,16 +38,6 @@ def test_the_doctor_says_that_there_is_nothing(arena, without_bwrap):
     assert "bubblewrap" in found[0]["hint"]
 
 
-@pytest.mark.nightly
-def test_control_the_doctor_where_nothing_is_missing(arena):
-    """Here the machine has all that the tests above took away."""
-    code, report, found = examine(arena, ())
-
-    assert (code, report["ready"]) == (0, True)
-    # An old bubblewrap is mentioned; it is no obstacle.
-    assert {finding["state"] for finding in found if not finding["words"].startswith("bubblewrap ")} == {"ok"}
-
-
 @pytest.mark.parametrize("words", take_each(2, [("run",), ("plan", "feature", "--force")]))
 def test_no_mechanism_no_session(arena, without_bwrap, words):
     """Nothing is asked and nothing is run; the words name what to install and what to type instead."""

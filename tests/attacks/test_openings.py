@@ -58,18 +58,6 @@ ACTS = {
     "echo THRO''UGH; rm -f $f; mv -f /etc/passwd $f; done; mv /run/relay /run/r2 && echo THRO''UGH; true",
 }
 """With a host, a port and a socket opened."""
-SHARED = {
-    "sockets of the host in its network": python(
-        REACH + "import os\nfor kind in (socket.SOCK_STREAM, socket.SOCK_DGRAM, socket.SOCK_SEQPACKET):\n"
-        "    with socket.socket(socket.AF_UNIX, kind) as peer:\n"
-        "        try: peer.connect(chr(0) + '@ABSTRACT@'); print('THRO' + 'UGH')\n"
-        "        except OSError as error: print(error)\n"
-        "for place in ('@AGENT@', '@DOCKER@', '@OUT@/agent'): reach(socket.AF_UNIX, place)\n"
-        "if not os.fork(): os.setsid(); reach(socket.AF_UNIX, chr(0) + '@ABSTRACT@'); os._exit(0)\nos.wait()"
-    ),
-    "wanted": python(REACH + "reach(socket.AF_INET, ('127.0.0.1', @TCP@))"),
-}
-"""With the whole network."""
 
 
 def serve(server: socket.socket) -> None:
@@ -113,13 +101,3 @@ def test_what_was_opened_opens_nothing_else(arena, leaks, level):
     asked = [event for event in map(json.loads, said.splitlines()) if "host" in event]
     assert {"evil.example.net", "example.org"} <= {event["host"] for event in asked if event["refused"]}
     assert all(event["refused"] for event in asked)
-
-
-@pytest.mark.nightly  # by day the same is asked of the sandbox
-@pytest.mark.parametrize("level", WORDS)
-def test_the_hosts_network_opens_no_socket_of_the_host(arena, leaks, level):
-    played, texts = call_acts(arena, SHARED, *WORDS[level], environ={"RELAY_NETWORK": "true"}, warm=True)
-
-    assert "THROUGH" in texts.pop("wanted")
-    assert find_leaks(texts, leaks) == []
-    assert b"commands reach this machine's whole network" in played.out

@@ -145,14 +145,6 @@ def test_what_a_gate_plants_goes_with_its_tree(arena, name):
     assert not own_tree(arena).with_name("1.gate").exists()
 
 
-@pytest.mark.nightly
-def test_control_a_plain_git_runs_what_stands_in_a_submodule(arena):
-    prepare(arena)
-    work(arena, ATTACKS["a git directory in an empty submodule"])
-    arena.git("status", at=own_tree(arena))
-    assert (arena.outside / "executed").exists()
-
-
 def own_tree(arena):
     return arena.root.with_name("repo.relay") / "1"
 

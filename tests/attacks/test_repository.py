@@ -141,15 +141,6 @@ def test_hooks_of_a_repository_open_no_other_directory(arena):
 
 
 @pytest.mark.nightly
-def test_control_hooks_of_the_users_own_configuration_may_be_anywhere(arena):
-    (arena.home / "hooks").mkdir()
-    arena.git("config", "--global", "core.hooksPath", str(arena.home / "hooks"))
-    arena.give()
-    played = arena.call([("bash", {"command": "ls @HOME@/hooks && echo see''n"})], "run", warm=True)
-    assert "seen" in played.got[0].text
-
-
-@pytest.mark.nightly
 def test_control_a_plain_git_executes_it(arena):
     plant(arena, "passed by")
     arena.git("status")

@@ -125,12 +125,3 @@ def test_relay_inside_of_the_repository_refuses(arena, where):
     assert ran.returncode == 1
     assert words in ran.stderr.decode()
     assert b"pipx install" in ran.stderr
-
-
-@pytest.mark.nightly
-def test_control_python_imports_what_is_planted(arena):
-    plant(arena)
-    argv = arena.as_user((arena.python, "-c", "import yaml"))
-    environ = {**arena.environ, "PYTHONPATH": f".{os.pathsep}{arena.environ['PYTHONPATH']}"}
-    done = subprocess.run(argv, cwd=Path(arena.root), env=environ, capture_output=True, check=True)
-    assert b"THROUGH" in done.stderr

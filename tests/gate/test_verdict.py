@@ -179,20 +179,6 @@ def test_the_model_gets_what_is_new_and_the_end_of_the_output():
     assert "not yours to repair: `lint`" in words
 
 
-def test_only_what_does_not_fit_is_counted():
-    before = check("test", Outcome.FAILED, failures=("old",))
-    for count, end in ((20, "t019."), (21, "t019 and 1 more.")):
-        now = check("test", Outcome.FAILED, failures=tuple(f"t{number:03}" for number in range(count)))
-        assert f", {end}\n" in compare_gate(gate(before), gate(now), own=frozenset()).for_model
-
-
-def test_only_a_timeout_names_its_seconds():
-    late = compare_gate(None, gate(check("test", Outcome.TIMED_OUT)), own=frozenset()).for_user
-    missing = compare_gate(None, gate(check("test", Outcome.MISSING)), own=frozenset()).for_user
-    assert ", 1 s" in late
-    assert ", 1 s" not in missing
-
-
 def test_the_digest_is_what_its_documentation_says():
     result = gate(check("pytest -q"), check('a\n"é"', Outcome.TIMED_OUT))
     text = '[["pytest -q",0],["a\\n\\"é\\"",null]]'

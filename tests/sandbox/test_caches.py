@@ -93,29 +93,6 @@ def test_a_cache_is_where_the_user_has_it(place):
     assert Path("/big/cargo/bin") in list_kept(place.home, {"CARGO_HOME": "/big/cargo"})
 
 
-def test_what_a_variable_moves_is_shown_where_it_is(place):
-    """Narrow as before: cargo's credentials are beside what is shown."""
-    for name in (
-        "dev/cargo/registry/crate",
-        "dev/cargo/credentials.toml",
-        "dev/gradle/caches/lock",
-        "gems/gem",
-        "go/pkg/x",
-    ):
-        (place.home / name).parent.mkdir(parents=True, exist_ok=True)
-        (place.home / name).write_text("here")
-    moved = {"CARGO_HOME": "dev/cargo", "GRADLE_USER_HOME": "dev/gradle", "GEM_HOME": "gems", "GOPATH": "dev/none"}
-    env = {**place.policy.env, **{name: str(place.home / where) for name, where in moved.items()}}
-    with replace(place, policy=replace(place.policy, env=env)).open(Level.WORKSPACE_WRITE) as box:
-        said = box.sh("cd $HOME; cat $CARGO_HOME/registry/crate $GEM_HOME/gem; ls $CARGO_HOME; cat go/pkg/x")
-        written = box.sh("echo new > $GRADLE_USER_HOME/caches/lock && cat $GRADLE_USER_HOME/caches/lock")
-
-    assert said.output.splitlines()[0] == b"herehereregistry"
-    assert b"credentials" not in said.output
-    assert said.exit_code == 1  # GOPATH is elsewhere
-    assert (written.output, (place.home / "dev/gradle/caches/lock").read_text()) == (b"new\n", "here")
-
-
 def test_the_environment_of_a_program_on_the_path_is_shown(place):
     """Without it the program starts and finds none of its modules."""
     envs = place.home / "envs/x"

@@ -1,7 +1,6 @@
 """A sandbox is proven before it is used, and refused when nothing holds."""
 
 import contextlib
-import json
 import os
 import shutil
 import subprocess
@@ -79,37 +78,6 @@ def test_off_still_scrubs_the_environment(bare: Any) -> None:
     assert b"PYTHONDONTWRITEBYTECODE=1" in output
 
 
-NESTED = """
-import json, os, sys
-from pathlib import Path
-from relay.base.errors import SandboxError
-from relay.sandbox.run import require_container
-from relay.sandbox.policy import Level, Policy
-from relay.sandbox.run import open_sandbox
-policy = Policy(root=Path(sys.argv[1]), env=dict(os.environ), git_dirs=(Path(sys.argv[1]) / ".git",))
-said = {}
-for level in (Level.WORKSPACE_WRITE, Level.READ_ONLY):
-    try:
-        said[level] = open_sandbox(policy, level).mechanism
-    except SandboxError as error:
-        said[level] = [error.message, error.hint]
-print(json.dumps(said))
-"""
-
-
-def test_machine_without_namespaces_refuses_to_write(place: Any) -> None:
-    """Where bwrap cannot work (here: inside a sandbox) both levels are refused with the reason."""
-    with place.open(Level.WORKSPACE_WRITE, readable=(ROOT,)) as box:
-        env = {"PYTHONPATH": os.pathsep.join(sys.path)}
-        result = box.run(sys.executable, "-c", NESTED, str(place.root), extra_env=env)
-    assert result.exit_code == 0, result.output
-    said = json.loads(result.output)
-    for level in ("workspace-write", "read-only"):
-        message, hint = said[level]
-        assert message.startswith(f"no sandbox on this machine holds {level}: bwrap: run a command: expected")
-        assert "--sandbox " in hint
-
-
 def test_bwrap_is_taken_from_the_system_only() -> None:
     """A program of that name in the current directory or on PATH is never used."""
     assert find_bwrap(()) is None
@@ -144,15 +112,6 @@ def test_repository_with_too_much_to_protect_is_refused(place: Any) -> None:
         (place.root / f"d{number}" / "AGENTS.md").touch()
     with pytest.raises(SandboxError, match="403 nested git directories"):
         scan_repository(place.root)
-
-
-def test_path_that_vanished_does_not_fail_the_next_command(place: Any, writer: Any) -> None:
-    """What was found when the sandbox was opened may be gone: the command runs and nothing is made in its place."""
-    (place.root / "docs" / "AGENTS.md").unlink()
-    (place.root / ".env").unlink()
-    assert writer.sh("true").exit_code == 0
-    assert not (place.root / "docs" / "AGENTS.md").exists()
-    assert not (place.root / ".env").exists()
 
 
 def test_a_work_tree_that_is_removed_meanwhile_does_not_fail_the_next_command(place: Any) -> None:

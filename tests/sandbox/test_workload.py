@@ -2,17 +2,14 @@
 
 import json
 import os
-import shutil
 import sys
 from typing import Any
 
 import pytest
 
-from relay.sandbox.policy import Level, Limits
-from relay.sandbox.run import open_sandbox
+from relay.sandbox.policy import Level
 from tests.effort import take_each
 
-SAME_MODULES = {"PYTHONPATH": os.pathsep.join(sys.path)}
 PROGRAM = """
 import asyncio, http.server, json, multiprocessing, os, socket, subprocess, sys, tempfile, threading, urllib.request
 from multiprocessing import shared_memory
@@ -90,27 +87,6 @@ def test_ordinary_programs_run(place: Any, writer: Any, method: str) -> None:
     assert {name: value for name, value in said.items() if value is not True} == {}
 
 
-def test_pytest_runs_and_leaves_no_bytecode(place: Any, writer: Any) -> None:
-    """A test run of the repository works and the work tree is as it was but for pytest's own cache."""
-    (place.root / "test_it.py").write_text("def test_it(tmp_path):\n    (tmp_path / 'x').write_text('x')\n")
-    extra_env = {**SAME_MODULES, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
-    result = writer.run(
-        sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_it.py", extra_env=extra_env
-    )
-    assert result.exit_code == 0, result.output
-    assert not list(place.root.rglob("__pycache__"))
-
-
-def test_npm_runs_a_test_script(place: Any, writer: Any) -> None:
-    """A test script of npm finds its cache and its shell."""
-    if shutil.which("npm", path="/usr/bin:/usr/local/bin") is None:
-        pytest.skip("npm is not installed")
-    (place.root / "package.json").write_text('{"name": "x", "scripts": {"test": "echo tested"}}')
-    result = writer.run("npm", "test")
-    assert result.exit_code == 0, result.output
-    assert b"tested" in result.output
-
-
 def test_reader_can_work_on_a_copy(place: Any, reader: Any) -> None:
     """Read-only is about the repository: the private directory takes a copy and lives from command to command."""
     assert reader.sh("cp -r src $TMPDIR/copy && echo 'VALUE = 3' > $TMPDIR/copy/app.py").exit_code == 0
@@ -122,15 +98,6 @@ def test_home_is_new_for_every_command(writer: Any) -> None:
     """A startup file planted in the home directory does not reach the next command."""
     assert writer.sh("echo evil > ~/.bashrc; ls -A ~/.bashrc").exit_code == 0
     assert writer.sh("ls -A ~/.bashrc").exit_code != 0
-
-
-def test_levels_share_nothing_writable(writer: Any) -> None:
-    """A second sandbox on the same repository has its own temporary directory."""
-    writer.sh("echo planted > $TMPDIR/planted")
-    with open_sandbox(writer.sandbox.policy, Level.READ_ONLY) as other:
-        assert other.level is Level.READ_ONLY
-        assert other.mechanism is writer.sandbox.mechanism
-        assert b"planted" not in other.run(("ls", "-A", "-R", "/tmp"), limits=Limits(timeout_s=5)).output
 
 
 def test_foreign_owner_does_not_stop_git(place: Any, writer: Any) -> None:
@@ -163,18 +130,6 @@ def test_what_is_hidden_in_a_configured_cache_cannot_be_renamed_into_view(place:
         )
     assert b"cache-secret" not in result.output
     assert (cache / "deep/er/token").read_text() == "cache-secret\n"
-
-
-def test_toolchain_in_a_hidden_place_is_readable(place: Any) -> None:
-    """A directory on PATH below the hidden home can run programs, and cannot be written."""
-    tools = place.home / "tools"
-    tools.mkdir()
-    (tools / "hello").write_text("#!/bin/sh\necho hello\n")
-    (tools / "hello").chmod(0o755)
-    env = {**place.policy.env, "PATH": f"{tools}:{os.environ['PATH']}"}
-    with place.open(Level.WORKSPACE_WRITE, env=env) as box:
-        assert box.sh("hello").output == b"hello\n"
-        assert box.sh(f"echo x > {tools}/new").exit_code != 0
 
 
 def test_repository_that_is_the_home_directory(place: Any) -> None:

@@ -67,89 +67,48 @@ UPPER = string.ascii_uppercase + string.digits
 LOWER = string.ascii_lowercase + string.digits
 OTHERS = {
     "Stripe": "sk_" + "live_" + some(WORD, 24),
-    "npm": "np" + "m_" + some(WORD, 36),
     "Hugging Face": "h" + "f_" + some(string.ascii_letters, 34),
-    "SendGrid": "S" + "G." + some(WORD, 22) + "." + some(WORD, 43),
     "DigitalOcean": "dop" + "_v1_" + some(HEX, 64),
-    "Shopify": "shp" + "at_" + some(HEX, 32),
     "Databricks": "da" + "pi" + some(HEX, 32),
-    "Linear": "lin_" + "api_" + some(WORD, 40),
     "Grafana": "gl" + "sa_" + some(WORD, 32) + "_" + some(HEX, 8),
-    "Doppler": "dp." + "pt." + some(WORD, 43),
     "Anthropic admin": "sk-ant-" + "admin01-" + some(WORD, 93) + "AA",
-    "OpenAI service": "sk-" + "svcacct-" + some(WORD, 74),
     "OpenAI old": "sk-" + some(WORD, 20) + "T3Blbk" + "FJ" + some(WORD, 20),
-    "Groq": "gs" + "k_" + some(WORD, 52),
     "xAI": "xa" + "i-" + some(WORD, 80),
-    "Replicate": "r" + "8_" + some(WORD, 37),
     "Perplexity": "pp" + "lx-" + some(WORD, 48),
-    "LangSmith": "ls" + "v2_pt_" + some(HEX, 32) + "_" + some(HEX, 10),
     "Pinecone": "pc" + "sk_" + some(WORD, 60),
-    "Bedrock": "AB" + "SK" + some(WORD, 128),
     "Bitbucket": "AT" + "BB" + some(WORD, 32),
-    "GitHub fine": "github_" + "pat_" + some(WORD, 82),
     "GitHub app": "gh" + "s_" + some(WORD, 36),
-    "GitLab runner": "GR1348" + "941" + some(WORD, 20),
     "GitLab flag": "glf" + "fct-" + some(WORD, 20),
-    "GitLab mail": "gli" + "mt-" + some(WORD, 25),
     "GitLab agent": "glag" + "ent-" + some(WORD, 50),
-    "GitLab deploy": "gl" + "dt-" + some(WORD, 20),
     "Discord bot": "MT" + some(WORD, 24) + "." + some(WORD, 6) + "." + some(WORD, 38),
-    "Discord webhook": "https://disc" + "ord.com/api/webhooks/123456789012345678/" + some(WORD, 68),
     "webhook": "whs" + "ec_" + some(WORD, 32),
-    "RubyGems": "ruby" + "gems_" + some(HEX, 48),
     "Mailgun": "ke" + "y-" + some(HEX, 32),
-    "Cloudflare": "v1" + ".0-" + some(HEX, 24) + "-" + some(HEX, 146),
     "Heroku": "HRKU" + "-AA" + some(WORD, 58),
-    "Vercel": "vc" + "p_" + some(WORD, 56),
     "Vercel blob": "vercel_" + "blob_rw_" + some(WORD, 40),
-    "Supabase": "sb" + "p_" + some(HEX, 40),
     "Supabase secret": "sb_" + "secret_" + some(WORD, 31),
-    "Neon": "na" + "pi_" + some(LOWER, 64),
     "PlanetScale": "psc" + "ale_tkn_" + some(WORD, 43),
-    "PlanetScale password": "psc" + "ale_pw_" + some(WORD, 43),
     "Fly 1": "fm" + "1r_" + some(WORD, 120),
-    "Fly 2": "fm" + "2_" + some(WORD, 120),
     "Resend": "r" + "e_" + some(WORD, 8) + "_" + some(WORD, 24),
-    "Notion": "nt" + "n_" + some(string.digits, 11) + some(WORD, 35),
     "Notion old": "sec" + "ret_" + some(WORD, 43),
-    "Figma": "fi" + "gd_" + some(WORD, 43),
     "Airtable": "pa" + "t" + some(WORD, 14) + "." + some(HEX, 64),
-    "Sentry org": "sntr" + "ys_" + some(WORD, 120),
     "Sentry user": "sntr" + "yu_" + some(HEX, 64),
-    "Grafana cloud": "gl" + "c_" + some(WORD, 80),
     "New Relic": "NR" + "AK-" + some(UPPER, 27),
-    "Tailscale": "tsk" + "ey-auth-" + some(WORD, 16) + "-" + some(WORD, 32),
     "Terraform": some(WORD, 14) + ".atlas" + "v1." + some(WORD, 67),
-    "Pulumi": "pu" + "l-" + some(HEX, 40),
     "1Password": "op" + "s_ey" + "J" + some(WORD, 300),
     "Azure": some(WORD, 3) + "8Q" + "~" + some(WORD, 34),
     "Docker organisation": "dckr" + "_oat_" + some(WORD, 32),
-    "Postman": "PM" + "AK-" + some(HEX, 24) + "-" + some(HEX, 34),
     "Slack app": "xa" + "pp-1-A0" + some(UPPER, 9) + "-1234567890123-" + some(HEX, 64),
-    "Slack user": "xo" + "xp-" + "123456789012-123456789012-123456789012-" + some(HEX, 32),
     "Slack configuration": "xo" + "xe.xo" + "xp-1-" + some(UPPER, 165),
-    "Stripe restricted": "rk_" + "live_" + some(WORD, 24),
     "Square": "sq0" + "csp-" + some(WORD, 43),
-    "DigitalOcean refresh": "dor" + "_v1_" + some(HEX, 64),
     "Shopify secret": "shp" + "ss_" + some(HEX, 32),
-    "Vault batch": "hv" + "b." + some(WORD, 140),
     "Google OAuth access": "ya" + "29." + some(WORD, 60),
-    "Adobe": "p8" + "e-" + some(LOWER, 32),
     "Alibaba": "LT" + "AI" + some(WORD, 20),
-    "Artifactory": "AK" + "Cp" + some(WORD, 69),
     "Clojars": "CLOJ" + "ARS_" + some(LOWER, 60),
-    "Dynatrace": "dt0" + "c01." + some(UPPER, 24) + "." + some(UPPER, 64),
     "EasyPost": "EZ" + "AK" + some(WORD, 54),
-    "Frame.io": "fi" + "o-u-" + some(WORD, 64),
     "Harness": "pa" + "t." + some(WORD, 22) + "." + some(WORD, 24) + "." + some(WORD, 20),
-    "Infracost": "ic" + "o-" + some(WORD, 32),
     "OpenShift": "sha2" + "56~" + some(WORD, 43),
-    "Prefect": "pn" + "u_" + some(WORD, 36),
     "ReadMe": "rd" + "me_" + some(LOWER, 70),
-    "Sendinblue": "xkey" + "sib-" + some(HEX, 64) + "-" + some(LOWER, 16),
     "Shippo": "ship" + "po_live_" + some(HEX, 40),
-    "Sourcegraph": "sg" + "p_" + some(HEX, 40),
 }
 
 
@@ -178,9 +137,8 @@ def test_a_token_is_redacted_also_inside_of_json():
             assert shown == redact(text.format(token)) == text.format(REDACTED), (name, text)
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
+def test_placeholders_and_prose_are_no_findings():
+    for text in (
         "sk-ant-xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx",
         "AKIA" + "IOSFODNN7EXAMPLE",
         "ghp_" + "x" * 36,
@@ -190,10 +148,8 @@ def test_a_token_is_redacted_also_inside_of_json():
         "sha256 = 9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08",
         "task-SKdeadbeef, askAIzaB, mapAKIA",
         "class SK(Base): pass",
-    ],
-)
-def test_placeholders_and_prose_are_no_findings(text):
-    assert find_secrets(text) == ()
+    ):
+        assert find_secrets(text) == (), text
 
 
 def test_a_token_has_its_bits_in_each_character_or_enough_different_ones():

@@ -37,28 +37,15 @@ def test_a_users_servers_are_read_and_their_secrets_are_not_shown(tmp_path):
     assert render_value(settings.mcp_servers) == "postgres: mcp-postgres, tickets: https://example.org/mcp"
 
 
-def test_a_repository_brings_no_server(tmp_path):
-    root = tmp_path / "repository"
-    root.mkdir()
-    (root / "relay.toml").write_text(OWN)
-    with pytest.raises(ConfigError, match="may not be set by a repository"):
-        load(tmp_path, root)
-
-
 NO_SERVER = [
     ("mcp_servers = 1", "a table of tables, one for each server"),
     ("mcp_servers = { x = 1 }", "a table with some of command, env"),
     ("[mcp_servers.My_own]\nurl = 'https://x'", "names of servers in lower case"),
-    ("[mcp_servers.x]\nargv = []", "a table with some of command, env"),
-    ("[mcp_servers.x]\ncommand = 'x'", "command: a list of texts"),
     ("[mcp_servers.x]", "command, a list of words, or url"),
     ("[mcp_servers.x]\nurl = 'https://x'\ncommand = ['x']", "command, a list of words, or url"),
-    ("[mcp_servers.x]\nurl = 1", "url: https://"),
     ("[mcp_servers.x]\nurl = 'http://example.org/'", "url: https://"),
     ("[mcp_servers.x]\nurl = 'file:///etc/passwd'", "url: https://"),
-    ("[mcp_servers.x]\nurl = 'https://[x'", "url: https://"),
     ("[mcp_servers.x]\ncommand = ['x']\nenv = ['A B']", "env: names of variables"),
-    ("[mcp_servers.x]\nurl = 'https://x'\nheaders = { 'A B' = 'x' }", "headers: a table of texts"),
     ("[mcp_servers.x]\nurl = 'https://x'\nheaders = { A = \"x\\r\\ny\" }", "headers: a table of texts"),
 ]
 

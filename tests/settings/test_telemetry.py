@@ -71,14 +71,6 @@ def make_outputs(root: Path) -> Path:
     return outputs
 
 
-def test_git_ignores_the_state_directory(tmp_path: Path) -> None:
-    subprocess.run(["git", "init", "-q", tmp_path], check=True)
-    write(tmp_path, "x")
-    make_outputs(tmp_path).joinpath("big.txt").touch()
-    listed = subprocess.run(["git", "-C", tmp_path, "status", "--porcelain", "-uall"], check=True, capture_output=True)
-    assert listed.stdout == b""
-
-
 def test_an_ignore_file_that_a_crash_left_empty_is_filled_and_another_is_left_alone(tmp_path: Path) -> None:
     ignore = tmp_path / ".relay" / ".gitignore"
     ignore.parent.mkdir()

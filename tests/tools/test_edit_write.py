@@ -54,16 +54,6 @@ def test_only_the_replaced_bytes_change(make_tools, before, old, new, after, crl
     assert middle.replace(b"\r\n", b"\n") == b"[" + new.encode() + b"]"
 
 
-@given(content=text_parts)
-def test_what_is_written_is_read_back_byte_for_byte(make_tools, content):
-    with tempfile.TemporaryDirectory() as folder:
-        root = Path(folder).resolve()
-        assert not run(make_tools(root), "write", path="deep/down/f.txt", content=content).is_error
-        assert (root / "deep/down/f.txt").read_bytes() == content.encode()
-        assert [path.name for path in (root / "deep/down").iterdir()] == ["f.txt"]
-        assert [path.name for path in (root / ".relay/outputs").iterdir()] == [".gitignore"]
-
-
 def test_edit_keeps_endings_bytes_and_byte_order_mark(bench):
     for before, old, new, after in (
         (b"\xef\xbb\xbfa\r\nb\r\nc\r\n", "b\nc", "2\n2.5\n3", b"\xef\xbb\xbfa\r\n2\r\n2.5\r\n3\r\n"),

@@ -41,32 +41,16 @@ def test_whole_lines_are_kept_where_there_are_lines(words):
     assert words[-tail.count("\n") - 1 :] == tail.split("\n")
 
 
-@given(text=st.text(max_size=200), copies=st.integers(1, 400))
-def test_the_cut_never_exceeds_the_cap_for_long_texts(text, copies):
-    long = (text or "x") * copies * 50
-    assert estimate_tokens(cut_middle(long, "w", cap_tokens=200)) <= 200 or estimate_tokens(long) <= 200
-
-
-@pytest.mark.parametrize("lines", take_each(2, [100_000, 80_000]))
-def test_a_long_output_is_spilled_and_can_be_read_and_searched(bench, lines):
-    text = bench.ok("bash", command=f"seq 1 {lines}")
+def test_a_long_output_is_spilled_and_can_be_read_and_searched(bench):
+    text = bench.ok("bash", command="seq 1 100000")
     assert estimate_tokens(text) <= OUTPUT_CAP_TOKENS
     assert text.startswith("exit 0\n1\n2\n")
-    assert text.endswith(f"\n{lines - 1}\n{lines}")
+    assert text.endswith("\n99999\n100000")
     handle = find(r"tokens cut; full output: (\S+) \(use read\)", text)
     assert handle.startswith(".relay/outputs/")
     assert bench.ok("read", path=handle, offset=50_000, limit=2).startswith("50000\n50001")
     assert bench.ok("bash", command=f"grep -n '^77777$' {handle}") == "exit 0\n77777:77777"
     assert len(list((bench.root / OUTPUTS).iterdir())) == 2
-
-
-def test_more_than_the_raw_buffer_is_in_the_spool(bench):
-    text = bench.ok("bash", command="seq 1 400000")
-    handle = find(r"full output: (\S+)", text)
-    assert bench.ok("read", path=handle, offset=200_000, limit=1).startswith("200000")
-    cut = int(find(r"… ([\d,]+) tokens cut", text).replace(",", ""))
-    whole = sum(len(str(number)) + 1 for number in range(1, 400_001)) // 4
-    assert abs(cut - (whole - OUTPUT_CAP_TOKENS)) < 300
 
 
 def test_what_was_cut_is_not_called_the_full_output(bench):

@@ -5,20 +5,8 @@ import os
 import re
 
 from relay.session.pictures import MAX_PICTURE_BYTES
-from relay.session.usage import estimate_tokens
 from relay.tools.toolbox import READ
-from relay.tools.workspace import OUTPUT_CAP_TOKENS
 from tests.pictures import make_png
-
-
-def test_text_comes_as_it_is_without_numbers(bench):
-    assert bench.ok("read", path="src/a.py") == "def a():\n    return 1"
-    assert "src/a.py" in bench.notes.seen
-
-
-def test_carriage_returns_and_byte_order_marks_are_not_shown(bench):
-    (bench.root / "f.txt").write_bytes(b"\xef\xbb\xbfone\r\ntwo\r\n")
-    assert bench.ok("read", path="f.txt") == "one\ntwo"
 
 
 def test_what_read_shows_can_be_edited(bench):
@@ -67,14 +55,6 @@ def test_long_lines_are_cut_with_a_mark(bench):
     assert first == "x" * 2_000 + "… [+4,998,000 characters]"
     assert len(first) < 2_100
     assert second == "end"
-
-
-def test_a_window_never_needs_the_cap(bench):
-    (bench.root / "f.txt").write_text(("é" * 1_500 + "\n") * 3_000)
-    text = bench.ok("read", path="f.txt")
-    assert estimate_tokens(text) <= OUTPUT_CAP_TOKENS
-    assert "Use offset=" in text
-    assert "tokens cut" not in text
 
 
 def test_binary_files_are_said_to_be_binary(bench):

@@ -97,32 +97,17 @@ def test_a_program_offers_its_tools_and_answers_in_the_sandbox(workspace):
     toolbox.stop()
 
 
-def test_a_program_is_confined_as_commands_are(bench, workspace):
-    """It reads nothing that they do not, writes nothing outside, and has no variable but its own."""
-    _, toolbox = serve_one(workspace, program("writes"), {"ANTHROPIC_API_KEY": "k"})
-    try:
-        said = call(toolbox, path=str(bench.outside / "secret.txt")).text
-    finally:
-        toolbox.stop()
-    assert said.startswith("refused environ ")
-    assert "ANTHROPIC_API_KEY" not in said
-    assert not (bench.outside / "stolen").exists()
-
-
-@pytest.mark.parametrize(
-    ("kind", "words"),
-    [
+def test_a_server_that_is_no_use_is_left_out_and_said(workspace):
+    for kind, words in (
         ("silent end", "its program has ended: I cannot"),
         ("error", "not today"),
         ("nonsense", "its program has ended"),
         ("flood", "its program has ended"),
-    ],
-)
-def test_a_server_that_is_no_use_is_left_out_and_said(workspace, kind, words):
-    served, toolbox = serve_one(workspace, program(kind))
-    assert toolbox is NONE
-    assert served.missing[0].startswith("Tools: db: ")
-    assert words in served.missing[0]
+    ):
+        served, toolbox = serve_one(workspace, program(kind))
+        assert toolbox is NONE
+        assert served.missing[0].startswith("Tools: db: ")
+        assert words in served.missing[0], kind
 
 
 def test_what_goes_wrong_in_a_call_is_its_answer_and_a_long_answer_is_cut_as_every_tools_is(workspace):
@@ -201,20 +186,16 @@ def test_a_program_below_a_hidden_place_is_shown_with_what_it_loads(workspace, t
         assert [spec.name for spec in served.specs] == ["db__query"]
 
 
-@pytest.mark.parametrize(
-    ("command", "words"),
-    [
+def test_a_program_that_cannot_be_started_says_why(bench, workspace):
+    (bench.root / "evil").write_text("#!/bin/sh\n")
+    (bench.root / "evil").chmod(0o755)
+    for command, words in (
         (("python3", "."), "the server starts outside of the repository; write {repository} for it"),
         (("tools/mcp",), "there is no program tools/mcp on PATH"),
         (("{repository}/evil",), "in the repository: relay starts no server that a repository has"),
-        (("no-such-mcp",), "there is no program no-such-mcp on PATH"),
-    ],
-)
-def test_a_program_that_cannot_be_started_says_why(bench, workspace, command, words):
-    (bench.root / "evil").write_text("#!/bin/sh\n")
-    (bench.root / "evil").chmod(0o755)
-    served, _ = serve_one(workspace, ServerSettings(command=command), {"PATH": os.defpath})
-    assert words in served.missing[0]
+    ):
+        served, _ = serve_one(workspace, ServerSettings(command=command), {"PATH": os.defpath})
+        assert words in served.missing[0]
 
 
 NPM = """\
@@ -339,18 +320,14 @@ def test_each_request_after_initialize_names_the_protocol_version_that_the_serve
     assert [version for *_, version in seen] == [None, sent, sent, None, sent, sent]
 
 
-@pytest.mark.parametrize(
-    ("answers", "words"),
-    [
-        (answer("application/json", 302), "answered with 302"),
-        (answer("application/json", 401), "answered with 401"),
-        (lambda _: (200, "application/json", ["nonsense"]), "no result"),
-    ],
-)
-def test_an_address_that_is_no_use_is_left_out(workspace, answers, words):
+def test_an_address_that_is_no_use_is_left_out(workspace):
     """No redirect is followed: nothing is asked but what the user named."""
-    with address(answers) as (url, _):
+    for answers, words in (
+        (answer("application/json", 302), "answered with 302"),
+        (lambda _: (200, "application/json", ["nonsense"]), "no result"),
+    ):
+        with address(answers) as (url, _):
+            served, _ = serve_one(workspace, ServerSettings(url=url))
+        assert served.missing == (f"Tools: db: {words}",)
         served, _ = serve_one(workspace, ServerSettings(url=url))
-    assert served.missing == (f"Tools: db: {words}",)
-    served, _ = serve_one(workspace, ServerSettings(url=url))
-    assert "cannot be reached" in served.missing[0]
+        assert "cannot be reached" in served.missing[0]

@@ -17,15 +17,6 @@ def test_the_exit_code_comes_first(bench):
     assert bench.ok("bash", command="pwd; echo ${X-unset}; cat").endswith("/repo\nunset")
 
 
-def test_protected_files_outside_and_git_are_read_only(bench):
-    for target in ("PLAN.md", ".git/config", "../outside/x", "AGENTS.md"):
-        assert bench.call("bash", command=f"echo EVIL >> {target}").is_error
-    assert (bench.root / "PLAN.md").read_text() == "# Plan\n"
-    assert not (bench.outside / "x").exists()
-    bench.ok("bash", command="echo fine > new.txt")
-    assert (bench.root / "new.txt").read_text() == "fine\n"
-
-
 def test_what_stops_a_formatter_of_all_files_is_said_in_a_line(bench):
     """`pre-commit run --all-files` opens the plan to write it, and ends there with a traceback."""
     kept = "[PLAN.md: a session's commands only read it, gates and commit hooks have copies: name other files]"
