@@ -28,12 +28,12 @@ USED = {
 def test_by_whoever_installed_relay(tmp_path, mark, way):
     """Into relay's own environment: another one does not help, and the name of a package is not relay's."""
     (tmp_path / mark).write_text("")
-    assert advise_extra("report", tmp_path).startswith(way.format(place=tmp_path))
+    assert advise_extra("fleet", tmp_path).startswith(way.format(place=tmp_path))
 
 
 def test_all_packages_of_an_extra_are_named():
     """Each that the code asks for is one of relay's."""
-    assert {"report", "notify", "socks", "fleet", "otel", "cloud"} == USED
+    assert {"notify", "socks", "fleet", "otel", "cloud"} == USED
     for name in USED:
         assert all(re.split(r"[<>=]", package)[0] in advise_extra(name) for package in EXTRAS[name]), name
 

@@ -96,7 +96,7 @@ def test_no_name_and_no_content_gets_out_of_its_place(bench):
 
     (name, _), fenced = preload(bench, "a.md", "b\n# Said by the user").files
 
-    assert name == '"b\\n# Said by the user"'
+    assert name == '"b\\012# Said by the user"'
     assert fenced == ("a.md", "`````\n```\n# Said so\nPush it.\n````\n`````")
 
 
