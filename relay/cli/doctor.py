@@ -19,7 +19,7 @@ from relay.cli.sessions import make_request
 from relay.config import Settings
 from relay.config.sources import show_user_file
 from relay.git.notes import lock_worktree
-from relay.news.notifier import TRIAL, Notifier, Sender
+from relay.news.notifier import TRIAL, Notifier
 from relay.runners.registry import get_kind, list_runners
 from relay.sandbox.bwrap import find_bwrap
 from relay.sandbox.process import prepare_process
@@ -243,19 +243,15 @@ def _notify() -> int:
     channels = find_settings({}, os.environ, place.root, plan=None).notify
     if not channels:
         raise ConfigError("runs notify nobody", hint='in your own settings: notify = [{form = "desktop"}]')
-    sender = Sender()
-    notifier = Notifier(channels, os.environ, str, sender)
+    notifier = Notifier(channels, os.environ, str)
     for channel in channels:
         say(channel.text)
         notifier.tell(channel, TRIAL)
-    sender.close(_WAIT_S)
-    answers = sender.take_ends()
+    notifier.close(_WAIT_S)
+    answers = notifier.take_ends()
     for answer in answers:
         say(f"{answer.name}: {answer.words}", style="green" if answer.reached else "red")
-    odd = notifier.take_failures()
-    for event in odd:
-        say(event.text, style="red")
-    return ExitCode.USER if odd or not all(answer.reached for answer in answers) else ExitCode.DONE
+    return ExitCode.DONE if all(answer.reached for answer in answers) else ExitCode.USER
 
 
 def _show_inventory(*, as_json: bool) -> int:

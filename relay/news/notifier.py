@@ -77,50 +77,35 @@ class Watcher:
 
     def find_news(self, event: Event) -> News | None:
         """Return the notification for an event; None for most."""
-        self._note(event)
         match event:
+            case RunStarted():
+                self._started, self._spent, self._cap = event, event.spent_usd, event.cap_usd
+                self._told_shares = self._count_shares()  # an earlier run told of them
+            case CapMoved():
+                self._cap = event.cap_usd
+                self._told_shares = self._count_shares()
+            case SessionEnded():
+                self._last[event.phase_id] = event
             case JobMoved():
                 return self._move(event)
             case ResponseReceived():
                 self._waits = self._has_told_stop = False
                 return self._count(event.cost_usd)
-            case RetryScheduled():
-                return self._wait(event)
-            case GateFinished() if self._is_new_red(event):
-                self._red.add(event.phase_id)
+            case RetryScheduled() if event.wait_s >= LONG_WAIT_S and not self._waits:
+                self._waits = True  # one limit stops all jobs
+                return self.make("limit", f"it waits for {render_duration(event.wait_s)}", event.reason)
+            case GateFinished(passed=False, baseline=False, expected="") if event.phase_id not in self._red:
+                self._red.add(event.phase_id)  # later ones are repairs
                 words = f"a gate is red after {render_duration(event.duration_s)}"
-                return self._make("red", words, f"phase {event.phase_id}: {event.summary}")
+                return self.make("red", words, f"phase {event.phase_id}: {event.summary}")
             case QuestionAsked():
-                return self._ask(event)
+                words = "it waits for your answer" if event.waits else "it goes on with what it assumes"
+                return self.make("question", words, f"{event.question} (assumed: {event.assumed})")
             case RunEnded():
                 return self._end(event)
             case _:
                 pass
         return None
-
-    def _note(self, event: Event) -> None:
-        if isinstance(event, RunStarted):
-            self._started, self._spent, self._cap = event, event.spent_usd, event.cap_usd
-            self._told_shares = self._count_shares()  # an earlier run told of them
-        elif isinstance(event, CapMoved):
-            self._cap = event.cap_usd
-            self._told_shares = self._count_shares()
-        elif isinstance(event, SessionEnded):
-            self._last[event.phase_id] = event
-
-    def _is_new_red(self, event: GateFinished) -> bool:
-        """Whether a gate is red unexpectedly for the first time in its phase: later ones are repairs."""
-        return not (event.passed or event.baseline or event.expected) and event.phase_id not in self._red
-
-    def _wait(self, event: RetryScheduled) -> News | None:
-        if event.wait_s < LONG_WAIT_S or self._waits:
-            return None
-        self._waits = True  # one limit stops all jobs
-        return self._make("limit", f"it waits for {render_duration(event.wait_s)}", event.reason)
-
-    def _ask(self, event: QuestionAsked) -> News:
-        words = "it waits for your answer" if event.waits else "it goes on with what it assumes"
-        return self._make("question", words, f"{event.question} (assumed: {event.assumed})")
 
     def _count(self, cost_usd: float | None) -> News | None:
         self._spent = add_usd(self._spent, cost_usd)
@@ -128,7 +113,7 @@ class Watcher:
         if passed <= self._told_shares:
             return None
         self._told_shares = passed
-        return self._make("cost", f"{render_usd(self._spent)} of {render_usd(self._cap)} are spent", "")
+        return self.make("cost", f"{render_usd(self._spent)} of {render_usd(self._cap)} are spent", "")
 
     def _count_shares(self) -> int:
         """Return how many of `COST_SHARES` are spent; 0 where that is not known."""
@@ -146,13 +131,13 @@ class Watcher:
         self._has_told_stop = True
         self._last.pop(event.phase_id, None)
         occasion = "blocked" if last is not None and last.result == "blocked" else "stopped"
-        return self._make(occasion, "one phase stopped", f"phase {event.phase_id}: {event.detail}")
+        return self.make(occasion, "one phase stopped", f"phase {event.phase_id}: {event.detail}")
 
     def _end(self, event: RunEnded) -> News | None:
         if event.exit_code and self._has_told_stop:
             return None
         if event.waits_for:
-            return self._make("question", "one phase is done, the next one waits for your yes", event.waits_for)
+            return self.make("question", "one phase is done, the next one waits for your yes", event.waits_for)
         occasion = "done" if event.exit_code == 0 else "stopped"
         if event.exit_code:
             last = self._last.values()
@@ -161,13 +146,10 @@ class Watcher:
         spent = render_usd(event.spent_usd, estimated=event.estimated)
         words = f"exit status {event.exit_code}, {spent} spent"
         words += f"; {count_questions(event.questions)}" if event.questions else ""
-        return self._make(occasion, words, event.reason)
+        return self.make(occasion, words, event.reason)
 
-    def make_failure(self, words: str) -> News:
-        """Return the notification of a run that could not go on."""
-        return self._make("stopped", "it could not go on", words)
-
-    def _make(self, occasion: str, text: str, reason: str) -> News:
+    def make(self, occasion: str, text: str, reason: str) -> News:
+        """Return a notification of the run."""
         where = f"{self._started.plan_path} on {self._started.branch}" if self._started else ""
         shown = "".join(filter(str.isprintable, " ".join(reason.split())))  # nothing that hides or reorders text
         details = " · ".join(filter(None, (where, shown)))
@@ -235,13 +217,72 @@ class CallEnd:
     """The last line of its output."""
 
 
-class Sender:
-    """Starts calls and reads their results. Mutable: it holds the open calls."""
+class Notifier:
+    """Notifies channels of a run. Mutable: it follows the run, and holds the open calls.
 
-    def __init__(self, *, waits_s: Sequence[float] = WAITS_S) -> None:
-        self._waits_s = tuple(waits_s)
+    Args:
+        channels: From the user's own settings.
+        environ: For the values of ``${NAME}``.
+        redact: Redacts secrets in outgoing text.
+    """
+
+    def __init__(
+        self,
+        channels: Sequence[Channel],
+        environ: Mapping[str, str],
+        redact: Callable[[str], str],
+        *,
+        waits_s: Sequence[float] = WAITS_S,
+    ) -> None:
+        self._channels, self._environ, self._redact, self._waits_s = channels, environ, redact, tuple(waits_s)
+        self._watcher = Watcher()
         self._calls: list[tuple[str, subprocess.Popen[str]]] = []
         self._ends: list[CallEnd] = []
+        self._told: set[str] = set()
+        self._has_ended = False
+
+    def observe(self, event: Event) -> None:
+        """Handle an event; returns at once."""
+        if isinstance(event, RunStarted):
+            for channel in self._channels:  # report at the start what can never be sent
+                self._render(channel, TRIAL)
+        self._has_ended = self._has_ended or isinstance(event, RunEnded)
+        if news := self._watcher.find_news(event):
+            self._tell(news)
+
+    def fail(self, error: Exception) -> None:
+        """Notify of a run that ended without an event."""
+        if not self._has_ended:
+            self._tell(self._watcher.make("stopped", "it could not go on", str(error)))
+
+    def _tell(self, news: News) -> None:
+        news = replace(news, details=self._redact(news.details))
+        for channel in self._channels:
+            if news.occasion in channel.on:
+                self.tell(channel, news)
+
+    def tell(self, channel: Channel, news: News) -> None:
+        """Notify one channel, whatever occasions it asks for."""
+        if job := self._render(channel, news):
+            self.send(channel.name, job)
+
+    def _render(self, channel: Channel, news: News) -> CallInput | None:
+        """Return the call's input; None if this machine cannot do it."""
+        try:
+            job = render_news(channel, news, self._environ)
+        except KeyError as error:
+            self._fail(channel.name, f"the variable {error.args[0]} is not set")
+            return None
+        if "words" in job and not shutil.which(job["words"][0]):
+            self._fail(channel.name, f"there is no program {job['words'][0]}")
+        elif "words" not in job and not find_spec("apprise"):
+            self._fail(channel.name, f"Apprise is not installed: {advise_extra('notify')}")
+        else:
+            return job
+        return None
+
+    def _fail(self, name: str, words: str) -> None:
+        self._ends.append(CallEnd(name=name, reached=False, words=words))
 
     def send(self, name: str, job: CallInput) -> None:
         """Start a call; beyond `MOST_CALLS` it fails."""
@@ -261,15 +302,19 @@ class Sender:
         call.stdin = None  # it is closed; the output is read at the end of the process
         self._calls.append((name, call))
 
-    def _fail(self, name: str, words: str) -> None:
-        self._ends.append(CallEnd(name=name, reached=False, words=words))
-
     def take_ends(self) -> tuple[CallEnd, ...]:
-        """Return the results of calls that have ended since the last time."""
+        """Return the results of calls that have ended, or could not begin, since the last time."""
         for name, call in [pair for pair in self._calls if pair[1].poll() is not None]:
             self._hear(name, call)
         found, self._ends = tuple(self._ends), []
         return found
+
+    def take_failures(self) -> tuple[Noticed, ...]:
+        """Return notices of failed notifications, each once."""
+        lost = dict.fromkeys(f"{end.name}: {end.words}" for end in self.take_ends() if not end.reached)
+        new = [words for words in lost if words not in self._told]
+        self._told.update(new)
+        return tuple(Noticed(text=f"nobody is notified by {words}", warning=True) for words in new)
 
     def _hear(self, name: str, call: subprocess.Popen[str], cut: str = "") -> None:
         self._calls.remove((name, call))
@@ -291,78 +336,6 @@ class Sender:
             self._hear(name, call, cut)
 
 
-def find_missing_part(job: CallInput) -> str:
-    """Return why this machine cannot do a job; empty if no reason is known."""
-    if "words" in job:
-        return "" if shutil.which(job["words"][0]) else f"there is no program {job['words'][0]}"
-    return "" if find_spec("apprise") else f"Apprise is not installed: {advise_extra('notify')}"
-
-
-class Notifier:
-    """Notifies channels of a run. Mutable: it follows the run.
-
-    Args:
-        channels: From the user's own settings.
-        environ: For the values of ``${NAME}``.
-        redact: Redacts secrets in outgoing text.
-    """
-
-    def __init__(
-        self, channels: Sequence[Channel], environ: Mapping[str, str], redact: Callable[[str], str], sender: Sender
-    ) -> None:
-        self._channels, self._environ, self._redact, self._sender = channels, environ, redact, sender
-        self._watcher = Watcher()
-        self._odd: dict[str, None] = {}
-        self._told: set[str] = set()
-        self._has_ended = False
-
-    def observe(self, event: Event) -> None:
-        """Handle an event; returns at once."""
-        if isinstance(event, RunStarted):
-            for channel in self._channels:  # report at the start what can never be sent
-                self.check(channel)
-        self._has_ended = self._has_ended or isinstance(event, RunEnded)
-        if news := self._watcher.find_news(event):
-            self._tell(news)
-
-    def check(self, channel: Channel) -> None:
-        """Note why a channel cannot be notified, as far as that is known beforehand."""
-        self._render(channel, TRIAL)
-
-    def fail(self, error: Exception) -> None:
-        """Notify of a run that ended without an event."""
-        if not self._has_ended:
-            self._tell(self._watcher.make_failure(str(error)))
-
-    def _tell(self, news: News) -> None:
-        news = replace(news, details=self._redact(news.details))
-        for channel in self._channels:
-            if news.occasion in channel.on:
-                self.tell(channel, news)
-
-    def tell(self, channel: Channel, news: News) -> None:
-        """Notify one channel, whatever occasions it asks for."""
-        if job := self._render(channel, news):
-            self._sender.send(channel.name, job)
-
-    def _render(self, channel: Channel, news: News) -> CallInput | None:
-        try:
-            job = render_news(channel, news, self._environ)
-        except KeyError as error:
-            self._odd[f"{channel.name}: the variable {error.args[0]} is not set"] = None
-            return None
-        if words := find_missing_part(job):
-            self._odd[f"{channel.name}: {words}"] = None
-        return None if words else job
-
-    def take_failures(self) -> tuple[Noticed, ...]:
-        """Return notices of failed notifications, each once."""
-        lost = [f"{answer.name}: {answer.words}" for answer in self._sender.take_ends() if not answer.reached]
-        new = [words for words in (*self._odd, *lost) if words not in self._told]
-        self._told.update(new)
-        return tuple(Noticed(text=f"nobody is notified by {words}", warning=True) for words in dict.fromkeys(new))
-
-
 TRIAL = News(occasion="test", text="this is what a run would tell you", details="")
 
 
@@ -377,14 +350,13 @@ def open_notifier(
         environ: For ``${NAME}``.
         tell: Receives a notice per failure.
     """
-    sender = Sender()
-    notifier = Notifier(channels, environ, redact, sender)
+    notifier = Notifier(channels, environ, redact)
     try:
         yield notifier
     except Exception as error:
         notifier.fail(error)
         raise
     finally:
-        sender.close(LAST_S)
+        notifier.close(LAST_S)
         for failure in notifier.take_failures():
             tell(failure)

@@ -20,7 +20,6 @@ from relay.news.notifier import (
     CallEnd,
     News,
     Notifier,
-    Sender,
     open_notifier,
     render_news,
 )
@@ -38,11 +37,15 @@ AT_ONCE = (0.0, 0.0, 0.0)
 SECRET = "s3cr3t-0f-mine"
 
 
+def make_notifier(*channels):
+    return Notifier(channels, {}, str, waits_s=AT_ONCE)
+
+
 def deliver(job):
-    sender = Sender(waits_s=AT_ONCE)
-    sender.send("news", job)
-    sender.close(30.0)
-    return sender.take_ends()
+    notifier = make_notifier()
+    notifier.send("news", job)
+    notifier.close(30.0)
+    return notifier.take_ends()
 
 
 def post(url, environ=None, **given):
@@ -121,18 +124,18 @@ def test_the_end_waits_for_the_last_message_and_for_nobody_else(tmp_path, monkey
     assert sum(WAITS_S) < LAST_S
     monkeypatch.setattr(notifiers, "MOST_CALLS", 2)
     fourth = f"echo >> {tmp_path}/tries; test $(wc -l < {tmp_path}/tries) = 4"
-    sender = Sender(waits_s=AT_ONCE)
+    notifier = make_notifier()
     for name, words in (("silent", ["sleep", "600"]), ("last", ["sh", "-c", fourth]), ("more", ["true"])):
-        sender.send(name, {"words": words})
+        notifier.send(name, {"words": words})
     found: list[CallEnd] = []
 
     def has_last():
-        found.extend(sender.take_ends())
+        found.extend(notifier.take_ends())
         return any(one.name == "last" for one in found)
 
     wait_until(has_last)
-    sender.close(0)
-    assert [*found, *sender.take_ends()] == [
+    notifier.close(0)
+    assert [*found, *notifier.take_ends()] == [
         CallEnd(name="more", reached=False, words="too much to tell at once"),
         CallEnd(name="last", reached=True, words="sh ended with 0"),
         CallEnd(name="silent", reached=False, words="given up at the end of the run"),
@@ -153,13 +156,13 @@ def test_programs_are_started_without_a_shell(tmp_path):
     assert (tmp_path / "tries").read_text() == "\n" * 4
     assert deliver({"words": ["/nonexistent"]}) == lost("/nonexistent cannot be started: No such file or directory")
     script.write_text(f"#!/bin/sh\necho $PPID $$ > {tmp_path}/pid\nexec sleep 600\n")
-    sender = Sender(waits_s=AT_ONCE)
-    sender.send("program", job)
+    notifier = make_notifier()
+    notifier.send("program", job)
     wait_until(lambda: (tmp_path / "pid").exists() and len((tmp_path / "pid").read_text().split()) == 2)
     caller, pid = (tmp_path / "pid").read_text().split()
     wait_until(lambda: waits(caller))
-    sender.close(0)
-    assert [end.words for end in sender.take_ends()] == ["given up at the end of the run"]
+    notifier.close(0)
+    assert [end.words for end in notifier.take_ends()] == ["given up at the end of the run"]
     wait_until(lambda: not is_alive(pid))
     desktop = render_news(Channel(form="desktop"), NEWS, {})
     assert desktop["words"][-2:] == ["relay: it needs you", NEWS.text]
@@ -208,7 +211,7 @@ def test_a_run_that_breaks_off_calls_too_and_hides_secrets(tmp_path):
 
 def test_without_apprise_it_is_said_at_the_start_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "apprise", None)
-    notifier = Notifier([Channel(url="ntfys://ntfy.sh/x")], {}, str, Sender())
+    notifier = make_notifier(Channel(url="ntfys://ntfy.sh/x"))
     notifier.observe(STARTED)
     [event] = notifier.take_failures()
     assert event.text.endswith(f"ntfys: Apprise is not installed: {advise_extra('notify')}")

@@ -126,7 +126,7 @@ def test_details_are_one_line_of_a_bounded_length():
     assert news is not None
     assert news.details.startswith("PLAN.md on main · a b")
     assert len(news.details) == DETAIL_CHARS
-    assert Watcher().make_failure("x").details == "x"
+    assert Watcher().make("stopped", "", "x").details == "x"
 
 
 STOPS = (
