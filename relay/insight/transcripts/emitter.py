@@ -201,7 +201,6 @@ class _Call:
     at: float
     name: str
     summary: str
-    command: str
     given: Mapping[str, Any]
 
 
@@ -403,8 +402,7 @@ class EventEmitter:
 
     def call(self, at: float, call_id: str, name: str, given: Mapping[str, Any]) -> None:
         """Emit ToolStarted."""
-        command = next((v for key in ("command", "cmd") if isinstance(v := given.get(key), str)), "")
-        call = _Call(at=at, name=name, summary=_summarize(given), command=command, given=given)
+        call = _Call(at=at, name=name, summary=_summarize(given), given=given)
         if len(self._calls) < MOST_CALLS:
             self._calls[call_id] = call
         self._held_at = at if self._held_at is None and self._held is not None else self._held_at
@@ -484,7 +482,8 @@ def _find_shown(call: _Call, answered: ToolReply) -> Shown | None:
     """Return the part of a file that a plain command showed; None for any other command."""
     if answered.is_error or call.name.lower() not in SHELLS:
         return None
-    command, lines = call.command.strip(), max(1, answered.text.count("\n"))
+    command = (get_text(call.given, "command") or get_text(call.given, "cmd")).strip()
+    lines = max(1, answered.text.count("\n"))
     if found := _CAT.fullmatch(command):
         return Shown(path=found[1], first_line=1, last_line=lines)
     if found := _SED.fullmatch(command):

@@ -20,7 +20,7 @@ from relay.insight.transcripts.claude import is_entry, read_claude
 from relay.insight.transcripts.codex import is_line, read_codex
 from relay.insight.transcripts.conversation import Role, Said
 from relay.insight.transcripts.emitter import MAIN, Reading, find_head, get_map, get_text, read_lines, read_moment
-from relay.insight.transcripts.opencode import StoredSession, is_database, list_sessions, read_opencode
+from relay.insight.transcripts.opencode import is_database, list_sessions, read_opencode
 from relay.session.events import ResponseReceived, SessionStarted
 from relay.session.prices import Rates
 from relay.session.records import LoggedEvent
@@ -255,8 +255,7 @@ def _sniff(path: Path) -> Format:
 def _get_session(path: Path, session: str) -> Transcript:
     if not is_database(path):
         raise ConfigError(f"{path} is of no format that relay knows", hint=f"known are {KNOWN}")
-    sessions = [_make(path, stored) for stored in list_sessions(path, MOST_LOOKED_AT)]
-    found = next((one for one in sessions if not session or one.session == session), None)
+    found = next((one for one in _list_stored(path) if not session or one.session == session), None)
     if found is None:
         what = f"no session {session!r}" if session else "no session"
         raise ConfigError(f"{path} has {what}", hint="relay lab inspect lists those of this directory")
@@ -279,7 +278,7 @@ def list_transcripts(root: Path, environ: Mapping[str, str]) -> list[Transcript]
     found = [
         *_list_files(Format.CLAUDE, (path for folder in folders for path in _glob(claude / folder, "*.jsonl")), root),
         *_list_files(Format.CODEX, _glob(codex, "*/*/*/rollout-*.jsonl"), root),
-        *_list_opencode(data, root),
+        *(_list_stored(data, root) if data.is_file() else ()),
     ]
     return sorted(found, key=lambda one: one.updated, reverse=True)[:MOST_LISTED]
 
@@ -313,14 +312,11 @@ def _list_files(format_: Format, files: Iterable[Path], root: Path) -> Iterator[
             yield Transcript(format=format_, path=path, updated=updated, size_bytes=size)
 
 
-def _list_opencode(path: Path, root: Path) -> Iterator[Transcript]:
-    if path.is_file() and is_database(path):
-        stored = list_sessions(path, MOST_LOOKED_AT)
-        yield from (_make(path, one) for one in stored if _is_below(one.directory, root))
-
-
-def _make(path: Path, stored: StoredSession) -> Transcript:
-    return Transcript(format=Format.OPENCODE, path=path, session=stored.id, title=stored.title, updated=stored.updated)
+def _list_stored(path: Path, root: Path | None = None) -> Iterator[Transcript]:
+    """Yield the conversations of OpenCode's database, the latest first; those about `root` or a directory below it."""
+    for name, folder, title, updated in list_sessions(path, MOST_LOOKED_AT) if is_database(path) else ():
+        if root is None or _is_below(folder, root):
+            yield Transcript(format=Format.OPENCODE, path=path, session=name, title=title, updated=updated)
 
 
 def _is_below(cwd: str, root: Path) -> bool:

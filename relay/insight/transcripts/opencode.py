@@ -12,7 +12,6 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from relay.base.values import dataclass
 from relay.insight.transcripts.conversation import Role
 from relay.insight.transcripts.emitter import (
     IMAGE_BYTES,
@@ -43,16 +42,6 @@ _QUIET = frozenset(
 _MS = 1000
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StoredSession:
-    """A session as the database lists it."""
-
-    id: str
-    directory: str
-    title: str
-    updated: float
-
-
 def open_database(path: Path) -> sqlite3.Connection:
     """Open a database for reading only; not even its log is written.
 
@@ -78,15 +67,13 @@ def is_database(path: Path) -> bool:
         return False
 
 
-def list_sessions(path: Path, most: int) -> list[StoredSession]:
-    """Return conversations, the latest first; empty if there is no such database."""
+def list_sessions(path: Path, most: int) -> list[tuple[str, str, str, float]]:
+    """Return id, directory, title and time of conversations, the latest first; empty if there is no such database."""
     sql = "SELECT id, directory, title, time_updated FROM session WHERE parent_id IS NULL ORDER BY time_updated DESC"
     try:
         with closing(open_database(path)) as base:
-            return [
-                StoredSession(id=str(id_), directory=str(directory), title=str(title), updated=_to_seconds(updated))
-                for id_, directory, title, updated in base.execute(f"{sql} LIMIT ?", [most])
-            ]
+            rows = base.execute(f"{sql} LIMIT ?", [most])
+            return [(str(name), str(folder), str(title), _to_seconds(updated)) for name, folder, title, updated in rows]
     except sqlite3.Error:
         return []
 
@@ -111,46 +98,40 @@ class _Messages:
             self._take_all(parts)
             self._emitter.last_at = created
         elif message.get("summary") is True:
-            self._summarize(message, parts)
+            self._summarize(parts)
         else:
-            self._answer(message, parts)
+            self._answer(parts)
 
-    def _summarize(self, message: Mapping[str, Any], parts: Iterator[str]) -> None:
+    def _summarize(self, parts: Iterator[str]) -> None:
         """Emit the request for a summary as a context of its own, then begin a new context."""
         words = describe_compaction("by OpenCode", self._before, None)
         self._emitter.cut(self._at, words)
         self._role = Role.SUMMARY if self._phase == MAIN else Role.AGENT
         self._emitter.open(self._at, title="request for a summary", reason="", phase=SIDE)
-        self._answer(message, parts)
+        self._answer(parts)
         self._emitter.open(self._at, title="after a compaction", reason=words, phase=self._phase)
 
-    def _answer(self, message: Mapping[str, Any], parts: Iterator[str]) -> None:
+    def _answer(self, parts: Iterator[str]) -> None:
         self._emitter.hold()
-        if "step-finish" in self._take_all(parts):
-            return
-        if "error" in message:
+        if not self._take_all(parts):
             self._emitter.release(self._at)
-            return
-        done = find_count(get_map(message, "time"), "completed")
-        self._at = _to_seconds(done) or self._at
-        self._respond(message)
 
-    def _take_all(self, parts: Iterator[str]) -> set[str]:
-        """Read the parts of a message; return their kinds."""
-        kinds = set()
+    def _take_all(self, parts: Iterator[str]) -> bool:
+        """Read the parts of a message; return whether one of them ends a step."""
+        has_ended = False
         for raw in parts:
             part = parse_object(raw) or {}
             kind = get_text(part, "type")
-            kinds.add(kind)
             if kind == "text" and part.get("synthetic") is not True:
                 self._emitter.say(self._at, self._role, get_text(part, "text"))
             elif kind == "tool":
                 self._use(part)
             elif kind == "step-finish":
                 self._respond(part)
+                has_ended = True
             elif kind not in _QUIET:
                 self._reading.count_unknown(f"part {kind}")
-        return kinds
+        return has_ended
 
     def _respond(self, counted: Mapping[str, Any]) -> None:
         usage = _read_usage(get_map(counted, "tokens"))
