@@ -5,7 +5,7 @@ from itertools import chain
 from typing import Any
 
 from relay.git.repository import Repo
-from relay.insight.figures import Figures, read_figures
+from relay.insight.figures import read_figures
 from relay.insight.telemetry.log import list_logs, open_events
 from relay.lab.experiment import Experiment, Trial, name_trial
 from relay.plan.parse import find_plan_in
@@ -28,7 +28,7 @@ def measure_trial(repo: Repo, experiment: Experiment, trial: Trial, begun: Mappi
     plan = find_plan_in(find_text(repo, tip, experiment.plan_path) or "")
     entries = list_logs(repo.root)
     readers = [reader for entry in entries if (reader := open_events(entry.path))]
-    return {
+    found: dict[str, Any] = {
         "phases_done": sum(phase.done for phase in plan.phases) if plan else None,
         "phases": len(plan.phases) if plan else None,
         "input_tokens": usage.input_tokens - before.input_tokens,
@@ -39,21 +39,17 @@ def measure_trial(repo: Repo, experiment: Experiment, trial: Trial, begun: Mappi
         "estimated": total.estimated,
         "ref": name_trial(experiment, trial, "tip"),
         "logs": tuple(str(entry.path) for entry in reversed(entries)),
-        **_read_figures(read_figures(chain.from_iterable(reversed(readers)))),
     }
-
-
-def _read_figures(figures: Figures) -> dict[str, Any]:
-    runs = [run for run in figures.runs if run.sessions]
-    if not runs:
-        return {}
-    waited = sum(run.retries_s for run in runs)
-    return {
-        "red_gates": sum(phase.red_gates for phase in figures.phases),
-        "repairs": sum(phase.repairs for phase in figures.phases),
-        "wall_s": max(0.0, sum((run.ended or run.last_at) - run.began for run in runs) - waited),
-        "sessions": len(figures.sessions),
-        "fill": max((session.peak_tokens or 0 for session in figures.sessions), default=0) or None,
-        "cuts": len(runs) - 1,
-        "rehearsed": any(run.rehearsed for run in runs),
-    }
+    figures = read_figures(chain.from_iterable(reversed(readers)))
+    if runs := [run for run in figures.runs if run.sessions]:
+        took = sum((run.ended or run.last_at) - run.began - run.retries_s for run in runs)
+        found |= {
+            "red_gates": sum(phase.red_gates for phase in figures.phases),
+            "repairs": sum(phase.repairs for phase in figures.phases),
+            "wall_s": max(0.0, took),
+            "sessions": len(figures.sessions),
+            "fill": max((session.peak_tokens or 0 for session in figures.sessions), default=0) or None,
+            "cuts": len(runs) - 1,
+            "rehearsed": any(run.rehearsed for run in runs),
+        }
+    return found

@@ -379,8 +379,8 @@ def _render_value(value: Any) -> str:
     if isinstance(value, tuple):
         return f"[{', '.join(map(_render_value, value))}]"
     clean = value.encode("utf-8", "replace").decode("utf-8")
-    return '"' + "".join(c if c.isprintable() and c not in _ESCAPES else _escape(c) for c in clean) + '"'
-
-
-def _escape(character: str) -> str:
-    return _ESCAPES.get(character) or f"\\U{ord(character):08x}"
+    return (
+        '"'
+        + "".join(c if c.isprintable() and c not in _ESCAPES else _ESCAPES.get(c) or f"\\U{ord(c):08x}" for c in clean)
+        + '"'
+    )

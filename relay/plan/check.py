@@ -17,7 +17,6 @@ from relay.base.words import HIDING, list_some, shorten
 from relay.plan.excerpt import check_excerpts
 from relay.plan.model import Phase, Plan, Violation
 from relay.plan.outline import PUT_OFF_SIGNS, Entry, EntryKind, Outline, Section, find_ancestors, find_end
-from relay.plan.paths import find_paths
 from relay.plan.statements import (
     WISHES,
     find_statement,
@@ -28,9 +27,7 @@ from relay.plan.statements import (
 from relay.plan.text import (
     Lines,
     describe_outside,
-    find_printed_number,
     find_unit_numbers,
-    fold_number,
     is_condition,
     is_unit,
     parse_number,
@@ -38,8 +35,6 @@ from relay.plan.text import (
 )
 
 _HIDDEN_ITEM = re.compile(r"^[ \t>]*(?:[-*+]|\d{1,9}[.)])[ \t]+\[[ xX]\][ \t]+\S", re.MULTILINE)
-_CALL = re.compile(r"[A-Za-z_][\w.]*\([^()]*\)")
-_NO_PROGRAM = re.compile(r"[^\x00-\x7f]")
 _SHOWN_CHARS = 60
 _SHOWN_NAMES = 8
 _MAX_COMMAND_CHARS = 4_000
@@ -92,20 +87,6 @@ def _check_numbers(plan: Plan) -> Iterator[Violation]:
             other.append((phase.line, f"{number}, but relay counts it as phase {phase.id}"))
     why = "because not every phase carries a number of its own; number all of them or none"
     yield from _join(other, f"this heading says {{}}, {why}", f"these headings say {{}}, {why}")
-    yield from _check_item_numbers(plan)
-
-
-def _check_item_numbers(plan: Plan) -> Iterator[Violation]:
-    """Warn of items whose printed number is not their id, because several items print it."""
-    numbers = {item.id: find_printed_number(item.text) for phase in plan.phases for item in phase.open_items}
-    found = [
-        (item.line, f"{numbers[item.id]} is item {item.id}")
-        for phase in plan.phases
-        for item in phase.open_items
-        if "." in numbers[item.id] and fold_number(numbers[item.id]) != fold_number(item.id)
-    ]
-    why = "because more than one item has that number; give each its own"
-    yield from _join(found, f"the item that says {{}}, {why}", f"of the items here, the one that says {{}}, {why}")
 
 
 def check_order(plan: Plan) -> Iterator[Violation]:
@@ -178,11 +159,6 @@ def _check_statements(section: Section, *, is_head: bool, is_done: bool) -> Iter
         if word == "verify" and not is_done:
             if not one.values:
                 yield _warning(one.line, "`Verify:` names no command; put it in backticks on the same line or below")
-            for command, words in ((command, find_no_command(command)) for command in one.values):
-                if words:
-                    yield _warning(
-                        one.line, f"relay will run `{shorten(command, _SHOWN_CHARS)}` as a command, and {words}"
-                    )
         elif word == "after" and one.prose and not is_done:
             rule = "because it names no phase by number; write `After: 1, 3` or `After: none`"
             yield _warning(one.line, f"`After: {shown}` is read as prose, {rule}")
@@ -198,18 +174,6 @@ def _check_statements(section: Section, *, is_head: bool, is_done: bool) -> Iter
             yield _error(one.line, words)
         elif word in WISHES and first.setdefault(word, one.line) != one.line:
             yield _error(one.line, f"this phase has a {word} in line {first[word]} already; keep one of them")
-
-
-def find_no_command(command: str) -> str:
-    """Return why a verify command hardly is a command; empty for no objection."""
-    first = next(iter(command.split()), "")
-    if _CALL.fullmatch(command):
-        return "it is a call in some language; write the command that makes it"
-    if _NO_PROGRAM.match(first):
-        return "no command begins like that; write one that fails when the phase is not done"
-    if command == first and "/" not in first and (named := find_paths(f"`{command}`").named):
-        return f"`{named[0]}` is a file; write the command that checks it"
-    return ""
 
 
 def _check_items(plan: Plan, outline: Outline) -> Iterator[Violation]:

@@ -14,7 +14,7 @@ from relay.base.values import dataclass
 from relay.base.words import HIDING, list_some
 from relay.plan.check import check_order
 from relay.plan.meaning import find_meaning
-from relay.plan.model import Item, Phase, Plan
+from relay.plan.model import Phase, Plan
 from relay.plan.outline import ITEM_LEVEL, Entry, EntryKind, Outline, Section
 from relay.plan.parse import find_plan_in, parse_plan
 from relay.plan.paths import place
@@ -179,14 +179,11 @@ def _has_grown(before: Plan, after: Plan, phase_id: str, added: Sequence[str] = 
     """Return whether a phase has these items behind its own, and all else is as it was but for its notes."""
     if _list_meant(before, but=phase_id) != _list_meant(after, but=phase_id):
         return False
-    was, now = (_list_boxes(phase.items) for plan in (before, after) if (phase := plan.find_phase(phase_id)))
+    phases = (phase for plan in (before, after) if (phase := plan.find_phase(phase_id)))
+    was, now = ([(item.id, item.text, item.done) for item in phase.items] for phase in phases)
     return now[: len(was)] == was and [(text, done) for _, text, done in now[len(was) :]] == [
         (text, False) for text in added
     ]
-
-
-def _list_boxes(items: Sequence[Item]) -> list[tuple[str, str, bool]]:
-    return [(item.id, item.text, item.done) for item in items]
 
 
 def list_notes(plan: Plan, phase_id: str) -> tuple[str, ...]:

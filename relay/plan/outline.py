@@ -502,7 +502,9 @@ def _find_extents(sections: Sequence[Section]) -> list[range]:
     extents: list[range] = []
     for at, section in enumerate(sections):
         last = extents[-1] if extents else None
-        goes_on = last is not None and last.stop == at and _belongs(section, sections[last.start].level)
+        level = sections[last.start].level if last and last.stop == at else _DEEPEST + 2
+        # The notes of a phase on the sixth level have no seventh.
+        goes_on = section.level > level or (level == section.level == _DEEPEST and section.is_notes)
         chain = [*(over for over in ancestors[at] if over), at]
         over = ancestors[at][-1]
         counted = [n for n in chain if sections[n].is_notes or is_enumerated(sections[n].title)]
@@ -521,8 +523,3 @@ def _find_extents(sections: Sequence[Section]) -> list[range]:
                 extents[-1] = range(last.start, min(last.stop, next((n for n in ends if n > last.start), head)))
             extents.append(range(head, at + 1))
     return extents
-
-
-def _belongs(section: Section, level: int) -> bool:
-    # The notes of a phase on the sixth level have no seventh.
-    return section.level > level or (level == section.level == _DEEPEST and section.is_notes)

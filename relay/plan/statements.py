@@ -77,7 +77,12 @@ def read_statements(section: Section) -> Iterator[Statement]:
             known = (name for name in names if re.fullmatch(_TOOL_NAME, name) and len(rest) <= _MOST_TOOL_CHARS)
             yield Statement(word=word, line=entry.line, values=tuple(known))
         elif word == "after" and rest:
-            yield _read_after(entry.line, " ".join(rest.rstrip(".").split()))
+            said = " ".join(rest.rstrip(".").split())
+            targets = [_TARGET.fullmatch(part) for part in _SEPARATOR.split(said) if part]
+            numbers = tuple(target[1] for target in targets if target)
+            is_order = said.casefold() in _NOTHING or (bool(numbers) and all(targets))
+            values, prose = (numbers, "") if is_order else ((), said)
+            yield Statement(word=word, line=entry.line, values=values, prose=prose)
         elif word in WISHES and rest:
             spans = _spans(rest)
             said = spans[0] if spans else rest.rstrip(".") or rest
@@ -145,12 +150,3 @@ def _read_script(block: str) -> Iterator[str]:
 
 def _spans(text: str) -> tuple[str, ...]:
     return tuple(span.content.strip() for span in find_code_spans(text) if span.content.strip())
-
-
-def _read_after(line: int, rest: str) -> Statement:
-    if rest.casefold() in _NOTHING:
-        return Statement(word="after", line=line)
-    targets = [_TARGET.fullmatch(part) for part in _SEPARATOR.split(rest) if part]
-    names = tuple(target[1] for target in targets if target)
-    is_order = bool(names) and all(targets)
-    return Statement(word="after", line=line, values=names if is_order else (), prose="" if is_order else rest)

@@ -60,7 +60,11 @@ def show_decay(figures: Figures) -> Chapter:
     sessions = figures.sessions
     state = list_rows("State of each context at its last answer", _DECAY, sessions)
     marks = (
-        (name, f"{'above' if is_most else 'below'} {_render_line(value)}", source)
+        (
+            name,
+            f"{'above' if is_most else 'below'} {render_share(value) if value < 1 else render_tokens(round(value))}",
+            source,
+        )
         for name, (value, is_most, source) in THRESHOLDS.items()
     )
     table = make_table("A mark (!) says: look closer. It stops nothing.", "Figure, Mark, Source", marks)
@@ -116,10 +120,6 @@ _DEFINITIONS = (
     ("Decisions", "ticks, records, amendments and commits per turn"),
     ("Used", "a later call names or changes it; of a file also a line of it, of a claim also the file that it cites"),
 )
-
-
-def _render_line(value: float) -> str:
-    return render_share(value) if value < 1 else render_tokens(round(value))
 
 
 _PHASES = (

@@ -29,7 +29,6 @@ OUTPUT_AGE_S = 7 * 86_400
 """Spilled tool output is kept for a week by modification time: a phase may wait that long for its next session."""
 FOLDER, SUFFIX = "sessions", ".jsonl"
 """Where logs lie below relay's own directory, and what the names of their files end with."""
-_ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}")
 
 
 @dataclass(slots=True, kw_only=True)
@@ -85,13 +84,7 @@ class EventLog:
 def open_log(
     repo_root: Path, run_id: str, *, clock: Callable[[], float], secret_values: tuple[str, ...] = ()
 ) -> EventLog:
-    """Open ``.relay/sessions/<id>.jsonl`` for appending; the first `EventLog.append` reports a failure.
-
-    Raises:
-        ValueError: `run_id` is not a plain name.
-    """
-    if not _ID.fullmatch(run_id):
-        raise ValueError(f"{run_id!r} is not an id")
+    """Open ``.relay/sessions/<id>.jsonl`` for appending; the first `EventLog.append` reports a failure."""
     path = repo_root / STATE_DIR / FOLDER / f"{run_id}{SUFFIX}"
     recorder = Recorder(clock)
     try:
@@ -311,15 +304,13 @@ class RunLogs:
         records = self._log.read()
         first = tuple(islice(records, 1))  # names the run; the rest is never held at once
         for record in first:
-            self._begin(record, record.event)
+            event = record.event
+            if isinstance(event, RunStarted) and not event.branch.startswith(JOB_BRANCHES):
+                self._prefix, self._since = name_jobs(event.branch), record.at
         if self._prefix:
             self._look_for_jobs()
         jobs = (zip(repeat(phase_id), log.read(), strict=False) for phase_id, log in self._jobs)
         return merge(zip(repeat(""), chain(first, records), strict=False), *jobs, key=lambda entry: entry[1].at)
-
-    def _begin(self, record: LoggedEvent, event: Event) -> None:
-        if isinstance(event, RunStarted) and not event.branch.startswith(JOB_BRANCHES):
-            self._prefix, self._since = name_jobs(event.branch), record.at
 
     def _look_for_jobs(self) -> None:
         for run_id in list_runs(self._root):

@@ -161,7 +161,8 @@ class _Chain:
             self._answer = _Answer(id=name, at=self._at, model="", usage=None, stop="")
         self._answer.model = get_text(message, "model") or self._answer.model
         self._answer.stop = get_text(message, "stop_reason") or self._answer.stop
-        self._answer.usage = _take_larger(self._answer.usage, usage)
+        counts = filter(None, (self._answer.usage, usage))  # the output grows while an answer comes
+        self._answer.usage = max(counts, key=lambda one: one.output_tokens, default=None)
         for block in get_list(message, "content"):
             if not self._side:
                 self._emitter.say(self._at, Role.AGENT, get_text(block, "text"))
@@ -259,13 +260,6 @@ def _measure_parts(shape: Mapping[str, Any]) -> tuple[SizedPart, ...]:
     tools = len(json.dumps(get_list(shape, "tools")))
     sizes = (("system", system), ("tools", tools))
     return tuple(SizedPart(source=name, bytes=size, tokens=estimate_size_tokens(size)) for name, size in sizes)
-
-
-def _take_larger(one: Usage | None, other: Usage | None) -> Usage | None:
-    """Return the later count: the output grows while an answer comes."""
-    if one is None or other is None:
-        return one or other
-    return max(one, other, key=lambda usage: usage.output_tokens)
 
 
 _REASON = "how to proceed, the user said:"

@@ -186,15 +186,11 @@ def _follow(
             emitter.open(_to_seconds(created), title=title, reason="", phase=phase)
             is_first = False
         reading.lines += 1
-        reader.read(data or "", _iter_parts(base, str(name)), _to_seconds(created))
+        parts = base.execute("SELECT CAST(data AS text) FROM part WHERE message_id = ? ORDER BY id", [str(name)])
+        reader.read(data or "", (part or "" for (part,) in parts), _to_seconds(created))
         yield from emitter.take()
     emitter.close(emitter.last_at)
     yield from emitter.take()
-
-
-def _iter_parts(base: sqlite3.Connection, message: str) -> Iterator[str]:
-    for (data,) in base.execute("SELECT CAST(data AS text) FROM part WHERE message_id = ? ORDER BY id", [message]):
-        yield data or ""
 
 
 def _to_seconds(moment: Any) -> float:
