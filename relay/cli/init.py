@@ -109,8 +109,6 @@ TRIAL_S = 60.0
 """Seconds for a trial of the repository's own tests."""
 _EXAMPLE_TEST = "python3 -m unittest discover"
 """The verify command of the example plan, for a project whose own is not known."""
-_COMMAND_CHARS = 19
-"""Room for a command in the list of next steps."""
 _RULES = ("AGENTS.override.md", "AGENTS.md", "CLAUDE.md", "GEMINI.md")
 """relay reads the first of these files by itself, so `init` adds no other one."""
 _SKILLS = (".claude/skills/relay/SKILL.md", ".agents/skills/relay/SKILL.md")
@@ -171,17 +169,18 @@ def command(
 
 
 def _write_skills(root: Path, missing: str) -> None:
-    made = [place for place in _SKILLS if write_template(root, place, "SKILL.md")]
-    for place in _SKILLS:
-        _say_written(root, place, is_new=place in made)
-    if made:
+    skill = _read_template("SKILL.md")
+    made = [_create(root, place, skill) for place in _SKILLS]
+    if any(made):
         seen = f"git add .claude .agents && git commit\n{'':<22}clones and their agents see committed files only"
         say(f"\nNext:\n  {missing or seen}")
 
 
-def _say_written(root: Path, name: str, *, is_new: bool) -> None:
-    name = os.path.relpath(root / name)  # as it is typed here
+def _create(root: Path, name: str, content: bytes) -> bool:
+    """Create a file, as `write_file` does, and say so."""
+    is_new, name = write_file(root, name, content), os.path.relpath(root / name)  # as it is typed here
     say(f"wrote {name}" if is_new else f"kept {name}: it exists", style="green" if is_new else "")
+    return is_new
 
 
 def _start_project(root: Path, missing: str, *, on_main: bool) -> None:
@@ -247,10 +246,7 @@ def _write_first_files(root: Path, test: KnownCommand | None, plan_path: str) ->
         contents = {rules: render_project_rules(root), **contents}
     else:
         say(f"kept {rules}: relay reads it as the rules for sessions")
-    made = {name: text for name, text in contents.items() if write_file(root, name, text.encode())}
-    for name in contents:
-        _say_written(root, name, is_new=name in made)
-    return made
+    return {name: text for name, text in contents.items() if _create(root, name, text.encode())}
 
 
 def _propose_gate(root: Path, found: KnownCommand, written: str) -> None:
@@ -283,9 +279,7 @@ def _find_root(cwd: Path) -> tuple[Path, str, bool]:
     try:
         repo = open_repo(cwd)
     except RepoError as error:
-        hint = AT_ROOT.write(error.hint) or "git init"
-        gap = " " if len(hint) < _COMMAND_CHARS else f"\n{' ' * (_COMMAND_CHARS + 3)}"
-        return cwd, f"{hint:<{_COMMAND_CHARS}}{gap}{error}", False
+        return cwd, f"{AT_ROOT.write(error.hint) or 'git init'}\n{'':<22}{error}", False
     return repo.root, "", repo.branch in _MAIN
 
 
@@ -299,24 +293,11 @@ def _write_workflow(root: Path, forge: str) -> None:
     there = read_file(root, place)
     if forge == "gitlab" and there is not None and _OWN_MARK not in there:
         place, include = ".gitlab/relay.yml", f"add to {place}:  include: [{{local: .gitlab/relay.yml}}]"
-    _say_written(root, place, is_new=write_template(root, place, f"ci/{forge}.yml"))
+    _create(root, place, _read_template(f"ci/{forge}.yml"))
     say("it reads PLAN.md; its first lines name the variables that it needs")
     if include:
         say(include, exact=True)
         say("its jobs use the stage test; if yours has another name, set it as the stage: of .relay in that file")
-
-
-def write_template(root: Path, name: str, source: str = "") -> bool:
-    """Create a file from `templates/`; return False if anything of that name exists, even a dangling link.
-
-    Args:
-        name: Path of the file below the root; folders are created, links are not followed.
-        source: The template's name, if it differs.
-
-    Raises:
-        RelayError: The directory cannot be written.
-    """
-    return write_file(root, name, _read_template(source or name))
 
 
 def _read_template(name: str) -> bytes:
