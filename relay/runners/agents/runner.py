@@ -56,6 +56,7 @@ from relay.runners.messages.endpoint import ANTHROPIC, Way, find_own_secrets
 from relay.sandbox.child import start_child
 from relay.sandbox.openings import MOST, serve_openings
 from relay.sandbox.policy import Level, Opening
+from relay.sandbox.private_folder import find_folder
 from relay.sandbox.run import Sandbox, open_sandbox
 from relay.session.events import HostAsked, Noticed, Observe, RequestStarted
 from relay.session.prices import cost_usd
@@ -228,7 +229,7 @@ class AgentRunner:
                 f"{self.profile.title} runs in relay's sandbox as a whole, and only bubblewrap can hold it",
                 hint="relay doctor shows what is missing; --runner api needs no such sandbox",
             )
-        place = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="relay-openings-")))
+        place = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="relay-openings-", dir=find_folder())))
         ways_out, look = self._open_way_out(stack, place, inbox, mark, spec)
         hand_in = partial(inbox.put, most=MOST_CONNECTIONS, wait_s=PATIENCE_S)
         offer = Offer(tools=choose_offered(spec.tools), tell=hand_in)
