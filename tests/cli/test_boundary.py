@@ -105,13 +105,6 @@ def test_a_usage_error_says_what_is_allowed(relay):
     assert "check" in ran.err
 
 
-def test_no_command_shows_the_help(relay):
-    ran = relay()
-    assert ran.code == 2
-    assert ran.out == ""
-    assert "relay run" in ran.err
-
-
 def test_a_bug_leaves_a_report_without_secrets(tmp_path, environ):
     """A command that raises: exit 3, words on standard error, a private log file with traceback and no key."""
     script = tmp_path / "broken.py"

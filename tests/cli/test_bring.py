@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from tests.agents import fake_agent
-from tests.cli.test_agent_keys import HEALTHY
 from tests.cli.test_credentials import PLAN
 from tests.endpoint.script import parse_script
 from tests.endpoint.server import serve
@@ -21,6 +20,14 @@ like = "claude"
 program = "{program}"
 env = {{ FAKE_BASE = "{{base}}", FAKE_MODEL = "{{model}}", FAKE_LIES = "rummage" }}
 bring = ["skills", "agents", "commands"]
+"""
+HEALTHY = """\
+model: claude-opus-5-5
+sessions:
+  - turns:
+      - tools: [{name: bash, input: {command: "echo hello > hello.txt"}}]
+      - tools: [{name: tick, input: {item: "1.1", evidence: "hello.txt says hello"}}]
+      - text: Done.
 """
 THEIRS = {
     ".claude/skills/pdf/SKILL.md": "Fill forms.",

@@ -39,24 +39,6 @@ def test_a_good_plan_is_sized(relay, project):
     assert lines[-1] == "PLAN.md is valid: 2 phases, 3 items"
 
 
-def test_the_json_document(relay, project):
-    """Phases and items with lines and paths; an empty list of violations."""
-    write(project, PLAN)
-    ran = relay("check", "--json")
-    assert ran.code == 0
-    body = json.loads(ran.out)
-    assert list(body) == ["version", "phases", "violations", "parallel", "overkill"]
-    assert body["violations"] == []
-    text = "Add `api_keys` table — db/schema.py"
-    first, _ = body["phases"][0].pop("items")
-    assert first == {"id": "1.1", "text": text, "done": True, "line": 5, "paths": ["db/schema.py"]}
-    assert body["phases"][0] == {
-        "id": "1", "title": "Schema", "line": 3, "verify": ["python -m unittest tests.test_schema"], "after": [],
-        "runner": None, "model": None, "effort": None,
-    }  # fmt: skip
-    assert body["phases"][1]["after"] == ["1"]
-
-
 def test_errors_are_exit_1_and_warnings_are_not(relay, project):
     write(project, PLAN.replace("Verify: `python -m unittest`\n", ""))
     ran = relay("check")
@@ -140,14 +122,6 @@ def test_a_plan_that_is_a_link_is_not_called_valid(relay, project):
     assert ran.out.splitlines()[-1] == "LINK.md: 1 error"
 
 
-def test_no_plan_at_all(relay):
-    ran = relay("check", "nope.md")
-    assert (ran.code, ran.out) == (1, "")
-    assert ran.err == (
-        'Error: nope.md: there is no such plan\nHint: `relay plan --plan nope.md "what you want"` writes one\n'
-    )
-
-
 def test_a_name_that_is_nearly_that_of_a_file_names_it(relay, project):
     (project / "docs").mkdir()
     write(project, PLAN, "docs/BUILD.md")
@@ -167,24 +141,6 @@ def test_a_pipe_or_a_directory_as_plan_does_not_hang(relay, project):
         ran = relay("check", name)
         assert ran.code == 1, name
         assert "is not a regular file" in ran.out + ran.err
-
-
-def test_a_hostile_plan_is_shown_harmless(relay, project):
-    """Escape sequences and overrides in titles never reach the terminal."""
-    write(project, PLAN.replace("Endpoint", "End\x1b[2Jpo\u202eint\x1b]0;t\x07"))
-    ran = relay("check")
-    assert all(line.isprintable() for line in ran.out.splitlines())
-    ran = relay("check", "--json")
-    assert ran.out.strip().isprintable()
-    assert ran.out.isascii()
-
-
-def test_settings_in_the_front_matter_are_checked_too(relay, project):
-    """A front matter that sets what a repository may not set is an error of the plan."""
-    write(project, "---\nrelay: {sandbox: 'off'}\n---\n" + PLAN)
-    ran = relay("check")
-    assert ran.code == 1
-    assert "may not be set by a repository" in ran.out
 
 
 def test_the_sizes_fit_the_terminal_and_a_phase_past_the_line_is_named_with_the_command_that_splits_it(relay, project):
@@ -313,15 +269,3 @@ def test_a_model_or_effort_that_there_is_not_is_an_error_with_what_is_allowed(re
         assert (ran.code, found in ran.out) == (1, True), ran.out
     typed = {"RELAY_MODEL": "claude-opus-5-5", "RELAY_EFFORT": "low"}
     assert relay("check", env=typed).code == 0  # a typed one counts for all phases
-
-
-def test_a_setting_that_names_an_unknown_model_is_named_with_its_line(relay, project):
-    (project / "PLAN.md").write_text("# P\n\n## Phase 1\nVerify: `test -e a.py`\n- [ ] Do — a.py\n")
-    (project / "relay.toml").write_text('escalate = ["effort=high", "model=claude-opus-99"]\n')
-    ran = relay("check")
-    assert ran.code == 1
-    assert "relay.toml:1: escalate: found 'claude-opus-99'" in ran.out
-    (project / "relay.toml").write_text(
-        'escalate = ["model=claude-opus-99"]\n[models."claude-opus-99"]\nwindow_tokens = 9000\n'
-    )
-    assert relay("check").code == 0

@@ -109,11 +109,15 @@ CLOUDS = {
 }
 
 
-def run_on_cloud(relay, home, name, script, *more):
-    """Build a phase on a cloud whose login is taken back in mid-run; return the server, the cloud and the run."""
+CLOUD_SCRIPT = SCRIPT.replace("      - fault: {kind: status, status: 401}\n        tools:", "      - tools:")
+
+
+@pytest.mark.parametrize("name", CLOUDS if NIGHTLY else ("bedrock",))
+def test_a_phase_is_built_on_each_cloud_at_list_price(relay, planned, home, git, name):
+    """With a login that is taken back in mid-run; no secret is kept."""
     model, log_in = CLOUDS[name]
-    place = home(f'provider = "{name.split()[0]}"\nmodel = "{model}"\n', *more)
-    with serve(parse_script(script)) as server, serve_clouds(backend=server.base_url, revokes_at=2) as clouds:
+    place = home(f'provider = "{name.split()[0]}"\nmodel = "{model}"\n')
+    with serve(parse_script(CLOUD_SCRIPT)) as server, serve_clouds(backend=server.base_url, revokes_at=2) as clouds:
         login = log_in(place, clouds.url)
         own = {} if name.startswith("anthropic") else clouds.environ
         if name == "foundry":
@@ -121,16 +125,6 @@ def run_on_cloud(relay, home, name, script, *more):
         ran = relay("run", env={**own, **login, "NO_PROXY": "*", "RELAY_SANDBOX": "off"})
     assert (ran.code, ran.err) == (0, ""), ran.out
     assert len(clouds.seen) == (3 if name == "foundry" else 4)
-    return server, clouds, ran
-
-
-CLOUD_SCRIPT = SCRIPT.replace("      - fault: {kind: status, status: 401}\n        tools:", "      - tools:")
-
-
-@pytest.mark.parametrize("name", CLOUDS if NIGHTLY else ("bedrock",))
-def test_a_phase_is_built_on_each_cloud_at_list_price(relay, planned, home, git, name):
-    """With a login that is taken back in mid-run; no secret is kept."""
-    server, clouds, ran = run_on_cloud(relay, home, name, CLOUD_SCRIPT)
     used = {name_key(seen["headers"]) for seen in clouds.seen if name != "foundry"}
     assert len(used) == (0 if name == "foundry" else 2)
     assert_paid(planned, server)

@@ -129,15 +129,6 @@ def check_done(relay, root, name):
 
 
 @pytest.mark.nightly
-@pytest.mark.parametrize("name", [BELOW_HOME, ELSEWHERE])
-def test_a_plan_outside_of_the_repository_is_ticked_and_no_commit_holds_it(relay, project, put, work, name):
-    file = put(name)
-    ran = work(name)
-    assert (ran.code, ran.err, file.read_text()) == (0, "", DONE), ran.out
-    check_done(relay, project, name)
-
-
-@pytest.mark.nightly
 def test_phases_side_by_side_tick_one_loose_plan(git, put, work):
     file = put(IGNORED)
     ran = work(IGNORED, "--jobs", "2")

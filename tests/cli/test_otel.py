@@ -18,7 +18,6 @@ from opentelemetry.trace import StatusCode
 from relay import __version__
 from relay.base.errors import ConfigError
 from relay.insight.telemetry import otel
-from relay.insight.telemetry.log import LogTail, open_log
 from relay.insight.telemetry.otel import (
     Collector,
     Spans,
@@ -70,31 +69,9 @@ def ended():
     )
 
 
-class Growing(LogTail):
-    """A log that is read while it is written."""
-
-    def __init__(self, root, log):
-        super().__init__(root, "r")
-        self.root, self.log = root, log
-
-    def write(self, *events):
-        """Write what happened."""
-        for event in events:
-            assert self.log.append(event) is None
-
-
-@pytest.fixture
-def log(tmp_path):
-    """Begin a log with some events."""
-    times = iter(range(1, 10**6))
-
-    def begin(*events):
-        found = open_log(tmp_path, "r", clock=lambda: float(next(times)))
-        growing = Growing(tmp_path, found)
-        growing.write(*events)
-        return growing
-
-    return begin
+def happen(*events):
+    """Return events as a log has them, a second apart."""
+    return [LoggedEvent(at=float(at), event=event) for at, event in enumerate(events, 1)]
 
 
 @pytest.fixture
@@ -161,8 +138,8 @@ def test_why_there_is_no_collector_is_said_with_what_helps(relay, project):
         assert (ran.code, words in ran.err, "4318" in ran.err.partition("Hint: ")[2]) == (1, True, True), ran.err
 
 
-def test_what_a_collector_refuses_is_said(log, collector):
-    read = [*log(RUN, STARTED).read()]
+def test_what_a_collector_refuses_is_said(collector):
+    read = happen(RUN, STARTED)
     for answer in (401, 503, 302, "nonsense", "drop"):
         collector.answers[:] = [answer]
         words = f"answered {answer}" if isinstance(answer, int) else "nothing was sent"
@@ -172,11 +149,11 @@ def test_what_a_collector_refuses_is_said(log, collector):
     assert {path for path, *_ in collector.seen} == {"/topic/v1/traces"}  # nor is a redirect followed
 
 
-def test_silence_is_an_answer_too(log):
+def test_silence_is_an_answer_too():
     with socket.create_server(("127.0.0.1", 0)) as deaf:
         collector = Collector(f"http://127.0.0.1:{deaf.getsockname()[1]}", {}, timeout_s=0.01)
         with pytest.raises(ConfigError, match="timed out"):
-            send_log(log(RUN, STARTED).read(), collector, "r")
+            send_log(happen(RUN, STARTED), collector, "r")
 
 
 def test_a_part_that_is_rejected_is_no_success():
@@ -186,8 +163,8 @@ def test_a_part_that_is_rejected_is_no_success():
         assert find_rejected(said) == ""
 
 
-def test_numbers_are_what_the_collectors_own_library_reads(log, collector):
-    assert send_log(log(RUN, STARTED, answer(1), ended()).read(), Collector(collector.url, {}), "r") == 3
+def test_numbers_are_what_the_collectors_own_library_reads(collector):
+    assert send_log(happen(RUN, STARTED, answer(1), ended()), Collector(collector.url, {}), "r") == 3
     (traces,) = collector.seen
     assert {headers["content-type"] for _, headers, _ in collector.seen} == {"application/x-protobuf"}
     (one,) = ExportTraceServiceRequest.FromString(traces[2]).resource_spans
@@ -198,14 +175,14 @@ def test_numbers_are_what_the_collectors_own_library_reads(log, collector):
     assert {(len(span.trace_id), len(span.span_id)) for span in one.scope_spans[0].spans} == {(16, 8)}
 
 
-def test_credentials_come_from_the_headers_setting_alone(log, collector, tmp_path, monkeypatch, capfd):
+def test_credentials_come_from_the_headers_setting_alone(collector, tmp_path, monkeypatch, capfd):
     """Whatever is in a value. ~/.netrc, which the HTTP library would read, is left alone, and nothing is printed."""
     (tmp_path / "netrc").write_text("machine 127.0.0.1 login a password b\n")
     monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))
     environ = {"OTEL_EXPORTER_OTLP_HEADERS": "x-key=se;cret%2C1,not a header"}
     collector.answers.append(401)
     with pytest.raises(ConfigError):
-        send_log(log(RUN, STARTED).read(), Collector(collector.url, environ), "r")
+        send_log(happen(RUN, STARTED), Collector(collector.url, environ), "r")
     ((_, headers, _),) = collector.seen
     assert headers["x-key"] == "se;cret,1"
     assert "Authorization" not in headers
@@ -271,8 +248,8 @@ def test_a_log_that_was_sent_before_its_end_has_the_same_ids_after_it():
 
     def find_ids(run_id, taken):
         spans = Spans(run_id)
-        for at, event in enumerate(taken):
-            spans.take(LoggedEvent(at=float(at), event=event))
+        for record in happen(*taken):
+            spans.take(record)
         spans.finish()
         return {span.name: (span.context.trace_id, span.context.span_id) for span in spans.take_ended()}
 
@@ -291,8 +268,8 @@ def test_a_log_that_was_sent_before_its_end_has_the_same_ids_after_it():
 )
 def test_any_events_are_a_batch_that_can_be_sent(taken):
     spans = Spans("r")
-    for at, event in enumerate(taken):
-        spans.take(LoggedEvent(at=float(at), event=event))
+    for record in happen(*taken):
+        spans.take(record)
     spans.finish()
     for span in [span for one in encode_spans(spans.take_ended()).resource_spans for span in one.scope_spans[0].spans]:
         assert span.start_time_unix_nano <= span.end_time_unix_nano

@@ -233,14 +233,6 @@ def test_what_is_done_is_said_without_a_key(relay, planned, git):
     assert git("for-each-ref", "refs/relay") == ""
 
 
-@pytest.mark.nightly
-def test_below_a_mount_point_that_is_no_repository_it_is_said_the_same(program, environ, tmp_path):
-    """A volume of a container, for one: git's last line there speaks of file systems."""
-    mounted = ("bwrap", "--dev-bind", "/", "/", "--tmpfs", tmp_path, "--chdir", tmp_path)
-    ran = subprocess.run((*mounted, *program, "status"), env=environ, capture_output=True, text=True, check=False)
-    assert ran.stderr == f"Error: {tmp_path} is not inside a git repository\nHint: git init\n"
-
-
 def test_status_outside_a_repository_and_without_a_plan(relay, tmp_path):
     empty = tmp_path / "empty"
     empty.mkdir()
@@ -309,14 +301,6 @@ def test_a_served_script_prints_two_lines_to_export_and_serves(tmp_path, project
     assert running.returncode == 0
     assert "no real model answers" in err
     assert re.search(r"\d+ requests? came", err)
-
-
-def test_a_script_with_a_mistake_is_named_by_line(tmp_path, relay):
-    script = tmp_path / "bad.yaml"
-    script.write_text("sessions:\n  - turns:\n      - wrong: 1\n")
-    ran = relay("demo", "--serve", str(script))
-    assert ran.code == 1
-    assert re.match(r"Error: .*bad\.yaml:3", ran.err)
 
 
 def test_doctor_starts_each_tool_server_once(relay, environ):

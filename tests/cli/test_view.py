@@ -305,15 +305,6 @@ def test_any_size_holds_the_frame_and_the_current_phase(recorded, width, height)
         assert any(re.fullmatch(r" +… \d+ (phase|item)s?", line) for line in frame)
 
 
-def test_a_finished_plan_that_is_too_long_for_the_screen_says_how_much_is_not_shown(recorded):
-    board = make_board(recorded, 1)
-    board.apply(big_plan(current=41), 0)
-    frame = [line.plain for line in draw(board, now=65, width=80, height=21)]
-    shown = [line for line in frame if line.startswith("  [x] ")]
-    assert f"  … {40 - len(shown)} phases" in frame
-    assert {line.index("Phase title") for line in shown} == {len("  [x] 20  ")}
-
-
 def test_a_tiny_screen_has_what_goes_on_and_how_full_the_context_is(recorded):
     """Below the head's own height too; that it is asked to stop is said on any."""
     board = make_board(recorded, 32)
@@ -448,19 +439,6 @@ def make_jobs(recorded):
     for at, event in recorded[: at_event(recorded, ToolStarted, 4)]:
         board.apply_job("2", event, at)
     return board
-
-
-def test_the_screen_of_phases_side_by_side_says_at_once_why_one_stopped(recorded):
-    """Where there is no room for it, what the others do stays, and that it stopped."""
-    board = make_jobs(recorded)
-    frame = [line.plain for line in draw(board, now=65, width=80, height=24)]
-    stopped = next(n for n, line in enumerate(frame) if line.startswith("  [ ] 3"))
-    assert frame[stopped].rstrip().endswith("stopped")
-    assert frame[stopped + 1].startswith("    blocked: no key")
-    small = [line.plain for line in draw(board, now=65, width=60, height=13)]
-    assert sum("blocked: no key" in line for line in small) == 0
-    assert any(line.rstrip().endswith("stopped") for line in small)
-    assert any("tick" in line for line in small)
 
 
 def test_what_does_not_fit_beside_is_left_out_in_the_order_of_its_worth(recorded):

@@ -2,7 +2,6 @@
 
 import json
 import os
-import re
 import stat
 import sys
 from pathlib import Path
@@ -13,10 +12,8 @@ from hypothesis import strategies as st
 
 from relay.base.errors import ExitCode
 from relay.git.forge import Comment, ReviewRemark
-from relay.plan.excerpt import cut_excerpts
 from relay.plan.parse import parse_plan
 from relay.run.follow import append_remarks, choose_remarks, find_new
-from tests.bills import assert_paid
 from tests.conftest import PLAN
 from tests.effort import take_each
 from tests.scripts import HELLO, serving
@@ -398,27 +395,6 @@ def test_what_came_back_is_one_committed_phase_and_each_comment_is_taken_once(as
 
 
 @pytest.mark.nightly
-def test_what_came_back_is_built_and_costs_what_was_billed(forge):
-    """From the first phase to the request's text that has the last one; nobody but a person merges."""
-    items = [{"name": "tick", "input": {"item": f"3.{number}", "evidence": "settled"}} for number in (1, 2, 3)]
-    settle = [
-        {"tools": [{"name": "bash", "input": {"command": "echo hello again > hello.txt"}}]},
-        {"tools": items},
-        {"text": "Commit: Settle what came back"},
-    ]
-    with serving(f"{TWO}  - turns: {json.dumps(settle)}\n") as (server, access):
-        assert forge.relay("run", "--pr", "--phase", "all", **access).returncode == ExitCode.DONE
-        forge.put(answers=answer(forge.tool))
-        assert forge.relay("pr", "--follow").returncode == ExitCode.DONE
-        done = forge.relay("run", "--pr", **access)
-        assert (done.returncode, server.errors) == (ExitCode.DONE, []), done
-    assert forge.relay("pr", "--follow").stdout == "nothing new on request 7\n"
-    assert forge.find_tip("greetings") == forge.stage.git("rev-parse", "HEAD").strip()
-    assert "merge" not in [word for call in forge.state["calls"] for word in call["words"]]
-    assert_paid(forge.stage.root, server)
-
-
-@pytest.mark.nightly
 def test_what_cannot_be_followed_is_said_and_changes_nothing(asked):
     git, plan = asked.stage.git, (asked.stage.root / "PLAN.md").read_text()
     head = git("rev-parse", "HEAD")
@@ -449,28 +425,6 @@ def test_a_forge_that_prints_anything_else_has_nothing_new(asked):
         asked.put(answers={"graphql": printed, "discussions": printed, "/pipelines?": printed, "/jobs?": printed})
         done = asked.relay("pr", "--follow")
         assert (done.returncode, done.stdout) == (0, "nothing new on request 7\n"), (printed, done)
-
-
-ODD = [
-    *({"id": 1000 + n, "text": "long " * 4_000} for n in range(60)),
-    {"id": 12, "text": "half \ud800 a character"},
-    {"id": 10**200, "text": "none either"},
-]
-
-
-@pytest.mark.nightly
-def test_odd_answers_and_very_long_ones_are_a_phase_that_a_session_is_shown_whole(asked):
-    """JSON can hold half a character, which no file can; what one phase does not take stays for the next."""
-    asked.put(answers=answer(asked.tool, more=ODD))
-
-    done = asked.relay("pr", "--follow")
-
-    assert done.returncode == 0, done
-    plan = parse_plan((asked.stage.root / "PLAN.md").read_text())
-    (cut,) = [cut for cut in cut_excerpts(plan) if "request 7" in cut.phase]
-    assert (cut.left_chars, "half ? a character" in cut.phase) == (0, True)
-    assert "comment 1059," in cut.phase  # the newest of the thread
-    assert not re.search(r"comment 1000", cut.phase)
 
 
 @given(sizes=st.lists(st.integers(0, 30), min_size=1, max_size=80), length=st.sampled_from([0, 300, 1_500, 1_000_000]))

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from relay.base.errors import RelayError
+from relay.plan.check import check_plan
 from relay.plan.parse import parse_plan
 from relay.prompts.package_data import get_shipped
 from relay.rehearsal.demo import run_demo
@@ -139,6 +140,13 @@ def test_the_plan_is_the_one_that_was_submitted_with_every_box_ticked(played: Pl
     planning = played.read_events()[0]
     submitted = [e.is_error for e in planning if isinstance(e, ToolFinished) and e.name == "submit_plan"]
     assert submitted == [True, False]
+
+
+def test_the_plan_in_the_examples_is_that_of_the_demo_seen_from_the_root_of_a_clone() -> None:
+    plan = (get_shipped("examples") / "PLAN.md").read_text()
+    assert check_plan(parse_plan(plan)) == ()
+    own = plan.replace("cd examples/project && ", "").replace("examples/project/", "")
+    assert own == (get_shipped("examples") / "files/plan.md").read_text()
 
 
 def test_a_red_gate_of_phase_1_was_repaired_by_the_same_session(played: Played) -> None:

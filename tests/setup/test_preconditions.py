@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from relay.base.errors import ConfigError, RelayError, RepoError, RunnerError
+from relay.base.errors import ConfigError, RepoError, RunnerError
 from relay.base.tree import make_temporary_name
-from relay.config import Settings
+from relay.config import Settings, load_settings
 from relay.config.model import Paths
 from relay.git.repository import open_repo
 from relay.runners.registry import get_kind, list_runners
@@ -46,6 +46,15 @@ def test_a_key_is_named_and_never_shown_and_what_is_missing_is_one_error_with_th
         require(finding)
     assert finding.state is State.MISSING
     assert (raised.value.message, raised.value.hint) == (finding.words, finding.hint)
+
+
+def test_the_key_of_one_vendor_is_not_given_to_an_agent_of_another():
+    """The variable for it is named."""
+    mine = {"mine": {"program": "/bin/true", "endpoints": ["openai"]}}
+    flags = {"provider": "bedrock", "agents": mine}
+    settings = load_settings(flags=flags, environ={}, plan_settings={}, repo_root=None, user_dir=None)
+    with pytest.raises(RunnerError, match="OPENAI_API_KEY is not set; provider is for the Messages API, which mine"):
+        list_runners(settings)["mine"].get_key({"ANTHROPIC_API_KEY": "k"})
 
 
 def test_an_unknown_runner_is_named_with_all_that_are_known():
@@ -270,30 +279,6 @@ def test_rules_that_are_cut_or_not_read_are_a_warning(tmp_path: Path):
     state, words, hint, said = look(__cursorrules="x")
     assert (state, words, hint) == (State.WARNING, "no AGENTS.md here", "")
     assert 'rules_fallback_names = [".cursorrules"]' in said
-
-
-@pytest.mark.nightly
-def test_the_first_thing_that_a_user_can_repair_is_said_first(stage):
-    """No key, an unfinished merge, a plan that is a link: one after the other. A dirty tree is no obstacle."""
-    (stage.root / "LOST.md").symlink_to("PLAN.md")
-    stage.write("AGENTS.md", "changed\n")
-    merge = stage.root / ".git/MERGE_HEAD"
-    merge.write_text(stage.git("rev-parse", "HEAD"))
-    stage.plan_path = "LOST.md"
-    environ: dict[str, str] = {}
-
-    def try_to_start() -> str:
-        with pytest.raises(RelayError) as raised, stage.enter(SessionKind.RUN, environ=environ):
-            pass
-        return str(raised.value.message)
-
-    assert try_to_start().startswith("no API key")
-    environ["ANTHROPIC_API_KEY"] = "k"
-    assert try_to_start().startswith("a merge is in progress")
-    merge.unlink()
-    assert try_to_start().startswith("LOST.md leads through a symbolic link")
-    stage.plan_path = "PLAN.md"
-    assert "AGENTS.md" not in try_to_start()
 
 
 def age_git(stage):
