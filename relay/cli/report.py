@@ -28,8 +28,8 @@ from relay.git.repository import Repo
 from relay.insight.database import Database
 from relay.insight.figures import Figures, render_document
 from relay.insight.figures import read_figures as read_records
+from relay.insight.report.chapters import Beliefs
 from relay.insight.report.contents import make_page
-from relay.insight.report.evidence import Beliefs
 from relay.insight.telemetry.log import LogEntry, find_logs, list_logs, open_events
 from relay.ledger.belief import find_uses
 from relay.ledger.model import Kind

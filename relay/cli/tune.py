@@ -11,7 +11,7 @@ from relay.cli.report import get_entries, read_figures
 from relay.cli.screen import say, say_document
 from relay.insight.database import Row
 from relay.insight.figures import Figures, add_up, measure_ledger
-from relay.insight.report.evidence import say_worth
+from relay.insight.report.chapters import say_worth
 from relay.insight.telemetry.log import LogEntry
 from relay.lab.statistics import Interval
 from relay.lab.tuning import count_rungs, measure_bands, measure_use

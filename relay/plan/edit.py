@@ -5,7 +5,7 @@ something else now. A change that would is refused, never done by halves. `Plan.
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import count, pairwise, product, zip_longest
 from string import ascii_lowercase
 
@@ -13,8 +13,7 @@ from relay.base.errors import PlanError
 from relay.base.values import dataclass
 from relay.base.words import HIDING, list_some
 from relay.plan.check import check_order
-from relay.plan.meaning import find_meaning
-from relay.plan.model import Phase, Plan
+from relay.plan.model import Phase, Plan, find_meaning
 from relay.plan.outline import ITEM_LEVEL, Entry, EntryKind, Outline, Section
 from relay.plan.parse import find_plan_in, parse_plan
 from relay.plan.paths import place
@@ -64,19 +63,34 @@ def append_note(plan: Plan, phase_id: str, note: str) -> Plan:
     words = _render_inert(_clean(note))
     if not words:
         raise PlanError(f"an empty note for phase {phase_id}; a note has text", line=phase.line)
-    if words in (known := list_notes(plan, phase_id)):
+    if words in (known := list_notes(plan)[phase_id]):
         return plan
     notes = next((section for section in sections[1:] if section.is_notes), None)
     at = _last_line(outline.lines, notes or sections[-1]) + 1
-    for added in _render_note(outline, sections[0], notes, words):
-        noted = find_plan_in(outline.lines.insert((at, added)))
-        if noted and _has_grown(plan, noted, phase_id) and list_notes(noted, phase_id) == (*known, words):
-            return noted
-    raise PlanError(
-        f"a note at the end of phase {phase_id} would not be read as one; "
-        "close the code fence or HTML that it ends with",
-        line=phase.line,
+    return _insert(
+        plan,
+        at,
+        _render_note(outline, sections[0], notes, words),
+        lambda noted: _has_grown(plan, noted, phase_id) and list_notes(noted)[phase_id] == (*known, words),
+        PlanError(
+            f"a note at the end of phase {phase_id} would not be read as one; "
+            "close the code fence or HTML that it ends with",
+            line=phase.line,
+        ),
     )
+
+
+def _insert(plan: Plan, at: int, ways: Iterable[list[str]], is_so: Callable[[Plan], bool], refusal: PlanError) -> Plan:
+    """Return the plan with lines inserted at a line, in the first way by which it says what it should.
+
+    Raises:
+        PlanError: The refusal: there is none.
+    """
+    for lines in ways:
+        longer = find_plan_in(plan.outline.lines.insert((at, lines)))
+        if longer and is_so(longer):
+            return longer
+    raise refusal
 
 
 def _render_note(outline: Outline, head: Section, notes: Section | None, words: str) -> Iterator[list[str]]:
@@ -120,11 +134,11 @@ def append_entries(plan: Plan, title: str, texts: Sequence[str]) -> Plan:
     at = _last_line(outline.lines, place) + 1 if place.end > place.start else outline.front.body
     label = f"{'#' * min(place.level + 1, _MAX_LEVEL)} {title}" if place.level else f"**{title}**"
     heading = [] if known else [*([""] if at else []), label, ""]
-    for over, below in product(([], [""]), ([], [""])):
-        longer = find_plan_in(outline.lines.insert((at, [*over, *heading, *entries, *below])))
-        if longer and _list_meant(longer) == _list_meant(plan):
-            return longer
-    raise PlanError("what stands above the first phase does not end there; write its heading with #", line=place.line)
+    ways = ([*over, *heading, *entries, *below] for over, below in product(([], [""]), ([], [""])))
+    refusal = PlanError(
+        "what stands above the first phase does not end there; write its heading with #", line=place.line
+    )
+    return _insert(plan, at, ways, lambda longer: _list_meant(longer) == _list_meant(plan), refusal)
 
 
 def append_phase(plan: Plan, title: str, *, said: Sequence[str], items: Sequence[str]) -> Plan:
@@ -154,16 +168,17 @@ def append_phase(plan: Plan, title: str, *, said: Sequence[str], items: Sequence
         "",
         *(f"- [ ] {item}" for item in items),
     ]
-    longer = find_plan_in(above.insert((above.count, lines)))
-    if longer is not None and len(longer.phases) == len(plan.phases) + 1:
+
+    def is_so(longer: Plan) -> bool:
         new, meant = longer.phases[-1], _list_meant(longer)[:-1]
-        is_so = (new.title, [item.text for item in new.items], new.wishes, new.tool_lines) == (title, [*items], (), ())
-        if is_so and meant == _list_meant(plan):
-            return longer
-    raise PlanError(
+        said = (new.title, [item.text for item in new.items], new.wishes, new.tool_lines)
+        return said == (title, [*items], (), ()) and meant == _list_meant(plan)
+
+    refusal = PlanError(
         "a phase at the end of the plan would not be read as one; close the code fence or HTML that it ends with",
         line=plan.phases[-1].line,
     )
+    return _insert(plan, above.count, [lines], is_so, refusal)
 
 
 def _list_meant(plan: Plan, *, but: str = "") -> list[tuple[object, ...]]:
@@ -186,13 +201,7 @@ def _has_grown(before: Plan, after: Plan, phase_id: str, added: Sequence[str] = 
     ]
 
 
-def list_notes(plan: Plan, phase_id: str) -> tuple[str, ...]:
-    """Return a phase's notes in order."""
-    _, sections = _get_phase(plan, phase_id)
-    return tuple(entry.text for entry in _list_notes(sections))
-
-
-def list_all_notes(plan: Plan) -> Mapping[str, tuple[str, ...]]:
+def list_notes(plan: Plan) -> Mapping[str, tuple[str, ...]]:
     """Return the notes of all phases, by phase id."""
     return {phase.id: tuple(entry.text for entry in _list_notes(sections)) for phase, sections in plan.parts}
 

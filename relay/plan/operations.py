@@ -16,7 +16,7 @@ from itertools import zip_longest
 from relay.base.errors import PlanError
 from relay.base.values import dataclass
 from relay.base.words import list_some, shorten
-from relay.plan.edit import append_items, append_note, list_all_notes
+from relay.plan.edit import append_items, append_note, list_notes
 from relay.plan.lineage import find_lineage
 from relay.plan.model import Plan, Violation
 
@@ -82,8 +82,8 @@ def read_operations(before: Plan, after: Plan) -> tuple[Operation, ...]:
     """Return the operations that relay did on `before`, in the ids of `after`; other changes are not among them."""
     lineage = find_lineage(after, before)
     origins = {**lineage.reworded, **lineage.items}
-    notes, were_done = list_all_notes(after), before.done_ids
-    noted = {phase: frozenset(texts) for phase, texts in list_all_notes(before).items()}
+    notes, were_done = list_notes(after), before.done_ids
+    noted = {phase: frozenset(texts) for phase, texts in list_notes(before).items()}
     added, ticks = list[Operation](), list[Operation]()
     for phase in after.phases:
         if home := lineage.phases.get(phase.id):  # a phase without one was made by a person

@@ -19,7 +19,7 @@ from relay.gate.places import (
 )
 from relay.gate.shell_line import proves_nothing, swallows_exit
 from relay.plan.check import check_plan
-from relay.plan.meaning import find_meaning
+from relay.plan.model import find_meaning
 from relay.plan.parse import parse_plan
 from relay.plan.paths import find_command_modules, find_command_paths, place, split_place
 

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from relay.base.errors import PlanError
 from relay.plan import edit
-from relay.plan.meaning import is_reformatted
+from relay.plan.model import is_reformatted
 from relay.plan.operations import check_change
 from relay.plan.outline import MAX_CHARS
 from relay.plan.parse import parse_plan
@@ -272,7 +272,7 @@ def test_a_question_is_found_again_whatever_it_says(question, assumed):
         edit.append_note(plan, "1", "question: of whom?"), "1", edit.render_question(question, assumed)
     )
     [found] = edit.list_questions(noted)
-    [said] = [note for note in edit.list_notes(noted, "1") if "(assumed: " in note]
+    [said] = [note for note in edit.list_notes(noted)["1"] if "(assumed: " in note]
     assert found.text == f"phase 1: {said.removeprefix('question: ')}"
     assert edit.list_questions(edit.append_note(plan, "2", "why? (assumed: so)")) == edit.list_questions(plan) == ()
 

@@ -133,7 +133,7 @@ def test_notes_and_items_are_put_in_legally_and_nothing_else_moves(text):
     assert all(phase.start <= item.mark < phase.end for phase in plan.phases for item in phase.items)
     for phase in plan.phases:
         noted = append_note(append_note(plan, phase.id, "first"), phase.id, "second")
-        assert list_notes(noted, phase.id) == ("first", "second")
+        assert list_notes(noted)[phase.id] == ("first", "second")
         assert check_change(plan, noted, may_tick=()) == ()
         for before in (plan, noted) if not phase.done else ():
             longer = append_items(before, phase.id, ["do more", "and more"])
@@ -158,7 +158,7 @@ def test_notes_are_changed_by_nobody_and_only_the_last_bullet_is_one():
     for old, new in (("- first", "- second"), ("    - first\n", ""), ("    - first\n", "    - first\n    - [ ] x\n")):
         assert old in noted.text
         assert check_change(noted, parse_plan(noted.text.replace(old, new, 1)), may_tick=()) != ()
-    assert list_notes(parse_plan("- [ ] 1. A\n  - Notes\n    - x\n  - y\n  - [ ] 1.1 a\n- [ ] 2. B\n"), "1") == ()
+    assert list_notes(parse_plan("- [ ] 1. A\n  - Notes\n    - x\n  - y\n  - [ ] 1.1 a\n- [ ] 2. B\n"))["1"] == ()
 
 
 def test_what_a_numbered_item_cannot_take_is_refused():

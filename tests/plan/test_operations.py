@@ -273,8 +273,8 @@ def test_my_edit_yours_and_the_replay(tip, own):
     assert all(text in texts or text in told for text in done)
     added = {item.text for item in own.items if item.text.startswith("ours")}
     assert all(text in {item.text for item in merged.plan.items} or text in told for text in added)
-    notes = {note for phase in own.phases for note in list_notes(own, phase.id)}
-    there = {note for phase in merged.plan.phases for note in list_notes(merged.plan, phase.id)}
+    notes = {note for phase in own.phases for note in list_notes(own)[phase.id]}
+    there = {note for phase in merged.plan.phases for note in list_notes(merged.plan)[phase.id]}
     assert all(note in there or note in told for note in notes)
     again = replay(did, own, merged.plan)
     assert again.plan.text == merged.plan.text
@@ -295,7 +295,7 @@ def test_what_two_did_side_by_side_is_the_same_whoever_lands_first(tip, own):
             for merged in (one, other)
         )
         assert items == others
-        assert {*list_notes(one.plan, phase_id)} == {*list_notes(other.plan, phase_id)}
+        assert {*list_notes(one.plan)[phase_id]} == {*list_notes(other.plan)[phase_id]}
     assert merge(BASE, own).plan.text == own.text
 
 

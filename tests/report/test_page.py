@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from relay.cli.screen import clean_line
 from relay.insight.figures import Figures
 from relay.insight.report.blocks import THRESHOLDS, is_crossed
+from relay.insight.report.chapters import Beliefs
 from relay.insight.report.contents import make_page
-from relay.insight.report.evidence import Beliefs
 from relay.insight.report.page import MARK, MOST_BYTES, render_page
 from relay.ledger.belief import judge
 from relay.ledger.model import Claim, Kind, Ledger, Nogood, Stamp

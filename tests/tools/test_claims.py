@@ -121,12 +121,12 @@ def test_an_amendment_with_boxes_is_new_items(bench):
     change = "- [ ] first  thing — a.py\n* [ ] second\n1. [ ] third"
     assert "3 new items for phase 3" in bench.ok("amend", phase="3", change=change, why="missing")
     assert list_texts(bench)[1:] == ["first thing — a.py", "second", "third"]
-    assert list_notes(bench.notes.plan, "3") == ("amended: added 3 item(s) (because missing)",)
+    assert list_notes(bench.notes.plan)["3"] == ("amended: added 3 item(s) (because missing)",)
 
 
 def test_an_amendment_without_boxes_is_a_note(bench):
     assert "a note for phase 2" in bench.ok("amend", phase="2", change="Use the\nnew API.", why="old one is gone")
-    assert list_notes(bench.notes.plan, "2") == ("amended: Use the new API. (because old one is gone)",)
+    assert list_notes(bench.notes.plan)["2"] == ("amended: Use the new API. (because old one is gone)",)
 
 
 def test_an_amendment_or_a_question_that_the_plan_holds_is_not_added_again(bench):
@@ -166,7 +166,7 @@ def test_a_phase_that_is_at_work_elsewhere_is_not_amended(bench):
     bench.notes.find_beside = lambda: {"2", "3"}
     assert "Phase 3 is at work beside yours" in bench.refused("amend", phase="3", change="a note", why="w")
     bench.ok("amend", phase="2", change="a note", why="w")
-    assert list_notes(bench.notes.plan, "2") == ("amended: a note (because w)",)
+    assert list_notes(bench.notes.plan)["2"] == ("amended: a note (because w)",)
 
 
 def test_an_amendment_the_plan_could_not_take_is_refused_at_once(bench):

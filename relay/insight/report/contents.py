@@ -16,22 +16,20 @@ from relay.insight.report.blocks import (
     render_time,
 )
 from relay.insight.report.chapters import (
-    show_cache,
-    show_context,
-    show_cost,
-    show_decay,
-    show_phases,
-    show_sources,
-    show_tools,
-)
-from relay.insight.report.evidence import (
     Beliefs,
     ReadLeftFile,
     count_findings,
     list_contradictions,
     show_beliefs,
+    show_cache,
+    show_context,
+    show_cost,
+    show_decay,
     show_evidence,
+    show_phases,
     show_reviews,
+    show_sources,
+    show_tools,
 )
 
 _BESIDE_PHASES = {

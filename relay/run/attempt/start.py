@@ -20,7 +20,7 @@ from relay.git.repository import Repo
 from relay.git.trees import find_tree
 from relay.ledger.belief import DOUBTFUL, judge
 from relay.ledger.snapshot import Topic, render_snapshot
-from relay.plan.edit import list_all_notes
+from relay.plan.edit import list_notes
 from relay.plan.excerpt import cut_excerpt
 from relay.plan.model import Item, Phase, Plan
 from relay.prompts.texts import PartLimit, PhaseBriefing, render_text
@@ -438,7 +438,7 @@ def _list_amended(pending: PendingPlan, own: Phase) -> tuple[str, ...]:
 
 def _list_texts(plan: Plan) -> Mapping[str, tuple[str, ...]]:
     """Return the texts of items and notes, by phase id."""
-    notes = list_all_notes(plan)
+    notes = list_notes(plan)
     return {phase.id: (*(item.text for item in phase.items), *notes[phase.id]) for phase in plan.phases}
 
 

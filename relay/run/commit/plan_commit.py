@@ -25,8 +25,7 @@ from relay.git.status import read_status
 from relay.git.trees import FILE, find_mode
 from relay.ledger.model import Entry, Ledger, merge_entries, parse_ledger
 from relay.plan.lineage import check_ticks_kept, find_lineage
-from relay.plan.meaning import is_reformatted
-from relay.plan.model import Plan
+from relay.plan.model import Plan, is_reformatted
 from relay.plan.operations import Tick, describe_reworded, read_operations
 from relay.plan.parse import parse_plan
 from relay.plan.text import decode_text, encode_text, require_utf8

@@ -265,7 +265,7 @@ def _make_delivery(files: PlanFiles, candidate: Candidate, work: _Work) -> Deliv
         owned=work.owned,
         user=work.user,
         after=work.after,
-        notes=tuple(list_notes(candidate.pending.plan, candidate.phase.id)),
+        notes=list_notes(candidate.pending.plan)[candidate.phase.id],
     )
 
 
