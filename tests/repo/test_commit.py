@@ -1,6 +1,5 @@
 """The phase commit: only the attempt's paths, one compare-and-swap, nothing of the user's touched."""
 
-import os
 import stat
 import subprocess
 
@@ -122,16 +121,6 @@ def test_every_kind_of_file_and_name_is_committed_and_deleted(box):
     committed(box, *STRANGE)
     assert box.tree("HEAD").keys().isdisjoint(STRANGE)
     assert box.text("status", "--porcelain") == "?? other*"
-
-
-def test_a_directory_replaced_by_a_link_is_committed_as_the_link(box, tmp_path):
-    for name in ("app.py", "old.py"):
-        (box.root / "src" / name).unlink()
-    (box.root / "src").rmdir()
-    (box.root / "src").symlink_to(tmp_path)
-    (tmp_path / "app.py").write_text("outside")
-    committed(box, "src", "src/app.py", "src/old.py")
-    assert box.tree("HEAD")["src"] == os.fsencode(tmp_path)
 
 
 def test_the_first_commit_of_a_branch(new_box):
@@ -406,14 +395,6 @@ def test_a_missing_identity_is_refused_with_the_command(box):
     for key, value in (("user.name", "New"), ("user.email", "new@example.org"), ("user.name", "Newer")):
         box.git("config", key, value)
         assert (str(find_identity(repo)) == f"{value} <new@example.org>") == (value.startswith("Newer"))
-
-
-def test_an_identity_is_what_git_makes_of_the_configuration(box):
-    names = ("Ada", "Ada B. King-Noël", "Ada.", " Ada, B.", "A<d>a", '"Ada"', "Ada\nB", "A\u200bda", "_", "Ada+ Bo")
-    for key, values in (("user.name", names), ("user.email", ("a@b.c", "<a@b.c>", "a@b.c.")), ("author.name", ("Bo",))):
-        for value in values:
-            box.git("config", key, value)
-            assert str(find_identity(box.open())) == box.text("var", "GIT_AUTHOR_IDENT").rsplit(" ", 2)[0]
 
 
 def test_an_identity_from_the_environment_counts(box):

@@ -9,9 +9,6 @@ from relay.base.errors import RepoError
 from relay.base.tree import find_stat, fsync_paths, open_file, read_file, remove_file, replace_file, replace_with_file
 from relay.base.walk import open_parent
 
-NO_DESCRIPTOR = 2**31 - 1
-"""Above what any system lets a process have open."""
-
 
 def test_a_new_file_gets_its_directories(tmp_path):
     replace_file(tmp_path, "a/b/c", b"x", "100644")

@@ -167,20 +167,6 @@ def test_what_is_collected_while_a_hook_is_at_work_is_not_committed_half(box, tm
     assert box.tree("HEAD")["new.txt"] == b"one\ntwo\n"
 
 
-def test_a_link_in_its_place_is_not_followed(box, tmp_path):
-    (tmp_path / "aim").write_text("kept")
-    (box.root / ".git/gc.pid").symlink_to(tmp_path / "aim")
-    with hold_collections(box.open()):
-        assert (tmp_path / "aim").read_text() == "kept"
-
-
-def test_what_is_whole_is_left_as_it_is(box):
-    repo, (*_, attempt) = make_snapshots(box)
-    box.git("gc", "-q")
-    assert repair_refs(repo) == ()
-    assert read_attempt(repo) == attempt
-
-
 @pytest.mark.parametrize("rev", ["%s", "%s^{tree}", "%s:work.txt"])
 def test_the_newest_whole_snapshot_is_found(box, rev):
     repo, (_, _, second, third) = make_snapshots(box)

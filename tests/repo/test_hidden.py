@@ -49,16 +49,6 @@ def test_a_snapshot_holds_them(box, flags, setting):
     assert box.tree(second.tree)["src/app.py"] == b"later\n"
 
 
-def test_a_flag_that_is_set_between_two_snapshots_is_seen(box):
-    """What git said is remembered for one state of the index, no longer."""
-    repo = box.open()
-    write_snapshot_tree(repo)
-    hide(box, "src/app.py", FLAGS[1:])
-    box.write("src/app.py", "local\n")
-
-    assert box.tree(write_snapshot_tree(repo).tree)["src/app.py"] == b"local\n"
-
-
 def test_a_commit_moves_the_index_and_keeps_the_flags(box):
     """Whatever a file is called, beside others with the other flag."""
     flags = dict(zip(("-dash", ":(top)x", "with\nnewline", "a,b", "\udcff", "other"), [*CASES, *CASES], strict=True))

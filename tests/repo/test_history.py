@@ -91,11 +91,6 @@ def test_an_unborn_branch_has_no_history(new_box):
     assert read_relay_commits(new_box().open(), "PLAN.md") == ()
 
 
-def test_text_that_only_mentions_a_trailer_does_not_count(box):
-    box.git("commit", "-q", "--allow-empty", "-m", "x\n\nRelay-Plan: PLAN.md\n\nis what relay writes")
-    assert read_relay_commits(box.open(), "PLAN.md") == ()
-
-
 TWO = "# Two\n\n## Phase 1 — Alpha\n- [{}] Do alpha — a.txt\n\n## Phase 2 — Beta\n- [ ] Do beta — b.txt\n"
 OTHER = "# Other\n\n## Phase 1 — Gamma\n- [ ] Do gamma — c.txt\n"
 

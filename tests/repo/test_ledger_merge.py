@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from relay.base.errors import LedgerError
 from relay.ledger.model import Claim, Ledger, Retraction, Stamp, append_entry, parse_ledger
 from relay.prompts.package_data import get_shipped
 
@@ -55,21 +54,3 @@ def test_both_branches_entries_are_there_once_whatever_joins_them(folder: Path, 
     assert (folder / PATH).read_text().startswith(OLD)
     assert set(joined.entries) == {entry for text in branches for entry in parse_ledger(text).entries}
     assert len(joined.claims) == 6
-
-
-def test_without_the_attribute_the_conflict_is_told_with_what_to_do(folder: Path) -> None:
-    git(folder, "rm", "-q", ".gitattributes")
-    git(folder, "commit", "-q", "-m", "no attributes")
-    git(folder, "branch", "-f", "one")
-    git(folder, "branch", "-f", "two")
-    record(folder, "one", 1)
-    record(folder, "two", 1)
-    with pytest.raises(subprocess.CalledProcessError):
-        git(folder, "merge", "-q", "-m", "x", "one")
-    with pytest.raises(LedgerError) as caught:
-        parse_ledger((folder / PATH).read_text())
-    assert str(caught.value) == "line 5: a merge left its marks here"
-    assert "merge=union" in str(caught.value.hint)
-    marks = ("<<<<<<<", "=======", ">>>>>>>")
-    kept = [line for line in (folder / PATH).read_text().splitlines() if not line.startswith(marks)]
-    assert len(parse_ledger("\n".join(kept)).claims) == 3

@@ -187,13 +187,6 @@ def test_a_lock_of_a_git_that_is_at_work_is_waited_for(box):
     assert clear_stale_locks(box.open()) == ()
 
 
-@pytest.mark.usefixtures("holding_ref")
-def test_a_branch_moves_once_a_git_that_is_at_work_lets_it_go(box):
-    repo, old = box.open(), box.text("rev-parse", "HEAD")
-    new = box.text("commit-tree", "-p", old, "-m", "new", f"{old}^{{tree}}")
-    assert move_ref(repo, "refs/heads/main", new, old)
-
-
 @pytest.mark.usefixtures("impatient")
 @pytest.mark.parametrize(
     ("place", "options", "env"),

@@ -68,13 +68,6 @@ def test_files_and_folders_that_are_gone_are_named_with_their_new_name(look):
     ]
 
 
-@pytest.mark.nightly
-def test_a_folder_that_went_to_two_places_has_no_new_name(look):
-    after = dict(BEFORE)
-    after["x/a.py"], after["y/b.py"] = after.pop("src/old/a.py"), after.pop("src/old/b.py")
-    assert say(look(after)) == ["item 2.3 names src/old/, which is gone"]
-
-
 def test_a_change_that_makes_nothing_wrong_is_silent(look):
     """Files that never were, a symbol that moved or stands in a file that the change does not touch, done items."""
     assert look(BEFORE) == ()

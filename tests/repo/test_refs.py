@@ -1,6 +1,5 @@
 """What relay reads from ref files, and writes to them, is what git would say and write."""
 
-import os
 import re
 import shutil
 import subprocess
@@ -146,18 +145,6 @@ def test_relay_s_own_ref_goes_only_from_where_it_is(box):
     assert not list((box.root / ".git").rglob("*.lock"))
 
 
-def test_relay_s_own_ref_stays_while_refs_are_packed(box):
-    """Else it would be there again, as what was packed."""
-    box.git("update-ref", REF, "HEAD")
-    lock = box.root / ".git/packed-refs.lock"
-    lock.touch()
-    os.utime(lock, (0, 0))
-    with pytest.raises(GitError, match="update-ref failed"):
-        drop_ref(box.open(), REF, box.text("rev-parse", "HEAD"))
-    assert lock.exists()
-    assert find_ref(box.open(), REF)
-
-
 def make_many(box):
     for name in ("refs/relay/leg/main", "refs/relay/leg/a/b", "refs/relay/wip/\u00fc\u2028/000001", "refs/relay/x.y"):
         box.git("update-ref", name, "HEAD")
@@ -242,13 +229,3 @@ def test_a_moved_branch_says_in_its_log_who_moved_it_and_why(box):
     for name in ("HEAD", "refs/heads/main"):
         said = (box.root / ".git/logs" / name).read_text().splitlines()[-1]
         assert re.fullmatch(rf"{old} {new} Ada User <ada@example.org> \d+ \S+\trelay: say hello", said)
-
-
-def test_a_branch_whose_head_is_locked_stays_where_it_is(box):
-    repo, old = box.open(), box.text("rev-parse", "main")
-    new = box.text("commit-tree", "-p", old, "-m", "next", f"{old}^{{tree}}")
-    (box.root / ".git/HEAD.lock").touch()
-    with pytest.raises(GitError, match="update-ref failed"):
-        move_ref(repo, "refs/heads/main", new, old)
-    (box.root / ".git/HEAD.lock").unlink()
-    assert box.text("rev-parse", "main") == old

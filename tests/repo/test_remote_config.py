@@ -137,44 +137,6 @@ OBEYED = {
     "http.{url}.cookieFile": ("{kept}", "{url}/open"),
 }
 """What git does at a remote for whoever sets it in a repository: value, and remote."""
-OTHERS = {
-    **dict.fromkeys((
-        "alias.fetch", "alias.push", "branch.main.mergeOptions", "browser.x.cmd", "commit.template",
-        "core.attributesFile", "core.editor", "core.excludesFile", "core.pager",
-        "credential.credentialStore", "diff.external", "diff.x.command", "diff.x.textconv", "difftool.x.cmd",
-        "fetch.bundleURI", "fetch.fsck.skipList", "filter.x.clean", "filter.x.process", "filter.x.smudge",
-        "gc.recentObjectsHook", "gpg.program", "gpg.ssh.defaultKeyCommand", "gpg.ssh.program", "guitool.x.cmd",
-        "hook.x.command", "http.curloptResolve", "http.pinnedPubkey", "http.sslCAInfo", "http.sslCAPath",
-        "http.sslCert", "http.sslKey", "http.userAgent", "imap.tunnel", "init.templateDir", "instaweb.httpd",
-        "interactive.diffFilter", "lfs.customtransfer.x.path", "man.x.cmd", "merge.x.driver", "mergetool.x.cmd",
-        "pager.fetch", "pager.push", "push.pushOption", "receive.fsck.skipList", "receive.procReceiveRefs",
-        "remote.origin.tagOpt", "remote.pushDefault", "sendemail.smtpserver", "sequence.editor",
-        "submodule.x.update", "tar.x.command", "trailer.x.command", "transfer.bundleURI",
-        "uploadpack.packObjectsHook",
-    ), "{evil}"),
-    "core.fsmonitor": "{evil}",
-    "core.splitIndex": "true",
-    "fetch.recurseSubmodules": "true",
-    "gc.auto": "1",
-    "http.delegation": "always",
-    "http.emptyAuth": "true",
-    "http.saveCookies": "true",
-    "http.sslVerify": "false",
-    "include.path": "{here}/more",
-    "includeIf.onbranch:main.path": "{here}/more",
-    "protocol.ext.allow": "always",
-    "push.gpgSign": "true",
-    "push.recurseSubmodules": "on-demand",
-    "remote.origin.mirror": "true",
-    "remote.origin.proxy": "{url}",
-    "remote.origin.pruneTags": "true",
-    "remote.origin.vcs": "ext",
-    "ssh.variant": "simple",
-    "trace2.eventTarget": "{here}/made-it",
-    "trace2.normalTarget": "{here}/made-it",
-    "trace2.perfTarget": "{here}/made-it",
-    "url.{url}.pushInsteadOf": "{here}",
-}  # fmt: skip
 
 
 def set_keys(world, values):
@@ -206,16 +168,6 @@ def test_what_git_itself_obeys_is_not_obeyed(world, keys):
         world.forget()
         speak(world, name)
         assert world.list_harm() == [], name
-
-
-@pytest.mark.usefixtures("borrowed")
-@pytest.mark.parametrize("keys", [(key,) for key in OTHERS] if NIGHTLY else [tuple(OTHERS)[at::2] for at in range(2)])
-def test_no_other_key_reaches_outside(world, keys):
-    (world.away.parent / "more").write_text(f'[core]\n\tsshCommand = "{world.fill("{evil}")}"\n')
-    set_keys(world, {key: OTHERS[key] for key in keys})
-    for name in (AWAY, world.fill(WEB), SSH):
-        speak(world, name)
-    assert world.list_harm() == []
 
 
 def test_of_all_keys_that_git_knows_those_are_seen_that_are_allowed(world):

@@ -226,9 +226,3 @@ def test_a_link_in_a_file_s_place_is_not_followed_into_the_repository(box, tmp_p
     assert box.git("cat-file", "blob", stored["plain"]) == b"plain\n"
     for secret in (b"SECRET\n", b"SECRET TOO\n"):
         assert box.git("cat-file", "-t", find_blob_id(repo, secret), check=False) == b""
-
-
-def test_more_files_than_can_be_open_are_stored(box):
-    for number in range(300):
-        box.write(f"many/{number}", f"{number}\n")
-    assert box.tree(snap(box.open()).tree)["many/299"] == b"299\n"

@@ -40,12 +40,15 @@ SLOW = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 )
 @example(subject="", body="\n\n\n", trailers=[("Relay-Phase", "a\0b\x85c\u2028d")])
 def test_trailers_come_back_as_one_line_each(box, subject, body, trailers):
+    """As git itself shows them, where nothing is configured."""
     repo = box.open()
     message = Message(subject=subject, body=body, trailers=tuple(trailers))
     commit = write_commit(repo, repo.empty_tree, (), message)
     expected = tuple((key, make_line(value)) for key, value in trailers if make_line(value))
     assume(expected)
     assert read_text(repo, commit).found == expected
+    shown = box.git("log", "-1", "--format=%(trailers:only=true,unfold=true)", commit).decode().rstrip("\n")
+    assert shown == "\n".join(f"{key}: {value}" for key, value in expected)
 
 
 @given(value=FOLDED)
@@ -85,18 +88,6 @@ def test_the_repository_s_taste_in_trailers_does_not_matter(box):
     commit = write_commit(repo, repo.empty_tree, (), Message(subject="ü", trailers=(("Relay-Plan", "ü"),)))
     text = read_text(repo, commit)
     assert (text.get("Relay-Plan"), text.message.subject) == ("ü", "ü")
-
-
-@SLOW
-@given(
-    trailers=st.lists(st.tuples(KEYS, st.text(max_size=40) | FOLDED), min_size=1, max_size=4), body=st.text(max_size=80)
-)
-def test_git_shows_the_same_trailers_where_nothing_is_configured(box, trailers, body):
-    repo = box.open()
-    commit = write_commit(repo, repo.empty_tree, (), Message(subject="s", body=body, trailers=tuple(trailers)))
-    assume(read_text(repo, commit).found == tuple((k, make_line(v)) for k, v in trailers if make_line(v)))
-    shown = box.git("log", "-1", "--format=%(trailers:only=true,unfold=true)", commit).decode().rstrip("\n")
-    assert shown == "\n".join(f"{key}: {make_line(value)}" for key, value in trailers if make_line(value))
 
 
 def test_only_the_last_paragraph_counts():
@@ -189,9 +180,3 @@ def test_orders_to_a_forge_are_disarmed():
         assert disarm(text, given="## Phase 1") == left
     for text in ("Fix #7", "Add it [skip ci]", "Fixes the list [no items] of #12", "prefix #7 [x]"):
         assert disarm(text, given=plan) == text
-
-
-@given(st.text(alphabet="[]skip no ci#7closes:\n", max_size=300))
-def test_disarmed_text_has_no_order_left(text):
-    once = disarm(text, given="")
-    assert disarm(once, given="") == once

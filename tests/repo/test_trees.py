@@ -1,10 +1,8 @@
 """The objects that relay has git store are, byte for byte, those that git makes of the same files by itself."""
 
-import inspect
 import os
 import signal
 import subprocess
-import sys
 from dataclasses import replace
 
 import pytest
@@ -60,13 +58,6 @@ def test_a_changed_tree_is_the_one_that_git_makes_of_an_index(repo, rounds):
         assert by_trees == by_index
 
 
-def test_a_commit_of_nothing_has_its_tree(new_box):
-    box = new_box()
-    repo = box.open()
-    box.git("update-ref", "HEAD", write_commit(repo, write_paths_tree(repo, ()), (), b"nothing\n"))
-    box.fsck()
-
-
 def plant_tree(box, data):
     """Return the id of a tree that git itself would not write."""
     return box.git("hash-object", "-t", "tree", "-w", "--literally", "--stdin", stdin=data).decode().strip()
@@ -118,24 +109,6 @@ def test_blobs_and_commits_are_what_git_makes(new_box, args):
     assert box.text("fsck", "--strict", "--no-dangling") == ""
 
 
-def test_an_object_has_the_permissions_that_git_gives_and_leaves_nothing_beside_it(box):
-    repo = box.open()
-    own = store_blobs(repo, [b"by relay\n"])[0]
-    theirs = box.git("hash-object", "-w", "--stdin", stdin=b"by git\n").decode().strip()
-    places = [box.root / ".git/objects" / blob[:2] / blob[2:] for blob in (own, theirs)]
-    assert places[0].stat().st_mode == places[1].stat().st_mode
-    assert [file.name for file in places[0].parent.iterdir()] == [own[2:]]
-
-
-def test_an_object_that_is_there_is_made_to_look_new(box):
-    repo = box.open()
-    blob = store_blobs(repo, [b"twice\n"])[0]
-    file = box.root / ".git/objects" / blob[:2] / blob[2:]
-    os.utime(file, (1, 1))
-    assert store_blobs(repo, [b"twice\n"]) == (blob,)
-    assert file.stat().st_mtime > 1
-
-
 def _find_file(repo, content):
     blob = find_blob_id(repo, content)
     return repo.objects_dir / blob[:2] / blob[2:]
@@ -183,19 +156,6 @@ def test_objects_are_stored_by_one_process_that_may_end(box, tmp_path, kill):
             os.kill(int(log.read_text().split()[0]), signal.SIGKILL)
     started = [line for line in log.read_text().splitlines() if "hash-object" in line]
     assert len(started) == (3 if kill else 1)  # the killed one, one alone that stores what it left, and the next
-
-
-def test_a_path_as_deep_as_any_is_put_into_a_tree(box):
-    """Deeper than a recursion may be."""
-    repo, before = box.open(), sys.getrecursionlimit()
-    (blob,) = store_blobs(repo, [b"x"])
-    path = "d/" * 300 + "x"
-    sys.setrecursionlimit(len(inspect.stack()) + 150)
-    try:
-        tree = write_paths_tree(repo, [(path, "100644", blob)], start="HEAD")
-        assert read_entries(repo, tree, (path, "src/app.py")).keys() == {path, "src/app.py"}
-    finally:
-        sys.setrecursionlimit(before)
 
 
 def test_a_path_that_git_refuses_is_not_put_into_a_tree(box):

@@ -154,23 +154,6 @@ sessions:
 
 
 @pytest.mark.nightly
-def test_a_phase_that_was_blocked_goes_on_when_the_user_has_repaired_it(stage):
-    """gsd-pi (#1457): every later run replayed the recorded abort; nothing could authorize a new attempt."""
-    block = HALF.replace("- text: never reached", "- tools: [{name: block, input: {reason: the disk is missing}}]")
-    ended = stage.run(block)
-    assert ended.exit_code == ExitCode.STOPPED
-    assert "the disk is missing" in ended.reason
-    stage.write("disk.txt", "here\n")
-    stage.git("add", "disk.txt")
-    stage.git("commit", "-q", "-m", "a disk", "disk.txt")
-
-    assert stage.run(HELLO, all_=False).exit_code == ExitCode.DONE
-
-    check_landed(stage, "PLAN.md", "hello.txt")
-    assert stage.git("status", "--porcelain") == ""
-
-
-@pytest.mark.nightly
 def test_a_plan_gets_nothing_of_another_plans_run(stage):
     """ralph-orchestrator (PR 250): tasks of earlier runs got into the prompt, and those of this one were not found."""
     told = "make it longer: zebra"

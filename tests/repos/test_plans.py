@@ -33,17 +33,6 @@ sessions:
 
 
 @pytest.mark.nightly
-def test_files_that_others_changed_since_the_plan_are_named(stage, finish):
-    """To the user and to the session, with the commit; relay's own commits do not count."""
-    stage.write("hello.txt", "hi\n")
-    commit = stage.commit("greet by hand")[:8]
-
-    assert finish("sessions:" + HELLO % f'"hello.txt is new: {commit} greet by hand"') == ["PLAN.md", "hello.txt"]
-    noticed = [notice.text for notice in stage.seen(Noticed) if notice.warning]
-    assert noticed == [f"changed since phase 1 was planned: hello.txt is new: {commit} greet by hand"]
-
-
-@pytest.mark.nightly
 def test_a_file_that_is_gone_is_named_until_the_plan_is_written_anew(stage, finish):
     """A commit that changes the plan file says that its author has looked."""
     stage.write("hello.txt", "hi\n")

@@ -1,18 +1,9 @@
 """What the user has staged: bytes that may be in no file and in no commit, and that only the index keeps."""
 
-import os
-
 import pytest
 
 from relay.base.errors import ExitCode
-from rigs.crash.invariants import find_lost, find_versions
 
-HALF = """
-sessions:
-  - turns:
-      - tools: [{name: write, input: {path: hello.txt, content: "hel"}}]
-      - tools: [{name: block, input: {reason: "half way"}}]
-"""
 NAMES = ("edited.txt", "gone.txt", "new.txt", "new-gone.txt")
 
 
@@ -71,32 +62,3 @@ def check_going_back_is_refused(staged):
     assert ran.returncode == ExitCode.USER
     assert ran.stderr.startswith("Error: tracked files have uncommitted changes: edited.txt, gone.txt, new-gone.txt")
     assert (*read_staged(staged), staged.git("for-each-ref")) == before
-
-
-@pytest.mark.nightly
-def test_staging_the_work_of_an_open_phase_leaves_nothing_behind(stage, finish):
-    """A snapshot has the staged bytes, so the index goes on to what was committed, as with `git commit --only`."""
-    assert stage.run(HALF, all_=False).exit_code == ExitCode.STOPPED
-    stage.git("add", "-A")
-    seen = find_versions(stage.root, dict(os.environ))
-    stage.calm()
-
-    assert finish() == ["PLAN.md", "hello.txt"]
-
-    assert stage.git("status", "--porcelain") == ""
-    assert find_lost(stage.root, dict(os.environ), seen) == []
-
-
-@pytest.mark.nightly
-def test_bytes_staged_over_the_work_of_an_open_phase_stay_staged(stage, finish):
-    """No snapshot ever saw them: they are the index's only, and stay there."""
-    assert stage.run(HALF, all_=False).exit_code == ExitCode.STOPPED
-    stage.write("hello.txt", "by hand\n")
-    stage.git("add", "hello.txt")
-    stage.write("hello.txt", "by hand, later\n")
-    stage.calm()
-
-    assert finish() == ["PLAN.md", "hello.txt"]
-
-    assert stage.git("show", ":hello.txt") == "by hand\n"
-    assert (stage.root / "hello.txt").read_text() == "hello\n"

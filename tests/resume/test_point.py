@@ -1,8 +1,7 @@
 """The resume table, case by case: the same facts give the same words and the same deed."""
 
 from dataclasses import replace
-
-import pytest
+from typing import Any
 
 from relay.plan.parse import parse_plan
 from relay.store.resume import AttemptFacts, Facts, ResumeCase, find_resume_point
@@ -29,106 +28,53 @@ def point(attempt=None, *, plan=OPEN, head="a" * 40, boot="boot", is_edited=Fals
     )
 
 
-@pytest.mark.parametrize(
-    ("plan", "phase", "why", "then"),
-    [
+def test_nothing_open():
+    """Without an attempt the plan alone decides."""
+    circle = "Line 1: phases wait for each other: 1 → 2 → 1; change an `After:` line (the default is the phase above)."
+    for plan, phase, why, then in (
         (OPEN, "2", "Phase 2 is next.", "begins phase 2"),
         (DONE, "", "Every phase is done.", "ends"),
-        (
-            STUCK,
-            "",
-            "Line 1: phases wait for each other: 1 → 2 → 1; change an `After:` line (the default is the phase above).",
-            "cannot go on",
-        ),
-    ],
+        (STUCK, "", circle, "cannot go on"),
+    ):
+        found = point(plan=plan)
+        assert (found.case, found.phase_id, found.why, found.then) == (ResumeCase.NOTHING_OPEN, phase, why, then)
+
+
+NOTE, MERGE = {"handed_over": True}, {"merges": "b" * 40}
+CLAIMS, FAULTS, PROPOSED = {"claims": ("2.1", "2.2")}, {"faults": 2}, {"proposed": True}
+SAVED, AWAY = {"saved": True}, {"elsewhere": True}
+WORK, LOSS = ResumeCase.MID_ATTEMPT, ResumeCase.POWER_LOSS
+ROWS: tuple[Any, ...] = (
+    ({"touched": False} | SAVED, "boot", ResumeCase.UNTOUCHED, "left nothing", "opens it again"),
+    ({}, "boot", WORK, "was interrupted while it worked", "keeps its work"),
+    (CLAIMS, "boot", WORK, "Claimed but not committed: 2.1, 2.2.", "keeps its work"),
+    (NOTE | SAVED, "boot", WORK, "handed over", "from its note"),
+    (NOTE | SAVED | PROPOSED, "boot", WORK, "is finished and not committed.", "commits it or starts a session"),
+    (NOTE | SAVED | FAULTS, "boot", WORK, "A review of phase 2 confirmed 2 faults.", "repairs what was confirmed"),
+    ({}, "other", LOSS, "may be empty", "restores the last checkpoint"),
+    (MERGE | AWAY, "boot", LOSS, "Phase 2 is done (bbbbbbbbbb), and others have landed", "puts the merge into the"),
+    (MERGE, "boot", WORK, "merged with what others have landed", "commits the merge"),
+    (MERGE | AWAY | SAVED, "boot", WORK, "merged with what others have landed", "commits the merge"),
+    (NOTE | PROPOSED, "boot", WORK, "files were changed since", "saves what is"),
+    (NOTE | FAULTS, "boot", WORK, "files were changed since", "saves what is"),
+    (SAVED | PROPOSED, "boot", WORK, "was interrupted while", "starts a fresh session"),
+    (SAVED | FAULTS, "boot", WORK, "was interrupted while", "starts a fresh session"),
+    (SAVED, "other", WORK, "was interrupted", "keeps its work"),
+    (NOTE, "other", WORK, "files were changed since", "from its note"),
+    (AWAY, "boot", LOSS, "in another work tree", "restores the last checkpoint"),
+    (AWAY | NOTE, "boot", LOSS, "another work tree", "restores the last"),
+    (AWAY | NOTE | SAVED, "boot", WORK, "handed over, with a note; the phase is not finished", "from its note"),
 )
-def test_nothing_open(plan, phase, why, then):
-    """Without an attempt the plan alone decides."""
-    found = point(plan=plan)
-
-    assert (found.case, found.phase_id, found.why, found.then) == (ResumeCase.NOTHING_OPEN, phase, why, then)
 
 
-@pytest.mark.parametrize(
-    ("changes", "facts", "case", "why", "then"),
-    [
-        ({"touched": False, "saved": True}, {}, ResumeCase.UNTOUCHED, "left nothing", "opens it again"),
-        ({}, {}, ResumeCase.MID_ATTEMPT, "was interrupted while it worked", "keeps its work"),
-        (
-            {"claims": ("2.1", "2.2")},
-            {},
-            ResumeCase.MID_ATTEMPT,
-            "Claimed but not committed: 2.1, 2.2.",
-            "keeps its work",
-        ),
-        ({"handed_over": True, "saved": True}, {}, ResumeCase.MID_ATTEMPT, "handed over", "from its note"),
-        (
-            {"handed_over": True, "saved": True, "proposed": True},
-            {},
-            ResumeCase.MID_ATTEMPT,
-            "The work on phase 2 is finished and not committed.",
-            "commits it or starts a session",
-        ),
-        (
-            {"handed_over": True, "saved": True, "faults": 2},
-            {},
-            ResumeCase.MID_ATTEMPT,
-            "A review of phase 2 confirmed 2 faults.",
-            "repairs what was confirmed",
-        ),
-        ({}, {"boot": "other"}, ResumeCase.POWER_LOSS, "may be empty", "restores the last checkpoint"),
-        (
-            {"merges": "b" * 40, "elsewhere": True},
-            {},
-            ResumeCase.POWER_LOSS,
-            "Phase 2 is done (bbbbbbbbbb), and others have landed meanwhile",
-            "puts the merge into the work tree",
-        ),
-        ({"merges": "b" * 40}, {}, ResumeCase.MID_ATTEMPT, "merged with what others have landed", "commits the merge"),
-        (
-            {"merges": "b" * 40, "elsewhere": True, "saved": True},
-            {},
-            ResumeCase.MID_ATTEMPT,
-            "merged with what others have landed",
-            "commits the merge",
-        ),
-        (
-            {"handed_over": True, "proposed": True},
-            {},
-            ResumeCase.MID_ATTEMPT,
-            "files were changed since",
-            "saves what is",
-        ),
-        ({"handed_over": True, "faults": 2}, {}, ResumeCase.MID_ATTEMPT, "files were changed since", "saves what is"),
-        (
-            {"saved": True, "proposed": True},
-            {},
-            ResumeCase.MID_ATTEMPT,
-            "was interrupted while",
-            "starts a fresh session",
-        ),
-        ({"saved": True, "faults": 2}, {}, ResumeCase.MID_ATTEMPT, "was interrupted while", "starts a fresh session"),
-        ({"saved": True}, {"boot": "other"}, ResumeCase.MID_ATTEMPT, "was interrupted", "keeps its work"),
-        ({"handed_over": True}, {"boot": "other"}, ResumeCase.MID_ATTEMPT, "files were changed since", "from its note"),
-        ({"elsewhere": True}, {}, ResumeCase.POWER_LOSS, "in another work tree", "restores the last checkpoint"),
-        ({"elsewhere": True, "handed_over": True}, {}, ResumeCase.POWER_LOSS, "another work tree", "restores the last"),
-        (
-            {"elsewhere": True, "handed_over": True, "saved": True},
-            {},
-            ResumeCase.MID_ATTEMPT,
-            "handed over, with a note; the phase is not finished",
-            "starts a fresh session from its note",
-        ),
-    ],
-)
-def test_an_open_attempt_at_its_base(changes, facts, case, why, then):
+def test_an_open_attempt_at_its_base():
     """HEAD is where the attempt began: what the work tree holds decides."""
-    found = point(replace(ATTEMPT, **changes), **facts)
-
-    assert (found.case, found.phase_id) == (case, "2")
-    assert why in found.why
-    assert found.then.startswith("goes on with phase 2: ")
-    assert then in found.then
+    for changes, boot, case, why, then in ROWS:
+        found = point(replace(ATTEMPT, **changes), boot=boot)
+        assert (found.case, found.phase_id) == (case, "2"), changes
+        assert why in found.why, changes
+        assert found.then.startswith("goes on with phase 2: "), changes
+        assert then in found.then, changes
 
 
 def test_after_the_commit_point():

@@ -13,7 +13,6 @@ from relay.session.events import Noticed, SessionStarted
 from relay.store.resume import ResumeCase
 from tests.effort import take_each
 from tests.resume.conftest import LUNCH, Killed, die_with
-from tests.scripts import HELLO
 
 HAND_OFF = """
 sessions:
@@ -186,28 +185,6 @@ def test_what_of_a_phase_is_uncommitted_is_named(stage, cut_off):
     assert stage.run(LUNCH).exit_code == ExitCode.STOPPED
     assert [session.phase_id for session in stage.seen(SessionStarted)] == ["2"]
     assert json.loads(stage.relay("status", "--json").stdout)["spent"]["usd"] > before > 0
-
-
-@pytest.mark.nightly
-def test_a_phase_waits_again_when_the_one_before_it_is_taken_back(stage, ask):
-    """Phase 2 was open; its work has to be put away before phase 1 begins again, and is not committed before it."""
-    start = stage.git("rev-parse", "HEAD").strip()
-    world = {"tools": [{"name": "write", "input": {"path": "world.txt", "content": "world\n"}}]}
-    assert stage.run(HELLO, all_=False).exit_code == ExitCode.DONE
-    block = {"tools": [{"name": "block", "input": {"reason": "lunch"}}]}
-    stage.run(json.dumps({"sessions": [{"turns": [world, block]}]}), all_=False)
-    stage.git("reset", "-q", "--hard", start)
-    said = ask()
-    assert (said["row"], said["phase"]) == (ResumeCase.MOVED_ON, "1")
-
-    with pytest.raises(RepoError, match=r"It comes after 1, .* uncommitted work is in world\.txt$"):
-        stage.run(HELLO)
-    stage.git("stash", "-q", "-u")
-    ended = stage.run(HELLO, all_=False)
-
-    assert ended.exit_code == ExitCode.DONE
-    assert [commit.phase for commit in stage.commits()] == ["1"]
-    assert stage.git("log", "--format=%h", "--glob=refs/relay/wip", "--", "world.txt") != ""
 
 
 def test_a_run_goes_on_from_the_newest_snapshot_that_git_has_whole(stage, cut_off):

@@ -254,28 +254,6 @@ def test_asked_once_at_the_very_end_everything_is_done(stage, phase):
 
 
 @pytest.mark.nightly
-def test_stopped_while_the_gate_runs(stage):
-    """The gate's processes die, nothing is committed, and the gate is run again by the next run."""
-    mark = f"{os.getpid()}77"
-    gate = f"if [ -e slow ]; then sleep 300.{mark}; fi; grep -q hello hello.txt"
-    stage.write("PLAN.md", f"## Phase 1\nVerify: `{gate}`\n- [ ] Say hello — hello.txt\n")
-    head = stage.commit("slow gate")
-    script = REST.replace("rm -f started", "touch slow")
-    with serve(parse_script(script)) as server:
-        running = Running(stage.root, server.base_url, program=stage.find_program())
-        running.wait_for(lambda: is_asleep(mark))
-        running.process.send_signal(signal.SIGTERM)
-        ended, out, err = running.end()
-
-    assert (ended, err) == (130, ""), out
-    wait_until_gone(mark)
-    assert stage.git("rev-parse", "HEAD").strip() == head
-    (stage.tree / "slow").unlink()
-    check_left(stage)
-    go_on_and_commit(stage)
-
-
-@pytest.mark.nightly
 @pytest.mark.parametrize(("number", "words"), [(signal.SIGINT, Urgency.FINISH_TURN), (signal.SIGTERM, Urgency.NOW)])
 def test_asked_before_a_session_began_nothing_has_to_be_finished(stage, number, words):
     """An endpoint that does not answer is not waited for, and the signal is answered at once."""
@@ -289,25 +267,3 @@ def test_asked_before_a_session_began_nothing_has_to_be_finished(stage, number, 
 
     assert ended == (130, f"{STOPPING[words]}\n", "Interrupted. Nothing is lost; `relay run` resumes.\n")
     assert stage.git("for-each-ref", "refs/relay") == ""
-
-
-@pytest.mark.nightly
-def test_a_second_run_is_told_who_is_at_work_and_another_work_tree_may_run(stage):
-    """One relay per work tree: the lock names its holder, and dies with it."""
-    mark = f"{os.getpid()}88"
-    main = stage.root
-    with serve(parse_script(bash(mark))) as server:
-        running = Running(main, server.base_url)
-        running.wait_for((stage.tree / "started").exists)
-        second, out, err = Running(main, server.base_url, program=stage.find_program()).end()
-        assert (second, out) == (1, "")
-        assert f"another relay is at work here: process {running.process.pid} on " in err
-        stage.git("worktree", "add", "-q", "-b", "side", "../side")
-        stage.root = main.parent / "side"
-        assert stage.run(REST, all_=False).exit_code == ExitCode.DONE
-        running.process.kill()
-        running.end()
-    stage.root = main
-    wait_until_gone(mark)
-    check_left(stage)
-    go_on_and_commit(stage)
