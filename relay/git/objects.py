@@ -437,14 +437,16 @@ def is_ancestor(repo: Repo, old: str, new: str) -> bool:
     return old == new or find_base(repo, old, new) == old
 
 
-def list_marks(repo: Repo, tree: str, ours: str, theirs: str) -> tuple[str, ...]:
-    """Return the files of a tree that still have conflict marks of `merge_commits`."""
-    lines = (f"^<<<<<<< {ours}", f"^>>>>>>> {theirs}")
-    args = (part for line in lines for part in ("-e", line))
-    result = repo.git.probe("grep", "-l", "-z", "-a", "--no-textconv", *args, tree, "--")
+def list_marks(repo: Repo, tree: str) -> frozenset[str]:
+    """Return the files of a tree, or of a commit, that have conflict marks of `merge_commits`."""
+    result = repo.git.probe("grep", "-l", "-z", "-a", "-E", "--no-textconv", "-e", _MARK, tree, "--")
     if result.code not in {0, 1}:
         raise GitError(f"git grep failed: {result.words}")
-    return tuple(os.fsdecode(name).removeprefix(f"{tree}:") for name in result.out.split(b"\0") if name)
+    return frozenset(os.fsdecode(name).removeprefix(f"{tree}:") for name in result.out.split(b"\0") if name)
+
+
+_MARK = "^(<<<<<<<|>>>>>>>) [0-9a-f]{40,64}(:|$)"
+"""git names the commits, and a file's former name behind them."""
 
 
 def _make_bare(repo: Repo, place: Path) -> Path:

@@ -11,10 +11,23 @@ from msgspec import structs
 
 from relay.base.errors import RepoError
 from relay.base.hints import RUN
+from relay.base.tree import find_boot_id
+from relay.git.config_guard import guard
 from relay.git.lock_journal import hold_collections
 from relay.git.names import list_paths
-from relay.git.objects import diff_trees, read_blob, read_entries, write_paths_tree
-from relay.git.trees import ABSENT
+from relay.git.objects import (
+    Merge,
+    check_out,
+    diff_trees,
+    load_blob,
+    merge_commits,
+    read_blob,
+    read_entries,
+    store_blobs,
+    write_commit,
+    write_paths_tree,
+)
+from relay.git.trees import ABSENT, EXECUTABLE, FILE
 from relay.ledger.model import Ledger, merge_entries
 from relay.plan.model import Plan
 from relay.plan.text import find_ledger_path
@@ -38,14 +51,21 @@ from relay.run.commit.readiness import is_untouched, list_commands
 from relay.run.commit.step import commit_attempt
 from relay.session.events import Noticed, Observe
 from relay.setup.context import PlanFiles, RunContext
-from relay.store.attempts import OpenAttempt, close_attempt, find_owned_paths, has_ended_with
+from relay.store.attempts import (
+    OpenAttempt,
+    close_attempt,
+    displace_attempt,
+    find_owned_paths,
+    find_place_id,
+    has_ended_with,
+)
 from relay.store.branches import is_current
 from relay.store.checkpoints import Restoration, WipRecord, plan_restoration, run_restoration, save_snapshots, save_wip
-from relay.store.completion import finish_commit
+from relay.store.completion import finish_commit, hash_cleaned
 from relay.store.history import RelayCommit
 from relay.store.plan_state import PlanState, ask, find_obstacle
 from relay.store.plan_versions import find_attempt_phase, replay_attempt
-from relay.store.ref_notes import Ending
+from relay.store.ref_notes import Carried, Ending
 from relay.store.resume import AttemptFacts, ResumeCase, ResumePoint
 from relay.store.snapshot import TreeSnapshot, write_snapshot_tree
 from relay.store.spend import give_up_attempt
@@ -85,7 +105,7 @@ def withdraw_proposal(files: PlanFiles, attempt: OpenAttempt, words: str) -> Ope
     return save_wip(files.repo, attempt, replace(record, handoff_note=note, ending=ending))
 
 
-def restore_saved(files: PlanFiles, attempt: OpenAttempt, observe: Observe) -> OpenAttempt:
+def restore_saved(files: PlanFiles, attempt: OpenAttempt, observe: Observe, *, was_lost: bool) -> OpenAttempt:
     """Take a snapshot of the work tree, then put it back to the newest checkpoint.
 
     After a power loss, files that were not synced may be empty or torn, while checkpoints were synced with their refs.
@@ -103,7 +123,7 @@ def restore_saved(files: PlanFiles, attempt: OpenAttempt, observe: Observe) -> O
         # One move of the ref for both: the found state stays reachable as the parent of the restored one.
         kept = save_snapshots(files.repo, attempt, record, found, restored)
     run_restoration(files.repo, restoration, attempt.base_head, attempt.merges)
-    for words in _describe_restoration(restoration, kept, was_lost=not is_untouched(attempt)):
+    for words in _describe_restoration(restoration, kept, was_lost=was_lost):
         observe(Noticed(text=words, warning=True))
     return kept
 
@@ -123,40 +143,89 @@ def _describe_restoration(restoration: Restoration, kept: OpenAttempt, *, was_lo
 def carry_over(files: PlanFiles, plan: Plan, attempt: OpenAttempt, observe: Observe) -> OpenAttempt:
     """Move an open attempt onto the current HEAD, with its work, claims, amendments and handoff note.
 
-    Changes of the attempt's sessions that HEAD lacks stay the attempt's; everything else in the work tree becomes the
-    new start. What they did to the plan is done again on HEAD's. An item that was reworded is not claimed any more: the
-    next session reads the new words.
+    Changes of the attempt's sessions that HEAD lacks stay the attempt's, merged with what others did to the same files;
+    everything else in the work tree becomes the new start. What they did to the plan is done again on HEAD's. An item
+    that was reworded is not claimed any more: the next session reads the new words.
+
+    Only objects and refs are written: the work tree follows when the attempt is restored.
     """
-    attempt = save_found(files, attempt)
-    head, last = files.repo.head(), attempt.last_wip
-    if head is None or last is None:
+    repo, head = files.repo, files.repo.head()
+    is_here = (attempt.place, attempt.begun.boot) == (find_place_id(repo), find_boot_id())
+    attempt = save_found(files, attempt) if is_here or attempt.last_wip is None else attempt
+    if head is None or (last := attempt.last_wip) is None:
         return attempt
-    gone = (ABSENT, files.repo.zero_id)
+    gone = (ABSENT, repo.zero_id)
     own = (files.plan_path, files.ledger_path)  # the snapshot has drafts; an attempt starts from the files
-    reset = (*find_owned_paths(files.repo, files.plan_path, attempt, last), *own)
-    entries = read_entries(files.repo, head, reset)
-    base = write_paths_tree(files.repo, [(path, *entries.get(path, gone)) for path in reset], start=last.tree)
-    replayed, phase_id = replay_attempt(files.repo, attempt, files.plan_path, plan), attempt.phase_id
+    merged, merge = _merge_files(files, attempt, head, last.tree, is_here=is_here)
+    reset = tuple({*find_owned_paths(repo, files.plan_path, attempt, last), *merged, *own})
+    entries = read_entries(repo, head, reset)
+    base = write_paths_tree(repo, [(path, *entries.get(path, gone)) for path in reset], start=merge.tree)
+    replayed, phase_id = replay_attempt(repo, attempt, files.plan_path, plan), attempt.phase_id
     words = (f"item {item} was claimed as `{text}`" for item, text in replayed.reworded.items())
-    left = (*replayed.left, *(f"{said}, and was reworded since: it is open" for said in words))
+    left = [*replayed.left, *(f"{said}, and was reworded since: it is open" for said in words)]
     for said in left:
         observe(Noticed(text=f"phase {phase_id}, whose plan was edited: {said}", warning=True))
-    now = find_attempt_phase(files.repo, attempt, plan)
+    if merge.conflicts:
+        marked = f"git could not merge {list_paths(merge.conflicts)} with what is on the branch now"
+        observe(Noticed(text=f"phase {phase_id}: {marked}: a session has to", warning=True))
+        left += [f"{marked}: its marks stand there", *merge.words.splitlines()]
+    now = find_attempt_phase(repo, attempt, plan)
     phase = replayed.plan.find_phase(now)
     claimed = {item.id for item in phase.items} - replayed.reworded.keys() if phase else set[str]()
     drafted = replayed.plan.untick(replayed.plan.done_ids - plan.done_ids - claimed)
     pending = PendingPlan(head=plan, plan=drafted, ledger=_take_along(files, attempt, head, last.commit))
     drafts = pending.render_files(files.plan_path, files.ledger_path)
-    proposed = None if _meets(files, attempt, head, reset) else attempt.ending.proposed
+    blobs = zip(drafts, store_blobs(repo, tuple(drafts.values())), strict=True)
+    tree = write_paths_tree(repo, [(path, FILE, blob) for path, blob in blobs], start=merge.tree)
     record = WipRecord(
         spend=attempt.spend,
         items=pending.claimed_ids,
-        replace=drafts,
         handoff_note=attempt.handoff_note,
-        ending=Ending(proposed=proposed, left=tuple(left[:MAX_LEFTOVERS])),
+        carried=Carried(unmerged=merge.conflicts),
+        # A session has to look at what was merged first.
+        ending=Ending(proposed=None if merged else attempt.ending.proposed, left=tuple(left[:MAX_LEFTOVERS])),
     )
     carried = replace(attempt, base_tree=base, begun=structs.replace(attempt.begun, base=head, phase=now))
-    return save_wip(files.repo, carried, record)
+    found = TreeSnapshot(tree=tree, skipped=last.skipped, replaced=tuple(drafts))
+    return displace_attempt(repo, save_snapshots(repo, carried, record, found))
+
+
+def _merge_files(
+    files: PlanFiles, attempt: OpenAttempt, head: str, now: str, *, is_here: bool
+) -> tuple[Collection[str], Merge]:
+    """Merge HEAD's commits into an attempt's work; return the changed paths, and the work tree as it is to be.
+
+    Args:
+        now: The attempt's work, with files as they are in a work tree and not as git has them.
+        is_here: Whether that is the work tree: there files that only HEAD has changed are as somebody left them.
+    """
+    repo, begun = files.repo, attempt.base_head
+    if not begun:
+        return (), Merge(tree=now)
+    pairs = (begun, now), (begun, head), (head, now)
+    mine, theirs, differing = ({one.path for one in diff_trees(repo, *pair)} for pair in pairs)
+    own, gone = (files.plan_path, files.ledger_path), (ABSENT, repo.zero_id)
+    missing = (theirs & differing & mine if is_here else theirs & differing).difference(own)
+    if not missing:
+        return (), Merge(tree=now)
+    both = sorted(missing & mine)
+    git, before, heads = guard(repo).git, read_entries(repo, begun, both), read_entries(repo, head, own)
+    cleaned = [(path, *heads.get(path, gone)) for path in own]  # relay merges them by meaning
+    for path, (mode, blob) in read_entries(repo, now, both).items():
+        if mode in {FILE, EXECUTABLE}:
+            blob = hash_cleaned(repo, git, path, load_blob(repo, blob), before.get(path, ("", ""))[1])  # noqa: PLW2901
+        cleaned.append((path, mode, blob))
+    ours = write_paths_tree(repo, cleaned, start=now)
+    work = write_commit(repo, ours, (begun,), b"relay: what an open phase has done")
+    merged = merge_commits(repo, head, work, base=begun)
+    written = []
+    for change in diff_trees(repo, ours, merged.tree):  # others too: git follows a file to its new name
+        mode, blob = (change.mode, change.object_id) if change.object_id else gone
+        if mode in {FILE, EXECUTABLE}:
+            blob = store_blobs(repo, [check_out(git, change.path, blob)])[0]
+        written.append((change.path, mode, blob))
+    written.sort(key=lambda entry: entry[1] != ABSENT)  # removals first
+    return [path for path, _, _ in written], replace(merged, tree=write_paths_tree(repo, written, start=now))
 
 
 def _take_along(files: PlanFiles, attempt: OpenAttempt, head: str, last: str) -> Ledger:
@@ -164,14 +233,6 @@ def _take_along(files: PlanFiles, attempt: OpenAttempt, head: str, last: str) ->
     before = set(read_ledger(files, attempt.base_head).entries)
     drafted = read_ledger(files, last).entries
     return merge_entries(read_ledger(files, head), [entry for entry in drafted if entry not in before])
-
-
-def _meets(files: PlanFiles, attempt: OpenAttempt, head: str, paths: Collection[str]) -> bool:
-    """Return whether others' commits changed a file that the attempt changed differently: a session must look at it."""
-    last = attempt.last_wip.tree if attempt.last_wip else attempt.base_tree
-    theirs = {change.path for change in diff_trees(files.repo, attempt.base_head or files.repo.empty_tree, head)}
-    still_open = {change.path for change in diff_trees(files.repo, head, last)}
-    return bool(theirs & still_open & set(paths) - {files.plan_path, files.ledger_path})
 
 
 def settle(ctx: RunContext) -> PlanState:
@@ -229,9 +290,10 @@ def _take_up(ctx: RunContext, plan: Plan, attempt: OpenAttempt, facts: AttemptFa
     """Return the attempt for the next session, with the whole work tree in a snapshot."""
     if point.case is ResumeCase.MOVED_ON:
         ctx.observe(Noticed(text=f"{point.why} Its work is kept."))
-        return carry_over(ctx.files, plan, attempt, ctx.observe)
+        attempt = carry_over(ctx.files, plan, attempt, ctx.observe)
+        return restore_saved(ctx.files, attempt, ctx.observe, was_lost=False)
     if point.case is ResumeCase.POWER_LOSS:
-        return restore_saved(ctx.files, attempt, ctx.observe)
+        return restore_saved(ctx.files, attempt, ctx.observe, was_lost=not is_untouched(attempt))
     if facts.saved or point.case is ResumeCase.UNTOUCHED:
         return attempt
     return save_found(ctx.files, attempt)

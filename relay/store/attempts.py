@@ -272,15 +272,20 @@ def _replace(repo: Repo, attempt: OpenAttempt, notes: Notes, subject: str) -> Op
 
 
 @storing
-def displace_attempt(repo: Repo, branch: str) -> None:
-    """Note that no work tree has the work of a branch's open attempt any more: its newest snapshot must be restored.
+def displace_attempt(repo: Repo, attempt: OpenAttempt) -> OpenAttempt:
+    """Note that no work tree has the work of an open attempt: its newest snapshot must be restored.
 
     Raises:
         RepoError: Another process opened or closed the branch's attempt meanwhile.
     """
+    subject = f"relay: phase {attempt.phase_id} is in no work tree"
+    return _replace(repo, attempt, structs.replace(attempt.begun, place=NOWHERE), subject)
+
+
+def displace_open_attempt(repo: Repo, branch: str) -> None:
+    """Note it of the branch's, if there is one."""
     if (attempt := read_attempt(repo, branch)) is not None and attempt.place != NOWHERE:
-        subject = f"relay: phase {attempt.phase_id} is in no work tree"
-        _replace(repo, attempt, structs.replace(attempt.begun, place=NOWHERE), subject)
+        displace_attempt(repo, attempt)
 
 
 @storing

@@ -14,12 +14,16 @@ from relay.base.interrupts import Interrupts
 from relay.config import Settings
 from relay.git.notes import lock_worktree
 from relay.git.repository import open_repo
+from relay.plan.parse import parse_plan
+from relay.run.resume import carry_over
 from relay.sandbox import private_folder
 from relay.sandbox import run as sandboxes
 from relay.session.events import Event, RunStarted
 from relay.session.values import SessionKind
-from relay.setup.context import RunRequest
+from relay.setup.context import PlanFiles, RunRequest
 from relay.setup.open import open_run
+from relay.store.attempts import read_attempt
+from relay.store.branches import move_branch
 from tests.effort import take_each
 from tests.phases.bench import GATES, HOLD, Bench, make_plan, write_session
 from tests.scripted import ScriptedRunner
@@ -237,8 +241,12 @@ def test_a_file_that_git_ignored_when_the_phase_began_is_not_committed(stage):
     assert (stage.root / "local/diary.txt").read_text() == "private notes\n"
 
 
-def test_an_open_phase_goes_on_with_what_the_user_did_to_the_same_file_and_to_its_gate(stage, monkeypatch):
-    """It stopped at a gate that cannot be green; the person mends the gate, and works on beside it."""
+@pytest.mark.parametrize("is_killed", [False, True])
+def test_an_open_phase_goes_on_with_what_the_user_did_to_the_same_file_and_to_its_gate(stage, monkeypatch, is_killed):
+    """It stopped at a gate that cannot be green; the person mends the gate, and works on beside it.
+
+    Where relay is killed before what it has merged is written, the next run writes it.
+    """
     monkeypatch.setenv("RELAY_MAX_REPAIRS", "0")
     bench = Bench(stage, make_plan("false"), **{"both.txt": "first\n\n\n\nlast\n"})
     one = write_session(1, "echo 1 > 1.txt; sed -i s/first/FIRST/ both.txt")
@@ -249,9 +257,35 @@ def test_an_open_phase_goes_on_with_what_the_user_did_to_the_same_file_and_to_it
     stage.edit("Verify: `false`", "Verify: `test -s 1.txt`")
     stage.write("both.txt", "first\n\n\n\nLAST\n")
     stage.git("commit", "-qm", "mine", "both.txt")
+    if is_killed:
+        tree, own, tip = open_repo(stage.tree), stage.git("rev-parse", "HEAD~"), stage.git("rev-parse", "HEAD")
+        move_branch(tree, tree.branch or "", own.strip(), tip.strip(), reason="relay run")
+        files = PlanFiles(repo=tree, plan_path="PLAN.md", ledger_path="PLAN.ledger.yaml")
+        attempt = read_attempt(tree)
+        assert attempt is not None
+        carry_over(files, parse_plan(stage.git("show", "HEAD:PLAN.md")), attempt, lambda _: None)
+        assert (stage.tree / "both.txt").read_text() == "FIRST\n\n\n\nlast\n"
     bench.play([write_session(1, "cat both.txt > seen.txt")])
     assert stage.git("show", "main:both.txt") == "FIRST\n\n\n\nLAST\n"
     assert stage.git("status", "--porcelain") == ""
+
+
+def test_lines_that_the_user_and_an_open_phase_both_wrote_are_told_and_never_committed_with_marks(stage, monkeypatch):
+    monkeypatch.setenv("RELAY_MAX_REPAIRS", "0")
+    bench = Bench(stage, make_plan("false"), **{"both.txt": "first\n", "gone.txt": "one of many\nlines\n"})
+    bench.play([write_session(1, "echo 1 > 1.txt; echo its > both.txt; rm gone.txt")], ends=ExitCode.STOPPED)
+    stage.edit("Verify: `false`", "Verify: `test -s 1.txt`")
+    for name in ("both.txt", "gone.txt"):
+        stage.write(name, "mine\n")
+    stage.git("commit", "-qm", "mine", "both.txt", "gone.txt")
+    told = {"first_message_contains": "both.txt, gone.txt with what is on the branch now: its marks stand there"}
+    out = bench.play([write_session(1, "cat both.txt", when=told)], ends=ExitCode.STOPPED)
+    assert "git could not merge both.txt, gone.txt with what is on the branch now: a session has to" in out
+    assert "stopped: phase 1: conflict markers are left in both.txt" in out
+    assert "was cut off" not in out
+    bench.play([write_session(1, "echo both > both.txt; cat gone.txt >> both.txt")])
+    assert stage.git("show", "main:both.txt") == "both\nmine\n"
+    assert "mine" in stage.git("log", "--format=%s", "main")
 
 
 def test_the_end_of_a_run_says_of_each_phase_why_it_stopped(stage):

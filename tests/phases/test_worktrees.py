@@ -27,8 +27,10 @@ from relay.run.phases.worktrees import (
     name_job_branch,
     remove_free,
 )
+from relay.run.resume import carry_over
 from relay.session.usage import Spent
-from relay.store.attempts import NOWHERE, AttemptStart, continue_attempt, open_attempt, read_attempt
+from relay.setup.context import PlanFiles
+from relay.store.attempts import NOWHERE, AttemptStart, find_owned_paths, open_attempt, read_attempt
 from relay.store.checkpoints import WipRecord, save_wip
 from relay.store.worktree_notes import find_home, find_made_places, find_other_trees, get_jobs_place
 from tests.effort import take_each
@@ -96,8 +98,8 @@ def test_a_job_s_work_tree_lies_beside_the_repository_at_the_plan_s_tip(box, mai
     assert find_jobs(main, "PLAN.md") == ()
 
 
-def test_a_clone_with_relays_refs_alone_goes_on_where_the_phase_began(box, main, new_box):
-    """The branch may have gone on since; what sessions did is put back over the files that they began with."""
+def test_a_clone_with_relays_refs_alone_goes_on_with_the_phase(box, main, new_box):
+    """The branch may have gone on since."""
     job = ensure(main, "1")
     attempt = open_attempt(job.repo, START)
     box.write("newer.txt")
@@ -110,7 +112,7 @@ def test_a_clone_with_relays_refs_alone_goes_on_where_the_phase_began(box, main,
     there = ensure(clone, "1").repo
     found = read_attempt(there)
     assert found is not None
-    assert (there.head(), found.session_id, found.place) == (attempt.base_head, attempt.session_id, NOWHERE)
+    assert (there.head(), found.session_id, found.place) == (main.head(), attempt.session_id, NOWHERE)
     assert find_lost(look_at_trees(clone, "PLAN.md"), parse_plan(PLAN)) == ()
 
 
@@ -458,21 +460,31 @@ def test_one_that_was_removed_in_part_goes_on_from_its_last_checkpoint(main):
     assert (kept.place, kept.last_wip) == (NOWHERE, attempt.last_wip)
 
 
-def test_an_open_phase_whose_work_tree_was_made_again_is_not_moved_before_its_run_restores_it(box, main):
-    """On the user's commits its checkpoint would look undone, and its work would be missing from what it commits."""
+def test_an_open_phase_whose_work_tree_was_made_again_goes_on_with_its_checkpoint_on_what_is_new(box, main):
+    """Nothing of the user's commits looks undone, and nothing of the session's."""
+    box.write("both.txt", "1\n\n\n2\n")
+    box.commit("both")
     job = ensure(main, "1")
+    attempt = open_attempt(job.repo, START)
     (job.repo.root / "1.txt").write_text("a session's")
-    began = save_wip(job.repo, open_attempt(job.repo, START), WipRecord(spend=Spent(), items=())).base_head
-    box.write("other.txt")
+    (job.repo.root / "both.txt").write_text("ONE\n\n\n2\n")
+    save_wip(job.repo, attempt, WipRecord(spend=Spent(), items=()))
+    box.write("other.txt", "new\n")
+    box.write("both.txt", "1\n\n\nTWO\n")
     tip = box.commit("meanwhile")
     shutil.rmtree(job.repo.root)
-    again = ensure(main, "1")
-    assert (again.repo.head(), (again.repo.root / "1.txt").exists()) == (began, False)
-    kept = read_attempt(again.repo)
+
+    again = ensure(main, "1").repo
+
+    kept, files = read_attempt(again), PlanFiles(repo=again, plan_path="PLAN.md", ledger_path="PLAN.ledger.yaml")
+    assert (again.head(), (again.root / "1.txt").exists()) == (tip, False)
     assert kept is not None
-    continue_attempt(again.repo, kept, START)  # as its run does
-    (again.repo.root / "1.txt").write_text("a session's")
-    assert (ensure(main, "1").repo.head(), (again.repo.root / "1.txt").exists()) == (tip, True)
+    carried = carry_over(files, parse_plan(PLAN), kept, lambda _: None)
+    assert (carried.base_head, carried.place) == (tip, NOWHERE)
+    assert carried.last_wip is not None
+    expected = {"1.txt": b"a session's", "both.txt": b"ONE\n\n\nTWO\n", "other.txt": b"new\n"}
+    assert {path: box.tree(carried.last_wip.tree)[path] for path in expected} == expected
+    assert find_owned_paths(again, "PLAN.md", carried, carried.last_wip) == ("1.txt", "both.txt")
 
 
 def test_one_that_is_gone_and_locked_is_the_user_s_to_unlock(box, main):

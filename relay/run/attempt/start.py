@@ -207,7 +207,7 @@ def continue_phase(ctx: RunContext, plan: Plan, attempt: OpenAttempt, *, reason:
     ticked = len(attempt.items) > course.claimed
     baseline, former = read_baseline(attempt), attempt.session_id
     left = list_some(attempt.ending.left, MAX_LEFTOVERS, joint="; ")
-    edited = f"Since then a person edited the plan. {left}." if left else ""
+    edited = f"Since then a person worked on the branch. {left}." if left else ""
     note = find_note(ctx.repo, attempt)
     noted = f"{note}\n\n{attempt.handoff_note}".strip() if note not in attempt.handoff_note else attempt.handoff_note
     handoff_note = f"{noted}\n\n{edited}".strip() if attempt.handoff_note else note

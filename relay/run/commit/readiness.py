@@ -327,9 +327,10 @@ def list_commands(repo: Repo, settings: Settings, attempt: OpenAttempt, plan: Pl
 
 
 def check_marks(repo: Repo, attempt: OpenAttempt, tree: str) -> Refused | None:
-    """Refuse a commit with conflict markers of the merge, even if the gate is green."""
-    left = list_marks(repo, tree, attempt.base_head, attempt.merges) if attempt.merges and attempt.base_head else ()
-    if not left:
+    """Refuse a commit with conflict markers of a merge, even if the gate is green."""
+    if not attempt.carried.unmerged:
         return None
-    words = f"conflict markers are left in {list_paths(left)}"
+    if not (left := list_marks(repo, tree) - list_marks(repo, attempt.base_head or repo.empty_tree)):
+        return None
+    words = f"conflict markers are left in {list_paths(sorted(left))}"
     return Refused(for_user=words, for_model=f"Nothing was committed: {words}. Decide what belongs there.")

@@ -386,7 +386,7 @@ def _ensure_attempt(job: Job, landing: Landing, merged: Merged) -> OpenAttempt:
         phase_id=merged.phase.id,
         plan_path=job.plan_path,
         course=Course(baseline=baseline),
-        carried=Carried(merges=landing.own, is_unchecked=not checked),
+        carried=Carried(merges=landing.own, is_unchecked=not checked, unmerged=merged.conflicts),
         onto=landing.tip,
     )
     base = TreeSnapshot(tree=objects.write_paths_tree(repo, others, start=landing.tip), skipped=now.skipped)

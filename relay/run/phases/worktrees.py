@@ -14,18 +14,16 @@ from pathlib import Path
 from urllib.parse import quote, unquote
 
 from relay.base.errors import LockedError, RelayError, RepoError
-from relay.base.tree import find_boot_id, find_stat, replace_file
+from relay.base.tree import find_stat
 from relay.base.values import dataclass
 from relay.base.walk import open_folder, open_ignored
 from relay.config import Settings
-from relay.git import objects, refs, worktrees
-from relay.git.config_guard import guard
+from relay.git import refs, worktrees
 from relay.git.names import JOB_BRANCHES, find_plan_branch, name_jobs
 from relay.git.notes import is_locked, lock_worktree
 from relay.git.objects import is_ancestor
 from relay.git.repository import Repo, leave_work_tree, open_worktree
 from relay.git.status import check_state, read_status
-from relay.git.trees import SYMLINK
 from relay.plan.model import Plan
 from relay.plan.text import STATE_DIR, find_ledger_path
 from relay.run.phases.landing import Job, LandingCase, find_landing, get_tip
@@ -33,12 +31,11 @@ from relay.sandbox.places import GENERATED
 from relay.setup.ignored import bring_ignored, drop_packages, find_brought_packages, is_brought
 from relay.setup.open import hold_worktree
 from relay.setup.workspace import get_mechanism
-from relay.store.attempts import displace_attempt, find_place_id, read_attempt
+from relay.store.attempts import displace_open_attempt, read_attempt
 from relay.store.branches import move_branch
-from relay.store.completion import hash_cleaned
+from relay.store.completion import drop_pending
 from relay.store.history import read_relay_commits
 from relay.store.refs import ATTEMPTS, find_attempt_ref, get_branch
-from relay.store.snapshot import write_snapshot_tree
 from relay.store.worktree_notes import find_home, get_gate_place, get_jobs_place, note_checked, note_home
 
 _KEPT = ("outputs", "outputs/evidence", "sessions", "history", "reports")
@@ -294,7 +291,7 @@ def _make_job(trees: Trees, phase_id: str, start: str) -> Job:
         raise RepoError(f"relay cannot make its work trees in {folder}: {error.strerror}", hint=hint) from error
     if start and not refs.move_ref(main, f"refs/heads/{branch}", start, None):
         raise RepoError(f"there is a branch {branch} since a moment ago", hint="run this again")
-    displace_attempt(main, branch)
+    displace_open_attempt(main, branch)
     place = next((folder / str(n) for n in range(1, _MOST_PLACES) if not os.path.lexists(folder / str(n))), None)
     if place is None:
         raise RepoError(f"{folder} is full of work trees", hint="git worktree list")
@@ -314,31 +311,16 @@ def _hand_on(main: Repo, free: Job, phase_id: str) -> Job:
 def _catch_up(main: Repo, job: Job) -> None:
     """Put an open phase without commits of its own on the plan's tip: the user may have committed, amended or rebased.
 
-    What its sessions did stays, merged with what was done to the same files; `relay.run.resume.carry_over` does the
-    rest. Files come before the branch: after a kill in between, the same is found and done again.
+    What its sessions did stays as it is: its run merges that with what was done to the same files
+    (`relay.run.resume.carry_over`).
     """
     repo, attempt, own, tip = job.repo, read_attempt(job.repo), get_tip(job.repo), get_tip(main)
     if attempt is None or attempt.merges or own == tip or attempt.base_head != own:
         return
-    if (attempt.place, attempt.begun.boot) != (find_place_id(repo), find_boot_id()):
-        return  # the run restores its last checkpoint first, and it is merged when it lands
     if read_relay_commits(repo, job.plan_path, rev=own, newer_than=tip):
         return  # handed over with a commit: it is merged when it lands
-    now = write_snapshot_tree(repo).tree
-    mine, theirs = ({change.path for change in objects.diff_trees(repo, own, other)} for other in (now, tip))
-    if both := sorted((mine & theirs) - {job.plan_path, find_ledger_path(job.plan_path)}):
-        git, base = guard(repo).git, objects.read_entries(repo, own, both)
-        entries = []
-        for path, (mode, blob) in objects.read_entries(repo, now, both).items():  # raw, and commits have them cleaned
-            data, old = objects.load_blob(repo, blob), base.get(path, ("", ""))[1]
-            entries.append((path, mode, blob if mode == SYMLINK else hash_cleaned(repo, git, path, data, old)))
-        tree = objects.write_paths_tree(repo, entries, start=now)
-        work = objects.write_commit(repo, tree, (own,), b"relay: what an open phase has done")
-        merged = objects.merge_commits(repo, tip, work, base=own)
-        for path, (mode, blob) in objects.read_entries(repo, merged.tree, both).items():
-            data = objects.load_blob(repo, blob) if mode == SYMLINK else objects.check_out(git, path, blob)
-            replace_file(repo.root, path, data, mode)
     move_branch(repo, get_branch(repo), own, tip, reason="relay run: an open phase goes on with what is new")
+    drop_pending(repo)  # files that stayed are the sessions'
     note_checked(repo, tip)
 
 
@@ -404,7 +386,7 @@ def _finish_half(main: Repo) -> None:
     """Repair half-made work trees; without an ignore file relay's own folder would count as a user's files."""
     for half in worktrees.forget_gone(main, get_jobs_place(main.root)):
         if branch := open_worktree(main, half).branch:
-            displace_attempt(main, branch)
+            displace_open_attempt(main, branch)
     place = worktrees.finish_half(main, get_jobs_place(main.root))
     if place is not None and (place / STATE_DIR).is_dir():
         with contextlib.suppress(OSError), open_ignored(place, (STATE_DIR,)):
