@@ -35,8 +35,14 @@ def check_conversation(body: Mapping[str, Any], card: StrictCard, *, paused: boo
     for block in list_blocks(body.get("system")):
         if not block.get("text"):
             return refuse("system: text content blocks must be non-empty")
-    problems = (*_check_roles(messages, card, paused=paused), *_check_contents(messages), *_check_calls(messages))
-    return problems[0] if problems else None
+    return next(list_problems(messages, card, paused=paused), None)
+
+
+def list_problems(messages: Messages, card: StrictCard, *, paused: bool = False) -> Iterator[ApiError]:
+    """Yield each refusal of a history with messages."""
+    yield from _check_roles(messages, card, paused=paused)
+    yield from _check_contents(messages)
+    yield from _check_calls(messages)
 
 
 def _check_roles(messages: Messages, card: StrictCard, *, paused: bool) -> Iterator[ApiError]:

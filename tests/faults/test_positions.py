@@ -283,7 +283,7 @@ def list_words(stage) -> str:
 
 
 def check_histories(stage) -> None:
-    """Each request keeps the ten rules, and begins with the request before it in its conversation."""
+    """Each request keeps the rules of a history, and begins with the request before it in its conversation."""
     before: dict[str, list[Any]] = {}
     for body in list_requests(stage):
         messages = [_strip(message) for message in body["messages"]]
