@@ -465,15 +465,6 @@ def test_a_line_of_megabytes_is_read_in_time_and_the_rest_of_it_is_text():
     assert tally.usage == USED
 
 
-@given(st.sampled_from(list(STREAMS)), st.binary(max_size=300), st.booleans())
-def test_no_answer_breaks_the_reader(dialect, data, streamed):
-    tally = Tally(dialect=dialect, streamed=streamed)
-    for start in (b"", b'data: {"response": ', b'data: {"usage": ', b'data: {"usageMetadata": '):
-        tally.feed(start + data + b"\n")
-    tally.close()
-    assert tally.usage is None or tally.usage.prompt_tokens
-
-
 JSON: Any = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=5) | st.sampled_from(["failed", "response"]),
     lambda inner: st.lists(inner, max_size=3)
@@ -503,16 +494,3 @@ def test_neither_does_any_json(dialect, found, streamed):
 @given(st.text(max_size=30), st.text(max_size=60))
 def test_nothing_passes_but_what_is_named(method, path):
     assert may_pass(method, path) <= (path.startswith("/v1") and method in {"GET", "POST"})
-
-
-def test_only_models_are_in_reach():
-    for method, path in (
-        ("POST", "/v1/responses/resp_1/cancel"),
-        ("GET", "/v1/responses/resp_1"),
-        ("POST", "/v1/embeddings"),
-        ("POST", "/v1beta/models/m:batchGenerateContent"),
-        ("POST", "/v1beta/models/../files:generateContent"),
-        ("GET", "/v1/models/%2e%2e/files"),
-        ("POST", "/v1beta/cachedContents"),
-    ):
-        assert not may_pass(method, path), path

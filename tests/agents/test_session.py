@@ -9,7 +9,6 @@ import pytest
 
 from relay.base.errors import ConfigError, ExitCode, RunnerError
 from relay.base.hints import AT_ROOT
-from relay.base.interrupts import Urgency
 from relay.cli.sessions import make_end_event
 from relay.config import Settings
 from relay.run.loop import run
@@ -17,7 +16,6 @@ from relay.run.planning.planner import PlanTask, plan_feature
 from relay.run.selection import Selection
 from relay.runners.registry import make_kind
 from relay.session.events import (
-    GaugeCrossed,
     Noticed,
     ResponseReceived,
     RetryScheduled,
@@ -45,11 +43,6 @@ sessions:
       - tools: [{{name: tick, input: {{item: "1.1", evidence: "cat shows it"}}}}]
       - text: "Done.\\n\\nCommit: say hello"
 """
-ON_AND_ON = HELLO.replace(
-    "      - tools: [{name: tick",
-    "      - {tools: [{name: bash, input: {command: 'true'}}], repeat: 40}\n      - tools: [{name: tick",
-)
-"""An agent tells of a tool that has ended when it likes, also after its next request: a stop has many to come at."""
 SECRET = "ghp_" + "aB3dE6gH9j" * 4
 BASH = '[{name: bash, input: {command: "echo hello > hello.txt"}}]'
 
@@ -198,30 +191,6 @@ def test_an_endpoint_that_fails_for_a_while_is_asked_again(stage, agent):
     assert sum_usage(stage.seen(SessionEnded)[0].usage) == count_usage(stage)
 
 
-SOFT = f"""
-sessions:
-  - turns:
-      - tools: {BASH}
-        usage: {{output_tokens: 30000}}
-      - tools: [{{name: hand_off, input: {{next_step: "tick", learned: [], dead_ends: []}}}}]
-        expect: {{last_message_contains: "planned line"}}
-  - turns:
-      - tools: [{{name: tick, input: {{item: "1.1", evidence: seen}}}}]
-      - text: "Commit: hello"
-"""
-
-
-@pytest.mark.nightly
-def test_at_the_soft_line_the_session_is_told_and_hands_over(stage, agent):
-    with agent("run", SOFT, reset_at="25000") as ctx:
-        ended = play(ctx)
-
-    assert ended.exit_code == ExitCode.DONE, ended
-    assert [session.result for session in stage.seen(SessionEnded)] == ["handoff", "done"]
-    assert [crossed.line for crossed in stage.seen(GaugeCrossed)] == ["soft"]
-    assert stage.server.errors == []
-
-
 def test_a_request_that_could_cross_the_cap_is_not_sent(stage, agent):
     """The agent, which would die, is not even started. It cannot be told an effort, and says so."""
     with agent("run", HELLO, "dies", max_cost_usd=0.01, effort="high") as ctx:
@@ -260,27 +229,6 @@ def test_a_red_gate_goes_back_to_the_same_session(stage, agent):
 
     assert ended.exit_code == ExitCode.DONE, ended
     assert stage.server.errors == []
-
-
-@pytest.mark.nightly
-def test_a_stop_takes_place_at_the_next_boundary_and_the_own_loop_finishes_the_phase(stage, agent):
-    stage.on_tool = lambda: stage.interrupts.request(Urgency.FINISH_TURN)
-    with agent("run", ON_AND_ON) as ctx:
-        ended = play(ctx)
-
-    assert ended.exit_code == ExitCode.INTERRUPTED
-    [session] = stage.seen(SessionEnded)
-    assert session.end == "interrupted"
-    assert (stage.root / "hello.txt").read_text() == "hello\n"
-    assert "hello.txt" in stage.git("ls-tree", "-r", "--name-only", "refs/relay/wip/main/000001")
-
-    stage.calm()
-    tick = "{tools: [{name: tick, input: {item: '1.1', evidence: seen}}]}"
-    ended = stage.run(f"sessions: [{{turns: [{tick}, {{text: 'Commit: hello'}}]}}]", phase="1", all_=False)
-
-    assert ended.exit_code == ExitCode.DONE, ended
-    assert "Relay-Agent" not in stage.git("log", "-1", "--format=%B")
-    assert stage.git("show", "HEAD:hello.txt") == "hello\n"
 
 
 def test_a_plan_is_written_by_an_agent_that_can_write_nothing_and_asks(stage, agent):

@@ -12,7 +12,7 @@ from relay.runners.agents.acp import read_fill, read_usage
 from relay.runners.agents.profiles import PROFILES, adapt_profile
 from relay.runners.agents.runner import ReportedAccount
 from relay.runners.registry import make_kind
-from relay.session.events import GaugeCrossed, HostAsked, Noticed, ResponseReceived, SessionEnded
+from relay.session.events import HostAsked, Noticed, ResponseReceived, SessionEnded
 from relay.session.usage import Usage
 from tests.agents.conftest import make_profile
 from tests.agents.test_account import MODEL, make_spec
@@ -62,15 +62,6 @@ def check_reach(stage):
     told = {asked.host: asked.refused for asked in stage.seen(HostAsked)}
     assert told["elsewhere.example.org"] == "`hosts` in agents.fake does not name it"
     assert told["vendor.invalid"].startswith("there is no such host")
-
-
-@pytest.mark.nightly
-def test_at_the_soft_line_its_turn_is_cancelled_and_it_is_told(stage, tunnel):
-    with tunnel("patient", reset_at="21000") as ctx:
-        ended = play(ctx)
-
-    assert ended.exit_code == ExitCode.DONE, ended
-    assert [crossed.line for crossed in stage.seen(GaugeCrossed)] == ["soft"]
 
 
 @pytest.mark.nightly

@@ -2,14 +2,8 @@
 
 import itertools
 import json
-from dataclasses import replace
 
-import pytest
-
-from relay.run.loop import run
-from relay.run.selection import Selection
-from relay.session.events import CacheBroken, GateFinished
-from relay.session.values import SessionKind, ToolSpec
+from relay.session.events import CacheBroken
 
 READ, WRITTEN = "cache_read_input_tokens", "cache_creation_input_tokens"
 
@@ -71,23 +65,6 @@ def test_the_second_session_of_a_run_reads_tools_role_and_rules(talk, turns):
     assert count(second)[0] >= total(second) - len(message) / 2 > 3_000
 
 
-def test_a_change_of_a_tool_is_named(talk, turns):
-    """The endpoint reads nothing any more, and the event says which tool it was."""
-    session = talk(
-        [{"turns": [*turns(3)[:3], {"text": "One."}, {"text": "Two."}]}], result=2_000, model="claude-sonnet-4-6"
-    )
-    session.advance()
-    read, *others = session.spec.tools
-    changed = ToolSpec(name="read", description="Read it all.", input_schema=read.input_schema)
-
-    session.session.go_on_for(replace(session.spec, tools=(changed, *others)))
-    session.advance("Go on.")
-
-    (event,) = session.seen(CacheBroken)
-    assert event.changed == "tool read"
-    assert event.read_tokens == 0 < event.expected_tokens
-
-
 def test_an_entry_that_was_lost_early_is_a_break_of_unknown_cause(talk, turns):
     """The endpoint's clock runs on, relay's does not: nothing of relay's changed, and it says so."""
     times = itertools.chain([0.0] * 6, itertools.repeat(301.0))
@@ -99,26 +76,6 @@ def test_an_entry_that_was_lost_early_is_a_break_of_unknown_cause(talk, turns):
     assert event.changed == "unknown"
 
 
-def test_without_the_cache_nothing_is_marked(talk, turns):
-    """The ablation: every token is plain input."""
-    session = talk([{"turns": turns(3)}], cached=False)
-
-    session.advance()
-
-    assert [find_marks(r.body) for r in session.requests] == [[]] * 4
-    assert all(count(r)[:2] == (0, 0) for r in session.requests)
-
-
-def test_the_lifetime_is_the_same_in_every_request_of_a_session(talk, turns):
-    """An hour for all markers, also for the extra one."""
-    session = talk([{"turns": turns(3, parallel=15)}], slowest_turn_s=301.0)
-
-    session.advance()
-
-    assert {ttl for r in session.requests for ttl in find_marks(r.body)} == {"1h"}
-    assert all(r.usage["cache_creation"]["ephemeral_5m_input_tokens"] == 0 for r in session.requests)
-
-
 SCRIPT = """
 sessions:
   - turns:
@@ -126,16 +83,3 @@ sessions:
     - tools: [{name: tick, input: {item: "1.1", evidence: "there"}}]
     - text: "Commit: Say hello"
 """
-
-
-@pytest.mark.nightly
-@pytest.mark.parametrize(("gate_s", "ttl"), [(10.0, "5m"), (290.0, "1h")])
-def test_the_lifetime_follows_the_baseline_gate_of_this_run(stage, gate_s, ttl):
-    """A gate as slow as an entry lives asks for the longer lifetime."""
-    with stage._open(SessionKind.RUN, SCRIPT, flags={}) as ctx:
-        ctx.observe(GateFinished(phase_id="0", baseline=True, passed=True, summary="", duration_s=gate_s))
-        run(ctx, Selection(all=False))
-
-    sent = [r.body for r in stage.server.requests if r.path == "/v1/messages"]
-    assert len(sent) == 3
-    assert {mark for body in sent for mark in find_marks(body)} == {ttl}

@@ -34,18 +34,6 @@ def test_a_session_works_on_every_dialect(talk, turns):
         assert session.seen(Noticed) == [], dialect
 
 
-def test_the_hour_is_left_out_before_the_cache_is(talk, turns):
-    """Who does not take a lifetime takes the marks without."""
-    session = talk(
-        [{"turns": turns(3)}], dialect="fireworks", model="glm-4.6", own=OWN, slowest_turn_s=301.0, result=9_000
-    )
-
-    assert session.advance().end is SessionEnd.FINISHED
-
-    assert session.requests[-1].body["cache_control"] == {"type": "ephemeral"}
-    assert "cache_control.ttl" in session.seen(Noticed)[0].text
-
-
 DISPLAYED = {"type": "adaptive", "display": "summarized"}
 
 

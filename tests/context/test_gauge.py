@@ -35,19 +35,6 @@ def test_every_token_is_counted_once(talk, turns):
         assert len(session.calls) == 4 * parallel
 
 
-def test_a_response_that_reports_nothing_is_unknown_and_still_meets_the_line(talk, turns):
-    """It costs as much as it can have cost; by its own estimate the session stops at the hard line all the same."""
-    sessions = [{"turns": turns(30, fault={"kind": "usage", "report": "missing", "times": "always"})}]
-    session = talk(sessions, result=8_000, reset_at=parse_reset_at("20k"))
-
-    outcome = session.advance()
-
-    responses = session.seen(ResponseReceived)
-    assert all(r.estimated and r.cost_usd > 32_000 * 20e-6 and r.fill_tokens is None for r in responses)
-    assert outcome.end is SessionEnd.HARD_LINE
-    assert [c.line for c in session.seen(GaugeCrossed)] == ["soft", "hard"]
-
-
 def find_notices(session):
     """(request, role, block) of every soft notice that was sent."""
     return [

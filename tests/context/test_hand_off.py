@@ -3,8 +3,6 @@
 import json
 import re
 
-import pytest
-
 from relay.base.errors import ExitCode
 from relay.session.events import GaugeCrossed, SessionEnded, SessionStarted
 from relay.session.values import SessionEnd
@@ -82,15 +80,3 @@ def test_three_sessions_without_a_tick_are_too_big(stage):
     assert "3 sessions in a row handed over without ticking anything" in ended.reason
     assert [session.number for session in stage.seen(SessionStarted)] == [1, 2, 3]
     assert stage.commits() == ()
-
-
-@pytest.mark.nightly
-def test_a_phase_has_a_limited_number_of_sessions(stage):
-    """Also when each of them ticks something."""
-    hand_off = call("hand_off", next_step="go on", learned=[], dead_ends=[])
-    stage.run(make_script(HELLO), all_=False)
-
-    ended = stage.run(make_script([call("tick", item="2.1", evidence="x"), hand_off], [hand_off]), max_sessions=2)
-
-    assert (ended.exit_code, ended.next_command) == (ExitCode.STOPPED, "relay plan --split 2")
-    assert "2 sessions and still not done" in ended.reason

@@ -89,30 +89,6 @@ def test_a_cap_below_one_answer_sends_nothing(stage):
 
 
 @pytest.mark.nightly
-def test_where_the_cap_leaves_less_a_shorter_answer_is_asked_for(stage):
-    """Not less than is worth sending; an answer that does not fit into that is the end."""
-    assert stage.run(make_script(HELLO), all_=False, max_cost_usd=0.5).exit_code == ExitCode.DONE
-    asked = [r.body["max_tokens"] for r in stage.server.requests if r.path == "/v1/messages"]
-    assert asked == [16_000] * 3
-
-    cut = {**write("world.txt", "world\n"), "fault": {"kind": "max_tokens"}}
-    ended = stage.run(make_script([cut]), max_cost_usd=0.5)
-
-    assert "cut at 16,000 tokens, the most that the caps leave" in ended.reason
-    assert (ended.exit_code, ended.next_command) == (ExitCode.STOPPED, "relay run --max-cost 1")
-
-
-@pytest.mark.nightly
-@pytest.mark.parametrize("cap", ["max_cost_usd", "max_phase_cost_usd", "max_tokens_total"])
-def test_a_cap_of_nothing_lets_nothing_be_sent(stage, cap):
-    """Who types 0 means 0; what means no cap is ``none``."""
-    ended = stage.run(make_script(HELLO), **{cap: 0})
-
-    assert ended.exit_code == ExitCode.STOPPED
-    assert [r.path for r in stage.server.requests if r.method == "POST"] == []
-
-
-@pytest.mark.nightly
 @pytest.mark.parametrize("report", ["missing", "zero"])
 def test_what_one_answer_did_not_say_locks_nothing(stage, report):
     """It counts as the most that it can have cost, is marked as that, and the next run goes on under the same cap."""
@@ -266,14 +242,3 @@ def test_a_retry_is_a_request_too(stage):
     bills = [parse_api_usage(request.usage) for request in stage.server.requests if request.usage]
     assert sum(cost_usd(bill, PRICE) for bill in bills if bill) < spent(stage)
     assert (spent(stage) <= 0.16, ended.estimated) == (True, True)
-
-
-@pytest.mark.nightly
-def test_repositories_are_left_as_they_are_when_the_money_ends(stage):
-    """Work is kept in the tree and in the open attempt, nothing is committed."""
-    stage.run(make_long(), max_cost_usd=0.1, models=ROOM_ONLY)
-
-    assert (stage.root / "file0.txt").exists()
-    assert stage.git("for-each-ref", "refs/relay/leg").strip()
-    assert open_repo(stage.root).head() == stage.git("rev-parse", "HEAD").strip()
-    assert stage.commits() == ()

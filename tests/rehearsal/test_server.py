@@ -9,7 +9,6 @@ import socket
 import subprocess
 import sys
 import threading
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -70,24 +69,6 @@ def test_a_client_that_leaves_during_a_delay_is_noticed(play: Any) -> None:
         wait_until(lambda: table.player.state.held == 1)
     wait_until(lambda: table.player.state.held == 0)
     assert table.ask([{"role": "user", "content": "Another."}]).content[-1].text == "y"
-
-
-def test_many_clients_at_once(play: Any) -> None:
-    """Sixteen conversations in parallel, each with its own session."""
-    names = [f"s{i}" for i in range(16)]
-    sessions = "\n".join(
-        f"  - {{when: {{first_message_contains: '<{name}>'}}, turns: [{{text: '{name}.'}}]}}" for name in names
-    )
-    table = play(f"sessions:\n{sessions}\n")
-
-    def ask(name: str) -> bool:
-        message = table.ask([{"role": "user", "content": f"<{name}>"}])
-        return bool(message.content[-1].text == f"{name}.")
-
-    with ThreadPoolExecutor(8) as pool:
-        assert all(pool.map(ask, names))
-    assert table.player.errors == []
-    assert table.player.unplayed == ()
 
 
 def test_a_delay_holds_each_answer_back() -> None:

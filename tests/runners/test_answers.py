@@ -33,39 +33,12 @@ COUNTS = ("input_tokens", "cache_read_input_tokens", "cache_creation_input_token
 TOOL = {"type": "tool_use", "id": "t1", "name": "write", "input": {}}
 
 
-def test_assembles_text_thinking_and_tool_input():
-    """Deltas are joined, signatures kept, tool input parsed from the whole text."""
-    answer = build(
-        stream(
-            (
-                {"type": "thinking", "thinking": ""},
-                {"type": "thinking_delta", "thinking": "hm"},
-                {"type": "signature_delta", "signature": "s"},
-            ),
-            ({"type": "text", "text": ""}, {"type": "text_delta", "text": "Hel"}, {"type": "text_delta", "text": "lo"}),
-            (TOOL, *({"type": "input_json_delta", "partial_json": p} for p in ('{"pa', 'th": "a.py"}'))),
-        )
-    )
-
-    assert answer.content[2] == {**TOOL, "input": {"path": "a.py"}}
-    assert answer.content[0] == {"type": "thinking", "thinking": "hm", "signature": "s"}
-    assert answer.text == "Hello"
-    assert Usage(input_tokens=10, cache_read_tokens=5, output_tokens=7) == answer.usage
-
-
 def test_input_that_is_not_a_whole_object_is_a_broken_call():
     """A cut input must never look like an input."""
     for json in ('{"path": "a.py"', '"text"', "[1]", "nonsense"):
         answer = build(stream((TOOL, {"type": "input_json_delta", "partial_json": json}), stop_reason="max_tokens"))
         assert list(answer.broken_calls) == ["t1"], json
         assert answer.content[0]["input"] == {}
-
-
-def test_an_unknown_block_passes_through_untouched():
-    """A block type of tomorrow goes back to the endpoint as it came."""
-    block = {"type": "hologram", "rays": [1, 2]}
-
-    assert (block,) == build(stream((block,), stop_reason="end_turn")).content
 
 
 def test_a_reason_to_stop_of_another_dialect_is_understood():

@@ -579,13 +579,6 @@ def test_the_way_to_use_a_model_that_nobody_knows_is_said(interrupts):
         assert '[models."glm-4.6"]' in str(raised.value.hint)
 
 
-def test_a_models_name_that_is_nearly_right_is_put_right(interrupts):
-    """Whether the endpoint says that it does not know it, or says nothing."""
-    for handler in (reply(404), reply(404, json=error_body("not_found_error")), reply(200, json={})):
-        with pytest.raises(RunnerError, match=r"'claude-opus-55' \(did you mean claude-opus-5-5 or claude-opus-5"):
-            get_model(make_line(open_api(interrupts, handler), []), "claude-opus-55")
-
-
 def test_what_is_wrong_with_an_endpoint_is_said(interrupts):
     """Before anything starts, in words that the user can act on: also an address that is none, or where nobody is."""
     no_api = "does not answer like a Messages API"

@@ -97,23 +97,6 @@ def test_a_key_that_is_over_is_asked_for_once_more_and_the_request_is_sent_again
         assert len(asked) == 2, status
 
 
-def test_a_second_refusal_is_the_users_and_says_what_was_tried(interrupts):
-    fetch, asked = make_fetch("first-key-is-long", "second-key-is-long", "second-key-is-long")
-    notes: list[Any] = []
-    seen: list[Any] = []
-    credential = Credential("key_command (op)", fetch, advice="type it yourself")
-    api = open_api(interrupts, credential, refuse("first-key-is-long", "second-key-is-long", seen=seen))
-    fault = send(api, keep=notes.append)
-    assert isinstance(fault, Fault)
-    assert (fault.kind, len(seen), len(asked)) == (FaultKind.USER, 2, 2)
-    assert "key_command (op) was asked again, which did not help" in fault.message
-    assert "second-key" not in fault.message + json.dumps(notes)
-    with pytest.raises(RunnerError) as raised:
-        api.find_model("claude-opus-5-5")
-    assert raised.value.hint == "type it yourself"
-    assert "second-key" not in raised.value.message
-
-
 def test_the_same_key_again_is_not_sent_again(interrupts):
     fetch, asked = make_fetch("one-key-for-ever", "one-key-for-ever")
     seen: list[Any] = []

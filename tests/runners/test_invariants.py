@@ -104,11 +104,6 @@ def test_an_answer_is_made_fit_to_be_sent_back():
     assert made.broken_calls == {"x_y": "cut"}
 
 
-def test_thinking_alone_is_no_answer():
-    """It would be refused as the end of an assistant message."""
-    assert make_sendable(answer(THINKING), ()).content == ()
-
-
 BLANKS = st.sampled_from(["", " ", "\n"])
 WORDS = st.one_of(BLANKS, st.sampled_from(["ok", "é\u2028", "x" * 400, "\ud83d", "\ude00"]), st.text(max_size=8))
 IDS = st.one_of(st.sampled_from(["a", "b", "toolu_1", "call 0", "é", "a_2"]), st.text(min_size=1, max_size=4))
@@ -297,28 +292,12 @@ def said(api, n=-1):
     return api.requests[n][-1]["content"][-1]["text"]
 
 
-def test_an_empty_answer_is_asked_for_more_in_a_new_message():
-    """The same request again would give the same emptiness; a new message helps."""
-    api, outcomes, _ = converse([READ, EMPTY, SAID], [ToolResult(text="ok")])
-
-    assert "your answer was empty" in said(api, 2)
-    assert outcomes[0].end is SessionEnd.FINISHED
-    assert outcomes[0].text == "Done."
-
-
 def test_answers_that_do_nothing_do_not_go_on_for_ever():
     """Three in a row end it; a session that is spoken to again has no new patience."""
     for reply, end, requests in ((EMPTY, "finished", 6), (PAUSED, "stuck", 3), (TOOLLESS, "stuck", 3)):
         api, outcomes, _ = converse([reply] * 50, [ToolResult(text="ok")])
         assert (outcomes[0].end, outcomes[0].detail) == (end, "3 answers in a row did nothing")
         assert len(api.requests) == requests
-
-
-def test_work_in_between_renews_patience():
-    """Only answers in a row count."""
-    _, outcomes, _ = converse([EMPTY, EMPTY, READ, EMPTY, EMPTY, SAID], [ToolResult(text="ok")])
-
-    assert outcomes[0].text == "Done."
 
 
 def test_a_notice_that_was_answered_with_nothing_is_followed_by_no_users_message():
