@@ -242,6 +242,16 @@ def test_each_line_is_told_once_and_behind_the_hard_one_nothing_is_sent(enter):
     assert [event.line for event in told if isinstance(event, GaugeCrossed)] == ["consolidate", "soft", "hard"]
 
 
+def test_a_stop_takes_place_at_the_next_boundary(enter):
+    session, context, _, _ = enter(by_s=0.0)
+    ended = begin(session.advance, "work")
+    context.interrupts.request(Urgency.FINISH_TURN)
+    held = HeldRequest(request=replace(MADE, is_main=True))
+    context.inbox.put(held)
+    assert held.release.result(20) == "the session has ended"
+    assert ended.result(20).end == "interrupted"
+
+
 def test_what_is_not_taken_is_not_read():
     """So many messages wait, one more was read, and what the pipe gave besides is a part of a line."""
     line = tell({**CHUNK, "content": {"type": "text", "text": "x" * 1_000_000}})

@@ -300,6 +300,13 @@ def test_answers_that_do_nothing_do_not_go_on_for_ever():
         assert len(api.requests) == requests
 
 
+def test_work_in_between_renews_patience():
+    """Only answers in a row count."""
+    _, outcomes, _ = converse([EMPTY, EMPTY, READ, EMPTY, EMPTY, SAID], [ToolResult(text="ok")])
+
+    assert outcomes[0].text == "Done."
+
+
 def test_a_notice_that_was_answered_with_nothing_is_followed_by_no_users_message():
     """The API refuses a user message behind a system message: relay's own words take its role, and then it ends."""
     full = build(
