@@ -214,7 +214,7 @@ def _try(agents: "Sequence[AgentFound]", name: str, settings: Settings, *, as_js
 def _run_trial(agent: AgentFound, settings: Settings) -> "tuple[Finding, ...]":
     prepare_process()
     kind = list_runners(settings)[agent.profile.name]
-    return try_agent(agent, kind, settings, os.environ, bwrap=find_bwrap())
+    return tuple(try_agent(agent, kind, settings, os.environ, bwrap=find_bwrap()))
 
 
 def try_for_use(agent: AgentFound, settings: Settings) -> tuple[bool, bool]:

@@ -1,7 +1,6 @@
 """`relay rewind`: go back to the green tree before a phase."""
 
 import shlex
-import time
 
 import click
 
@@ -30,7 +29,7 @@ def command(phase: str, plan: str | None, *, yes: bool) -> None:
     """
     place = note_place(plan)
     with lock_worktree(place.repo):
-        remove_left_overs(find_folder(), now=time.time())
+        remove_left_overs(find_folder())
         if locks := clear_stale_locks(place.repo):
             raise RepoError("; ".join(locks))
         for words in finish_pending(place.repo):

@@ -40,20 +40,11 @@ def _choose_hooks(names: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(name for name in COMMIT_HOOKS if name in names)
 
 
-def _merge_models(weak: Mapping[str, ModelSettings], strong: Mapping[str, ModelSettings]) -> dict[str, ModelSettings]:
-    """Put two tables of models together: of each model the fields that the stronger one gives, then the weaker's."""
-    return {**weak, **{model: _fill(row, weak.get(model)) for model, row in strong.items()}}
-
-
 def _fill(strong: Any, weak: Any) -> Any:
     """Take from `weak` what is None in `strong`, also within the values that both have."""
     if weak is None or not isinstance(strong, ModelSettings | Compat | Roles):
         return weak if strong is None else strong
     return replace(strong, **{name: _fill(getattr(strong, name), getattr(weak, name)) for name in asdict(strong)})
-
-
-def _add_paths(weak: Paths, strong: Paths) -> Paths:
-    return Paths(**{name: (*getattr(strong, name), *getattr(weak, name)) for name in asdict(strong)})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,7 +97,11 @@ _SPECIAL: Mapping[str, Key] = {
     "key_command": Key(prepare=_split_command, finish=_check_command, widens=bool),
     "agents": _OWN,
     "mcp_servers": _OWN,
-    "models": Key(widens=lambda models: any(row.price is not None for row in models.values()), join=_merge_models),
+    "models": Key(
+        # Of each model the fields that the stronger table gives, then the weaker's.
+        widens=lambda models: any(row.price is not None for row in models.values()),
+        join=lambda weak, strong: {**weak, **{model: _fill(row, weak.get(model)) for model, row in strong.items()}},
+    ),
     "max_cost_usd": _CAP,
     "max_phase_cost_usd": _CAP,
     "max_tokens_total": _CAP,
@@ -127,7 +122,12 @@ _SPECIAL: Mapping[str, Key] = {
     "network": Key(
         kind=NetworkSetting, finish=make_network, widens=lambda network: network != CLOSED, join=join_network
     ),
-    "paths": Key(widens=lambda paths: bool(paths.write or paths.read), join=_add_paths),
+    "paths": Key(
+        widens=lambda paths: bool(paths.write or paths.read),
+        join=lambda weak, strong: Paths(
+            **{name: (*getattr(strong, name), *getattr(weak, name)) for name in asdict(strong)}
+        ),
+    ),
     "env_file": _OWN,
     "env": Key(split=_BLANK, widens=bool),
     "notify": _OWN,

@@ -14,7 +14,7 @@ from itertools import islice
 from pathlib import Path, PurePosixPath
 
 from relay.base.tree import replace_unsynced
-from relay.base.walk import open_folder, open_ignored, open_regular, read_bytes
+from relay.base.walk import open_folder, open_ignored, open_regular
 from relay.base.words import render_size
 from relay.plan.text import OUTPUTS
 from relay.session.events import LeftFile
@@ -74,11 +74,8 @@ def read_evidence(root: Path, name: str, sha256: str) -> bytes | None:
     if not _DIGEST.fullmatch(sha256):
         return None
     with contextlib.suppress(OSError), open_folder(root, (*OUTPUTS.split("/"), FOLDER)) as folder:
-        handle = open_regular(name_kept(name, sha256), folder)
-        try:
-            data = read_bytes(handle, MAX_BYTES + 1)
-        finally:
-            os.close(handle)
+        with os.fdopen(open_regular(name_kept(name, sha256), folder), "rb") as stream:
+            data = stream.read(MAX_BYTES + 1)
         return data if hashlib.sha256(data).hexdigest() == sha256 else None
     return None
 
@@ -89,11 +86,8 @@ def _iter_files(left: Path) -> Iterator[tuple[str, int, bytes]]:
         folders[:] = sorted(folders)[:MAX_FILES] if Path(place).relative_to(left).parts[3:] == () else []
         for name in sorted(names):
             with contextlib.suppress(OSError):
-                handle = open_regular(name, holder)
-                try:
-                    size, data = os.fstat(handle).st_size, read_bytes(handle, MAX_BYTES + 1)
-                finally:
-                    os.close(handle)
+                with os.fdopen(open_regular(name, holder), "rb") as stream:
+                    size, data = os.fstat(stream.fileno()).st_size, stream.read(MAX_BYTES + 1)
                 path = (Path(place) / name).relative_to(left).as_posix()
                 yield "".join(char if char.isprintable() else "?" for char in path)[-_MAX_NAME_CHARS:], size, data
 

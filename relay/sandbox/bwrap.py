@@ -399,15 +399,13 @@ def render_first(policy: Policy, own: Path) -> tuple[str, ...]:
     return (sys.executable, "-I", "-S", str(own / INSIDE_NAME), *words, "--") if words else ()
 
 
-def open_bwrap(policy: Policy, level: Level, private: PrivateDir) -> Bwrap | None:
-    """Return the sandbox's namespaces, or None if bwrap is not installed.
+def open_bwrap(policy: Policy, level: Level, private: PrivateDir) -> Bwrap:
+    """Return the sandbox's namespaces; bubblewrap is installed.
 
     Raises:
         SandboxError: The repository cannot be protected (see `scan_repository`).
     """
-    program = find_bwrap()
-    if program is None:
-        return None
+    program = find_bwrap() or Path(PLACES[0])
     view = plan_view(policy, level, private, program, look_around(policy))
     return Bwrap(policy=policy, level=level, program=program, view=view, found=scan_repository(policy.root))
 

@@ -159,7 +159,7 @@ def find_toolchains(home: Path | None, env: Mapping[str, str], python: Iterable[
         python: Prefixes of the Python that runs relay.
     """
     places = list(list_kept(home, env))
-    places += [store.place for store in find_stores(home, env)]
+    places += [place for _, place in find_stores(home, env)]
     on_path = [Path(part) for part in env.get("PATH", "").split(os.pathsep) if part.startswith("/")]
     places += [*on_path, *(part.parent for part in on_path if is_environment(part.parent))]
     places += [Path(prefix) for prefix in python if prefix.startswith("/")]

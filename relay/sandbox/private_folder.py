@@ -6,7 +6,6 @@ that was killed too. The command line or environment of each names the private d
 guess that name and no living relay holds it, so relay never mistakes a stranger's process for one of them.
 """
 
-import contextlib
 import fcntl
 import itertools
 import os
@@ -43,13 +42,13 @@ def end_orphans(tmp: Path) -> None:
     Raises:
         SandboxError: A process does not end.
     """
-    _end(lambda: _find_orphans(tmp))
 
+    def find() -> tuple[int, ...]:
+        found, table = find_survivors(tmp), read_processes()
+        above = {os.getpid(), *found}
+        return tuple(pid for pid in found if pid in table and table[pid].parent not in above)
 
-def _find_orphans(tmp: Path) -> tuple[int, ...]:
-    found, table = find_survivors(tmp), read_processes()
-    above = {os.getpid(), *found}
-    return tuple(pid for pid in found if pid in table and table[pid].parent not in above)
+    _end(find)
 
 
 def _end(find: Callable[[], tuple[int, ...]]) -> None:
@@ -111,8 +110,6 @@ _GITCONFIG = """\
 
 _PREFIX = "relay-sandbox-"
 _LOCK = "lock"
-_FRESH_S = 600
-"""A younger directory may not have its lock yet."""
 
 _MOST_BYTES = 60
 """Of the 108 that Linux allows for the path of a Unix socket; the names below the directory need the rest."""
@@ -166,12 +163,11 @@ def _remove(path: Path, lock: int) -> None:
         os.close(lock)
 
 
-def remove_left_overs(folder: Path, *, now: float) -> None:
+def remove_left_overs(folder: Path) -> None:
     """Remove the private directories that killed relays of this user left, and kill the processes in them.
 
     Args:
         folder: The parent of private directories.
-        now: Seconds since the epoch.
 
     Raises:
         SandboxError: A process does not end.
@@ -182,8 +178,7 @@ def remove_left_overs(folder: Path, *, now: float) -> None:
             if not stat.S_ISDIR(seen.st_mode) or seen.st_uid != os.geteuid():
                 continue
             lock = os.open(path / _LOCK, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
-        except OSError:
-            _remove_unfinished(path, now)
+        except OSError:  # without a lock it is empty: its relay was killed while it made it
             continue
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -193,14 +188,6 @@ def remove_left_overs(folder: Path, *, now: float) -> None:
             continue  # in use
         finally:
             os.close(lock)
-
-
-def _remove_unfinished(path: Path, now: float) -> None:
-    """Remove an old directory without a lock, left by a relay that was killed while it made the directory."""
-    with contextlib.suppress(OSError):
-        if now - path.lstat().st_ctime >= _FRESH_S:
-            (path / f"{_LOCK}.new").unlink(missing_ok=True)
-            path.rmdir()
 
 
 def ensure_device_nodes(path: Path) -> bool:

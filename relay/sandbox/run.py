@@ -232,12 +232,14 @@ def open_sandbox(
     require_mechanism(policy, level, mechanism)
     if not mechanism.confines:
         return Sandbox(policy=policy, level=level, mechanism=mechanism, bwrap=None, private=PrivateDir())
-    sandbox = _open_unproven(policy, level)
-    if sandbox is None or not _is_proven(sandbox):
-        if sandbox is not None:
-            sandbox.close()
-        raise _explain(policy, level)
-    return replace(sandbox, inquiries=inquiries or Inquiries())
+    root = policy.root
+    kind = (level, policy.network, root.stat().st_dev, os.access(root, os.W_OK), policy.seen_at is not None)
+    if kind not in _PROVEN:
+        acts = prove(policy, level)
+        if not holds(acts):
+            raise _explain(policy, level, acts)
+        _PROVEN.add(kind)
+    return replace(_open_unproven(policy, level), inquiries=inquiries or Inquiries())
 
 
 def require_mechanism(policy: Policy, level: Level, mechanism: Mechanism) -> None:
@@ -249,37 +251,22 @@ def require_mechanism(policy: Policy, level: Level, mechanism: Mechanism) -> Non
     if mechanism is Mechanism.CONTAINER:
         require_container(policy.env)
     if mechanism.confines and find_bwrap() is None:
-        raise _explain(policy, level)
+        raise _explain(policy, level, ())
 
 
-def _open_unproven(policy: Policy, level: Level) -> Sandbox | None:
-    """Open a sandbox of bubblewrap; None if bubblewrap is not installed."""
+def _open_unproven(policy: Policy, level: Level) -> Sandbox:
     private = PrivateDir()
-    bwrap = open_bwrap(policy, level, private)
-    if bwrap is None:
-        private.close()
-        return None
-    return Sandbox(policy=policy, level=level, bwrap=bwrap, private=private)
+    return Sandbox(policy=policy, level=level, bwrap=open_bwrap(policy, level, private), private=private)
 
 
 _PROVEN: set[tuple[object, ...]] = set()
 """The kinds of sandbox that have proven themselves in this process."""
 
 
-def _is_proven(sandbox: Sandbox) -> bool:
-    """Return whether a sandbox like this one holds here; the acts are tried once per process and kind."""
-    policy, root = sandbox.policy, sandbox.policy.root
-    is_moved, device = policy.seen_at is not None, root.stat().st_dev
-    kind = (sandbox.level, find_bwrap(), policy.network, device, os.access(root, os.W_OK), is_moved)
-    if kind not in _PROVEN and holds(prove(policy, sandbox.level)):
-        _PROVEN.add(kind)
-    return kind in _PROVEN
-
-
-def _explain(policy: Policy, level: Level) -> SandboxError:
+def _explain(policy: Policy, level: Level, acts: "tuple[ProbeAct, ...]") -> SandboxError:
     failed = [
         f"{Mechanism.BWRAP}: {act.act}: expected to be {act.expected}, was {act.happened}"
-        for act in prove(policy, level)
+        for act in acts
         if not act.holds
     ]
     has_bwrap = find_bwrap() is not None
@@ -444,10 +431,9 @@ def probe(policy: Policy) -> tuple[ProbeAct, ...]:
 @functools.lru_cache(maxsize=32)
 def prove(policy: Policy, level: Level) -> tuple[ProbeAct, ...]:
     """Try bubblewrap at one level, once per process; empty if it is not installed."""
-    sandbox = _open_unproven(policy, level)
-    if sandbox is None:
+    if find_bwrap() is None:
         return ()
-    with sandbox:
+    with _open_unproven(policy, level) as sandbox:
         return _try_acts(sandbox)
 
 

@@ -95,29 +95,15 @@ def load_tools() -> tuple[Tool, ...]:
     return convert([{"name": name, **table} for name, table in tables.items()], tuple[Tool, ...])
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FoundStore:
-    """A store as this user has it."""
-
-    variable: str
-    place: Path
-    written: bool
-
-
-def find_stores(home: Path | None, env: Mapping[str, str]) -> tuple[FoundStore, ...]:
-    """Return this user's stores, whether or not they exist.
+def find_stores(home: Path | None, env: Mapping[str, str]) -> tuple[tuple[Store, Path], ...]:
+    """Return the stores with the places that this user has them at, whether or not they exist.
 
     Args:
         home: The home directory; None for the stores that variables name only.
         env: relay's environment.
     """
-    found = [
-        FoundStore(variable=store.variable, place=place, written=store.written)
-        for tool in load_tools()
-        for store in tool.stores
-        if (place := _find_store(store, home, env)) is not None
-    ]
-    return tuple(found)
+    stores = [store for tool in load_tools() for store in tool.stores]
+    return tuple((store, place) for store in stores if (place := _find_store(store, home, env)) is not None)
 
 
 def _find_store(store: Store, home: Path | None, env: Mapping[str, str]) -> Path | None:
@@ -141,9 +127,8 @@ def list_usable(
         env: relay's environment.
         writable: The stores that commands may write; None for all.
     """
-    found = (store for store in find_stores(home, env) if os.access(store.place, os.F_OK))
-    usable = (s for s in found if not s.written or writable is None or s.place in writable)
-    return {store.variable: str(store.place) for store in usable if store.variable}
+    found = [(store, place) for store, place in find_stores(home, env) if store.variable and os.access(place, os.F_OK)]
+    return {s.variable: str(p) for s, p in found if not s.written or writable is None or p in writable}
 
 
 def list_kept(home: Path | None, env: Mapping[str, str]) -> tuple[Path, ...]:

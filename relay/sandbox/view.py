@@ -244,7 +244,7 @@ def look_around(policy: Policy) -> HostView:
     hidden = find_emptied(home, policy.apart)
     shown = _find_shown(policy, home, hidden)
     open_ = {mount.dest for mount in shown}
-    stores = [store.place for store in find_stores(home, policy.env) if store.place in open_]
+    stores = [place for _, place in find_stores(home, policy.env) if place in open_]
     return HostView(
         home=home,
         hidden=hidden,

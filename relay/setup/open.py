@@ -252,7 +252,7 @@ def hold_worktree(repo: Repo) -> Iterator[tuple[str, ...]]:
     """
     with lock_worktree(repo):
         # First: processes that a killed relay had started may still write.
-        remove_left_overs(find_folder(), now=time.time())
+        remove_left_overs(find_folder())
         forget_torn(repo)
         if locks := clear_stale_locks(repo):
             raise RepoError("; ".join(locks))

@@ -14,7 +14,7 @@ from pathlib import Path
 from relay.base.documents import YamlLimits, YamlTextError, compose, construct
 from relay.base.secrecy import NOTHING_NAMED, Hidden
 from relay.base.values import dataclass
-from relay.base.walk import list_names, open_parent, open_regular, read_bytes
+from relay.base.walk import list_names, open_parent, open_regular
 from relay.base.words import shorten
 from relay.session.usage import estimate_tokens
 
@@ -97,12 +97,8 @@ def _read_skill(root: Path, name: str, hidden: Hidden) -> Iterator[Skill]:
     if (root / FOLDER / name).is_symlink():
         raise ValueError("is a link")
     try:
-        with open_parent(root, path) as (parent, last):
-            handle = open_regular(last, parent)
-        try:
-            names, data = os.fstat(handle).st_nlink, read_bytes(handle, MAX_BYTES + 1)
-        finally:
-            os.close(handle)
+        with open_parent(root, path) as (parent, last), os.fdopen(open_regular(last, parent), "rb") as stream:
+            names, data = os.fstat(stream.fileno()).st_nlink, stream.read(MAX_BYTES + 1)
     except (FileNotFoundError, NotADirectoryError):
         return
     except OSError:

@@ -320,7 +320,7 @@ _USED = ("agents", "model", "models")
 
 def try_agent(
     found: AgentFound, kind: RunnerKind, settings: Settings, environ: Mapping[str, str], *, bwrap: Path | None
-) -> tuple[Finding, ...]:
+) -> Iterator[Finding]:
     """Try one agent; never raises for what is missing.
 
     Args:
@@ -328,13 +328,6 @@ def try_agent(
         kind: Its runner.
         bwrap: The path of bubblewrap; None without it.
     """
-    key = check_key((kind,), environ, settings, (found.profile.name,))
-    return (*_try_agent(found, kind, settings, environ, bwrap), key)
-
-
-def _try_agent(
-    found: AgentFound, kind: RunnerKind, settings: Settings, environ: Mapping[str, str], bwrap: Path | None
-) -> Iterator[Finding]:
     profile = found.profile
     if found.missing:
         yield _find("installed", State.MISSING, found.missing, profile.package or profile.installation)
@@ -351,6 +344,7 @@ def _try_agent(
         except RelayError as error:
             hint = error.hint or find_way(Path.cwd(), has_bwrap=bwrap is not None)
             yield replace(make_missing("sandbox", error), hint=hint)
+    yield check_key((kind,), environ, settings, (profile.name,))
 
 
 def _find_obstacles(found: AgentFound, environ: Mapping[str, str], bwrap: Path | None) -> Iterator[Finding]:
@@ -406,21 +400,14 @@ def _hold_session(
                 writes=True,
                 limits=workspace.limits,
             )
-            outcome, agent = _advance(kind, request, spec, seen)
-            yield from _judge_agent(f"{agent} on {settings.model}", outcome, seen, server)
-
-
-def _advance(kind: RunnerKind, request: RunRequest, spec: SessionSpec, seen: _Seen) -> tuple[SessionOutcome, str]:
-    """Run the session; return its outcome and the agent's own name."""
-    interrupts = Interrupts()
-    given = Surroundings(
-        environ=request.environ, settings=request.settings, observe=seen.observe, interrupts=interrupts
-    )
-    try:
-        with kind.open(given) as runner, runner.open_session(spec) as session:
-            return session.advance("Call tick, then say that you are done."), runner.agent
-    finally:
-        interrupts.close()
+            interrupts = Interrupts()
+            given = Surroundings(environ=own, settings=settings, observe=seen.observe, interrupts=interrupts)
+            try:
+                with kind.open(given) as runner, runner.open_session(spec) as session:
+                    outcome = session.advance("Call tick, then say that you are done.")
+            finally:
+                interrupts.close()
+            yield from _judge_agent(f"{runner.agent} on {settings.model}", outcome, seen, server)
 
 
 def _judge_agent(who: str, outcome: SessionOutcome, seen: _Seen, server: "Player") -> Iterator[Finding]:

@@ -84,7 +84,7 @@ def test_without_layers_a_tool_that_has_to_write_gets_no_cache_that_it_cannot(pl
 def test_a_cache_is_where_the_user_has_it(place):
     """A tool's own variable first, then the directory that all of them share."""
     env = {"UV_CACHE_DIR": "/fast/uv", "XDG_CACHE_HOME": "/big", "DENO_DIR": "relative"}
-    found = {store.variable: store.place for store in find_stores(place.home, env)}
+    found = {store.variable: where for store, where in find_stores(place.home, env)}
     assert found["UV_CACHE_DIR"] == Path("/fast/uv")
     assert found["PRE_COMMIT_HOME"] == Path("/big/pre-commit")
     assert found["DENO_DIR"] == Path("/big/deno")
