@@ -159,7 +159,7 @@ def make_script(agent: Agent, row: str) -> str:
         {"when": {"tools_include": [agent.bash]}, "turns": list(make_turns(agent, n, row))}
         for n in range(1, PHASES + 1)
     ]
-    return json.dumps({"thinking": "scripted", "sessions": [*([title] if agent.makes_titles else []), *sessions]})
+    return json.dumps({"sessions": [*([title] if agent.makes_titles else []), *sessions]})
 
 
 def run_job(agent: Agent, path: str, row: str) -> Job:

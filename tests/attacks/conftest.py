@@ -178,7 +178,7 @@ class Arena:
 
         `warm` saves the imports, where nobody looks at relay's own process.
         """
-        script = json.dumps({"thinking": "scripted", "sessions": self.fill(list(sessions))})
+        script = json.dumps({"sessions": self.fill(list(sessions))})
         with serve(parse_script(script)) as server:
             env = {**self.environ, "ANTHROPIC_API_KEY": KEY, "ANTHROPIC_BASE_URL": server.base_url, **(environ or {})}
             program = self.warm(self) if warm else (*before, self.python, "-P", "-m", "relay")
@@ -191,7 +191,7 @@ class Arena:
                     argv[0] = shutil.which(argv[0]) or argv[0]
                     environ = {**env, "TERM": "xterm-256color"}
                     shown, code = answer_at_terminal(
-                        argv, list(answers), cwd=self.root, environ=environ, prompt="[y]: "
+                        argv, list(answers), cwd=self.root, environ=environ, prompt="[Y/n]: "
                     )
                     out, err = shown.encode(), b""
                 else:
