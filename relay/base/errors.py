@@ -83,7 +83,17 @@ class RelayError(Exception):
     @property
     def causes(self) -> tuple[str, ...]:
         """The words of each cause, the nearest first; a cause that adds nothing new is left out."""
-        return tuple(_iter_causes(self))
+        said, seen, found = str(self), {id(self)}, list[str]()
+        cause = self.__cause__
+        while cause is not None and id(cause) not in seen:
+            seen.add(id(cause))
+            words = str(cause)[:_LONGEST_CAUSE_CHARS] or type(cause).__name__
+            reason = cause.strerror if isinstance(cause, OSError) else None  # its text also has a number and the path
+            if words not in said and (not reason or reason not in said):
+                found.append(words)
+                said = f"{said}\n{words}"
+            cause = cause.__cause__
+        return tuple(found)
 
 
 class PlanError(RelayError):
@@ -138,16 +148,3 @@ def within(path: str) -> Iterator[None]:
     except RelayError as error:
         error.path = error.path or path
         raise
-
-
-def _iter_causes(error: RelayError) -> Iterator[str]:
-    said, seen = str(error), {id(error)}
-    cause = error.__cause__
-    while cause is not None and id(cause) not in seen:
-        seen.add(id(cause))
-        words = str(cause)[:_LONGEST_CAUSE_CHARS] or type(cause).__name__
-        reason = cause.strerror if isinstance(cause, OSError) else None  # its text also has a number and the path
-        if words not in said and (not reason or reason not in said):
-            yield words
-            said = f"{said}\n{words}"
-        cause = cause.__cause__

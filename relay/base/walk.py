@@ -302,7 +302,10 @@ def locate(root: Path, raw: str, *, follow: bool, shown: Path | None = None) -> 
             if status is not None and stat.S_ISLNK(status.st_mode):
                 pending.extendleft(reversed(walk.splice(name, follow=follow)))
             elif status is None:
-                yield _place_missing(walk, name, pending)
+                names = (name, *pending)
+                if ".." in names:
+                    raise WalkError(f"{raw}: no such directory: {'/'.join([*walk.names, name])}.")
+                yield walk.place(names[-1], None, names[:-1])
                 return
             elif pending:
                 walk.descend(name)
@@ -310,10 +313,3 @@ def locate(root: Path, raw: str, *, follow: bool, shown: Path | None = None) -> 
                 yield walk.place(name, status)
                 return
         yield walk.place(".", os.fstat(walk.fds[-1]))
-
-
-def _place_missing(walk: _Walk, name: str, pending: Sequence[str]) -> Location:
-    names = [name, *pending]
-    if ".." in names:
-        raise WalkError(f"{walk.raw}: no such directory: {'/'.join([*walk.names, name])}.")
-    return walk.place(names[-1], None, tuple(names[:-1]))

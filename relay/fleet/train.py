@@ -17,7 +17,7 @@ from relay.config import Settings
 from relay.git import objects
 from relay.git.config_guard import find_tree_files, guard
 from relay.git.hooks import has_hook
-from relay.git.identity import CommitDraft, get_identity, render_signoff, write_user_commit
+from relay.git.identity import get_identity, render_signoff, write_user_commit
 from relay.git.lock_journal import hold_collections
 from relay.git.message import Message, read_text, render_message
 from relay.git.names import render_path
@@ -103,8 +103,7 @@ def _merge_rider(job: Job, tip: str, own: str, settings: Settings, secrets: Sequ
         ),
     )
     identity = get_identity(repo).begin_commit()
-    draft = CommitDraft(tree=tree, parents=(tip, own), message=render_message(message), identity=identity)
-    return write_user_commit(repo, guard(repo), draft)
+    return write_user_commit(repo, guard(repo), tree, (tip, own), render_message(message), identity)
 
 
 def is_joint(main: Repo, job: Job, landing: Landing) -> bool:

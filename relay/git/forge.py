@@ -3,6 +3,7 @@
 The programs ask nobody, and relay reads a bounded part of what they print. All of it is others' text.
 """
 
+import contextlib
 import json
 import os
 import re
@@ -133,8 +134,10 @@ class Forge:
 
     def find_open_request(self, branch: str) -> str | None:
         """Return the number of a branch's open request; None without one."""
-        program = _PROGRAMS[self.name]
-        for found in _parse(self._ask(program.find, branch=branch) or ""):
+        program, said = _PROGRAMS[self.name], ""
+        with contextlib.suppress(ForgeError):  # there is none, as a rule
+            said = self._start(program.find, branch=branch)
+        for found in _parse(said):
             try:
                 # The program takes a branch that is called 42 for the number of a request.
                 if found[program.branch_key] == branch and str(found["state"]).casefold() in _OPEN:
@@ -203,15 +206,9 @@ class Forge:
             ]
         else:
             user = next(_parse(self._start(("api", "user"))), {}).get("id")
-            marked = (row for row in rows if mark in str(row.get("body")))
-            found = [str(row["id"]) for row in marked if user and find_at(row, "author", "id") == user and _is_id(row)]
+            marked = [row for row in rows if mark in str(row.get("body")) and isinstance(row.get("id"), int)]
+            found = [str(row["id"]) for row in marked if user and find_at(row, "author", "id") == user]
         return found[0] if found else ""
-
-    def _ask(self, words: Sequence[str], **given: str) -> str | None:
-        try:
-            return self._start(words, **given)
-        except ForgeError:
-            return None
 
     def _start(self, words: Sequence[str], text: str = "", **given: str) -> str:
         """Run the program and return its output.
@@ -338,10 +335,6 @@ def find_rows(value: Any, *keys: str) -> list[dict[str, Any]]:
     """Return the objects of a list in nested JSON objects."""
     found = find_at(value, *keys)
     return [row for row in found if isinstance(row, dict)] if isinstance(found, list) else []
-
-
-def _is_id(row: Mapping[str, Any]) -> bool:
-    return isinstance(row.get("id"), int)
 
 
 def _parse(text: str) -> Iterator[dict[str, Any]]:

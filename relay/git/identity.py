@@ -102,28 +102,22 @@ _WRAPPER = "sign"
 _QUIET = {"openpgp": "--batch --no-tty --pinentry-mode=error", "x509": "--batch --no-tty --pinentry-mode=error"}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CommitDraft:
-    """A commit before it is stored."""
-
-    tree: str
-    parents: tuple[str, ...]
-    message: bytes
-    identity: Mapping[str, str]
-    """Environment that names author and committer."""
-
-
-def write_user_commit(repo: Repo, guarded: Guarded, draft: CommitDraft, *, timeout_s: float = TIMEOUT_S) -> str:
+def write_user_commit(
+    repo: Repo, guarded: Guarded, tree: str, parents: tuple[str, ...], message: bytes, identity: Mapping[str, str]
+) -> str:
     """Store a commit object as the user, signed when ``commit.gpgSign`` says so.
+
+    Args:
+        identity: Environment that names author and committer.
 
     Raises:
         RepoError: Signing is asked for but does not work without a prompt.
     """
     if not guarded.flag("commit.gpgsign", default=False):
-        return write_unsigned(repo, draft.tree, draft.parents, draft.message, draft.identity)
-    args = ["commit-tree", draft.tree, *(part for parent in draft.parents for part in ("-p", parent)), "-F", "-"]
+        return write_unsigned(repo, tree, parents, message, identity)
+    args = ["commit-tree", tree, *(part for parent in parents for part in ("-p", parent)), "-F", "-"]
     git = _make_signing_git(repo, guarded)
-    result = git.probe(*args, "-S", stdin=draft.message, env=draft.identity, timeout_s=timeout_s)
+    result = git.probe(*args, "-S", stdin=message, env=identity, timeout_s=TIMEOUT_S)
     if result.code:
         raise RepoError(
             f"commit.gpgSign is on, but the commit cannot be signed without a prompt: {result.words}",
@@ -132,7 +126,7 @@ def write_user_commit(repo: Repo, guarded: Guarded, draft: CommitDraft, *, timeo
     return result.out.decode().strip()
 
 
-def check_signing(repo: Repo, *, timeout_s: float = TIMEOUT_S) -> str | None:
+def check_signing(repo: Repo) -> str | None:
     """Return why commits cannot be signed as the configuration asks; None when they can, or need not be.
 
     It signs a commit that is not kept, so that a run does not fail after its first phase.
@@ -144,8 +138,7 @@ def check_signing(repo: Repo, *, timeout_s: float = TIMEOUT_S) -> str | None:
     try:
         with tempfile.TemporaryDirectory(prefix="relay-signing-") as objects:
             identity = {**get_identity(repo).environment, "GIT_OBJECT_DIRECTORY": objects}
-            draft = CommitDraft(tree=repo.empty_tree, parents=(), message=message, identity=identity)
-            write_user_commit(repo, guarded, draft, timeout_s=timeout_s)
+            write_user_commit(repo, guarded, repo.empty_tree, (), message, identity)
     except RepoError as error:
         return str(error)
     return None

@@ -5,6 +5,7 @@ in the work tree and ``merge.<name>.driver`` in the configuration). `merge_commi
 configuration, refs or attributes of its own: an attribute can then choose only built-in drivers (text, binary, union).
 """
 
+import contextlib
 import os
 import re
 import secrets
@@ -266,31 +267,20 @@ def copy_index(repo: Repo, name: str) -> str:
     trust, and a newer index would hide a change made in the same instant as the last `git add`.
     """
     target = repo.make_relay_dir() / name
-    try:
-        source = os.fdopen(os.open(repo.git_dir / "index", os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb")
-    except FileNotFoundError:
-        remove_private(target)
-        return str(target)
-    _remove_lock(target)
-    new = target.with_name(f"{name}.new")
-    with source, new.open("wb") as copy:
-        found = os.fstat(source.fileno())
-        shutil.copyfileobj(source, copy, 1 << 20)
-    os.utime(new, ns=(found.st_atime_ns, found.st_mtime_ns))
-    new.replace(target)
+    remove_private(target)
+    with contextlib.suppress(FileNotFoundError):
+        source = os.open(repo.git_dir / "index", os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        with os.fdopen(source, "rb") as own, target.open("wb") as copy:
+            shutil.copyfileobj(own, copy, 1 << 20)
+            found = os.fstat(source)
+        os.utime(target, ns=(found.st_atime_ns, found.st_mtime_ns))
     return str(target)
 
 
 def remove_private(index: Path) -> None:
     """Remove a private index, and the lock that a killed git left next to it."""
-    index.unlink(missing_ok=True)
-    _remove_lock(index)
-
-
-def _remove_lock(index: Path) -> None:
-    lock = index.with_name(f"{index.name}.lock")
-    if lock.exists():
-        lock.unlink()
+    for file in (index, index.with_name(f"{index.name}.lock")):
+        file.unlink(missing_ok=True)
 
 
 def private_git(git: Git) -> Git:

@@ -16,7 +16,7 @@ from relay.git import objects, refs
 from relay.git.command import GitError
 from relay.git.config_guard import Guarded, guard
 from relay.git.hooks import HookResult, Hooks, has_hook, make_hook_run, only_forbids_branch
-from relay.git.identity import CommitDraft, get_identity, write_user_commit
+from relay.git.identity import get_identity, write_user_commit
 from relay.git.lock_journal import storing
 from relay.git.message import Message, join_trailers, render_message
 from relay.git.names import render_path
@@ -368,7 +368,7 @@ def _write(repo: Repo, guarded: Guarded, ready: _Ready, identity: Mapping[str, s
     tree = objects.write_paths_tree(repo, given, start=ready.files)
     parents = tuple(filter(None, (request.head, request.merges)))
     text = _finish_text(ready)
-    commit = write_user_commit(repo, guarded, CommitDraft(tree=tree, parents=parents, message=text, identity=identity))
+    commit = write_user_commit(repo, guarded, tree, parents, text, identity)
     # Sync before the commit point, so that no power cut leaves a commit whose files are empty on the disk.
     fsync_paths(repo.root, ready.paths)
     objects.sync_objects(repo, commit, request.head)

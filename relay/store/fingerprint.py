@@ -11,7 +11,6 @@ import os
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 
-from relay.base.values import dataclass
 from relay.base.words import list_some
 from relay.git.config_guard import Guarded, guard
 from relay.git.hooks import get_hooks_dir
@@ -27,22 +26,8 @@ _STATE_FILES = (
 )  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Fingerprint:
-    """The state of a repository at one moment; values are opaque and only good for comparing."""
-
-    head: str
-    """Branch and commit."""
-    refs: Mapping[str, str]
-    index: Mapping[str, str]
-    """Entries with their flags, without the stat data that git refreshes at will."""
-    files: Mapping[str, str]
-    """Tracked files that differ from the index, and untracked ones."""
-    ignored: Mapping[str, str]
-    nested: Mapping[str, str]
-    """Files inside submodules and inside repositories that git does not track."""
-    settings: Mapping[str, str]
-    """Files that configure git: config, hooks, info, and marks of unfinished operations."""
+Fingerprint = Mapping[str, Mapping[str, str]]
+"""The state of a repository at one moment: kind of thing → its name → an opaque value, only good for comparing."""
 
 
 def take_fingerprint(repo: Repo, *, leave_out: Collection[str] = (".relay",)) -> Fingerprint:
@@ -62,36 +47,29 @@ def take_fingerprint(repo: Repo, *, leave_out: Collection[str] = (".relay",)) ->
     flagged = tuple(path for path, entry in index.items() if not entry.startswith("H "))
     ignored = guarded.git.list_files("--others", "--ignored", "--exclude-standard")
     listed = {entry.path for entry in status.entries if entry.mode != GITLINK} | set(flagged)
-    return Fingerprint(
-        head=f"{repo.branch} {repo.head()}",
-        refs=_read_refs(repo),
-        index=index,
-        files={path: _hash_file(repo.root / path) for path in listed if not is_left_out(path)},
-        ignored={path: _describe(_find_lstat(repo.root / path)) for path in ignored if not is_left_out(path)},
-        nested=_read_nested(repo, status, gitlinks),
-        settings=_read_settings(repo, guarded),
-    )
+    return {
+        "HEAD": {f"{repo.branch} {repo.head()}": ""},
+        "refs": _read_refs(repo),
+        # Entries with their flags, without the stat data that git refreshes at will.
+        "index entries": index,
+        # Tracked files that differ from the index, and untracked ones.
+        "files": {path: _hash_file(repo.root / path) for path in listed if not is_left_out(path)},
+        "ignored files": {path: _describe(_find_lstat(repo.root / path)) for path in ignored if not is_left_out(path)},
+        # Of submodules, and of repositories that git does not track.
+        "files in nested repositories": _read_nested(repo, status, gitlinks),
+        # What configures git (config, hooks, info), and marks of unfinished operations.
+        "git's own files": _read_settings(repo, guarded),
+    }
 
 
 def list_differences(before: Fingerprint, after: Fingerprint) -> tuple[str, ...]:
     """Return one line for each kind of thing that differs; empty if nothing does."""
-    words = [f"HEAD moved from {before.head} to {after.head}"] if before.head != after.head else []
-    pairs = (
-        ("refs", before.refs, after.refs),
-        ("index entries", before.index, after.index),
-        ("files", before.files, after.files),
-        ("ignored files", before.ignored, after.ignored),
-        ("files in nested repositories", before.nested, after.nested),
-        ("git's own files", before.settings, after.settings),
-    )
-    return (*words, *(line for name, old, new in pairs for line in _compare(name, old, new)))
-
-
-def _compare(name: str, before: Mapping[str, str], after: Mapping[str, str]) -> tuple[str, ...]:
-    changed = sorted(key for key in before.keys() | after.keys() if before.get(key) != after.get(key))
-    if not changed:
-        return ()
-    return (f"{name} changed: {list_some([repr(key) for key in changed], _SHOWN)}",)
+    lines = []
+    for kind, old in before.items():
+        new = after[kind]
+        if changed := sorted(key for key in old.keys() | new.keys() if old.get(key) != new.get(key)):
+            lines.append(f"{kind} changed: {list_some([repr(key) for key in changed], _SHOWN)}")
+    return tuple(lines)
 
 
 def _read_refs(repo: Repo) -> dict[str, str]:

@@ -6,6 +6,7 @@ import subprocess
 import pytest
 
 from relay.base.errors import RepoError
+from relay.git import identity
 from relay.git.command import GitResult
 from relay.git.config_guard import guard
 from relay.git.identity import check_signing, find_identity
@@ -426,14 +427,15 @@ def test_signing_with_a_key_without_passphrase_works(box, tmp_path):
     assert b"-----BEGIN SSH SIGNATURE-----" in box.git("cat-file", "commit", "HEAD")
 
 
-def test_a_signing_program_that_waits_is_killed(box, tmp_path):
+def test_a_signing_program_that_waits_is_killed(box, tmp_path, monkeypatch):
+    monkeypatch.setattr(identity, "TIMEOUT_S", 0.3)
     slow = tmp_path / "slow-gpg"
     slow.write_text("#!/bin/sh\nsleep 60\n")
     slow.chmod(0o755)
     box.git("config", "--global", "gpg.program", slow)
     box.git("config", "--global", "commit.gpgSign", "true")
     repo = box.open()
-    words = check_signing(repo, timeout_s=0.3)
+    words = check_signing(repo)
     assert "no answer within" in str(words)
 
 
