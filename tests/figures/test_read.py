@@ -176,6 +176,7 @@ def test_a_session_tells_where_its_tokens_went() -> None:
     assert one.held == {
         "system": 2_000, "tools": 1_000, "plan": 1_000, "tool read": 1_200, "tool bash": 200, "history": 2_700,
     }  # fmt: skip
+    assert [*one.held][:3] == ["history", "system", "tool read"]  # most first
     assert sum(one.sources.values()) == 4_000 + 5_400 + 8_000
     assert one.sources["tool read"] == 2 * 1_200
     assert (one.first_tokens, one.last_tokens, one.peak_tokens) == (4_000, 8_100, 8_100)

@@ -55,8 +55,10 @@ def test_another_models_price_is_the_agents_own(read, base):
     base.add("ses_1", 1, other, finish(500, 0, 5, cost=0.25))
     base.add("ses_1", 4, other, finish(0, 0, 0))
     base.add("ses_1", 5, {**other, "error": {"name": "APIError"}, "tokens": tokens(0, 0, 0)})
+    base.add("ses_1", 6, {**other, "error": {"name": "APIError"}}, tool("bash", 6))  # it asked for something before
+    base.add("ses_1", 7, other, finish(700, 0, 5, cost=0.5))
     answers = read(base.path).of(ResponseReceived)
-    assert [(e.usage is None, e.cost_usd) for e in answers] == [(False, 0.25), (True, None)]
+    assert [(e.usage is None, e.cost_usd) for e in answers] == [(False, 0.25), (True, None), (True, None), (False, 0.5)]
 
 
 def test_what_is_odd_is_counted_and_never_fatal(read, base):

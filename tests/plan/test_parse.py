@@ -75,6 +75,13 @@ def test_an_item_that_is_marked_for_a_person_is_no_work_for_a_session():
     assert [text for text in WORK if read[text] != "open"] == []
 
 
+def test_a_phase_is_done_without_what_is_for_a_person_and_the_plan_names_it():
+    plan = parse_plan("# P\n- [x] a\n- [ ] @me look\n# Q\n- [ ] b\n- [ ] (manual) try\n- [ ]* (manual) more\n")
+    assert ([phase.done for phase in plan.phases], plan.next_phase()) == ([True, False], plan.phases[1])
+    assert [item.id for item in plan.left_to_person] == ["1.2"]
+    assert [item.id for item in plan.tick(["2.1"]).left_to_person] == ["1.2", "2.2"]
+
+
 def test_the_front_matter_adds_marks_of_work_for_a_person():
     text = (
         "---\nrelay: {manual: ['@qa', (by hand)], model: m}\n---\n# P\n- [ ] @QA look\n- [ ] (by hand) try\n- [ ] a\n"

@@ -25,6 +25,8 @@ def test_waves_and_what_side_by_side_saves():
     assert found.waves == (("1",), ("2", "3"), ("4",))
     assert (found.serial, found.parallel, found.jobs, found.widest) == (9, 8, 2, 2)
     assert found.shared == ()
+    beside = make_plan(("", "a/b.py"), ("", "a/c.py"), ("", "a/"))
+    assert find_waves(beside, {"1": 5}).parallel == 6
 
 
 def test_fewer_places_than_phases():

@@ -113,12 +113,10 @@ class _Messages:
 
     def _answer(self, parts: Iterator[str]) -> None:
         self._emitter.hold()
-        if not self._take_all(parts):
-            self._emitter.release(self._at)
+        self._take_all(parts)
+        self._emitter.release(self._at)
 
-    def _take_all(self, parts: Iterator[str]) -> bool:
-        """Read the parts of a message; return whether one of them ends a step."""
-        has_ended = False
+    def _take_all(self, parts: Iterator[str]) -> None:
         for raw in parts:
             part = parse_object(raw) or {}
             kind = get_text(part, "type")
@@ -128,10 +126,8 @@ class _Messages:
                 self._use(part)
             elif kind == "step-finish":
                 self._respond(part)
-                has_ended = True
             elif kind not in _QUIET:
                 self._reading.count_unknown(f"part {kind}")
-        return has_ended
 
     def _respond(self, counted: Mapping[str, Any]) -> None:
         usage = _read_usage(get_map(counted, "tokens"))
