@@ -51,18 +51,6 @@ def spend(tokens=10, cost=0.25):
     return Spent(usage=Usage(input_tokens=tokens, output_tokens=1), cost_usd=cost)
 
 
-def test_an_attempt_is_read_as_it_was_opened(box):
-    repo = box.open()
-    box.write("user.txt", "the user's")
-    attempt = open_attempt(repo, START)
-    assert read_attempt(repo) == attempt
-    assert (attempt.base_head, attempt.plan_path) == (repo.head(), "docs/PLAN.md")
-    assert attempt.spend == Spent(usage=Usage(), cost_usd=0.0)
-    assert attempt.course.tries == 3
-    assert box.tree(attempt.base_tree)["user.txt"] == b"the user's"
-    assert box.text("rev-parse", "refs/relay/leg/main^") == repo.head()
-
-
 def test_a_second_attempt_is_refused_and_a_closed_one_is_gone(box):
     repo = box.open()
     attempt = open_attempt(repo, START)
@@ -147,19 +135,6 @@ def test_two_relays_on_one_attempt_do_not_overwrite_each_other(box):
     box.write("more")
     with pytest.raises(RepoError, match="moved by somebody else"):
         save_wip(repo, attempt, WipRecord(spend=spend()))
-
-
-def test_attempts_of_branches_with_slashes_do_not_block_each_other(box):
-    repo = box.open()
-    for branch in ("feature", "feature2/login", "feature2"):
-        box.git("switch", "-qc", branch, "main")
-        save_wip(repo, open_attempt(repo, START), WipRecord(spend=spend()))
-        box.git("switch", "-q", "main")
-        box.git("branch", "-qD", branch)
-    box.git("switch", "-qc", "feature/login")
-    attempt = open_attempt(repo, START)
-    assert given(read_attempt(repo, "feature")).branch == "feature"
-    assert box.text("rev-parse", "refs/relay/leg/feature%2Flogin") == attempt.commit
 
 
 def test_an_unborn_branch_has_attempts(new_box):

@@ -84,19 +84,6 @@ def test_what_a_kill_cut_off_is_finished_later(box):
     assert read_kept(repo, "PLAN.md").move is None
 
 
-def test_it_goes_back_and_sideways_too(box):
-    """Neither end has to be in the other's history; the way back is where a job's work tree goes to land."""
-    old, new = make_pair(box)
-    box.git("switch", "-q", "-c", "other", old)
-    box.write("a.txt", "c\n")
-    box.write("b.txt", "b\n")
-    side = box.commit("side")
-    for start, end in ((side, new), (new, old), (old, side)):
-        assert move_branch(box.open(), "other", start, end, reason="relay") == ()
-        assert box.text("status", "--porcelain") == ""
-        assert box.text("rev-parse", "other") == end
-
-
 def test_a_branch_that_moved_meanwhile_stays(box):
     old, new = make_pair(box)
     box.write("c.txt")

@@ -10,12 +10,6 @@ from relay.base.tree import find_stat, fsync_paths, open_file, read_file, remove
 from relay.base.walk import open_parent
 
 
-def test_a_new_file_gets_its_directories(tmp_path):
-    replace_file(tmp_path, "a/b/c", b"x", "100644")
-    assert (tmp_path / "a/b/c").read_bytes() == b"x"
-    assert [p.name for p in (tmp_path / "a/b").iterdir()] == ["c"]
-
-
 def test_permission_bits_are_kept_but_for_the_executable_ones(tmp_path):
     for before, mode, after in ((0o640, "100755", 0o750), (0o755, "100644", 0o644), (0o600, "100644", 0o600)):
         (tmp_path / "f").write_bytes(b"old")

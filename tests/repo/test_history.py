@@ -87,10 +87,6 @@ def test_a_branch_that_grows_is_read_on_and_any_other_anew(box):
     assert set(read()) == {one, two, three, four}
 
 
-def test_an_unborn_branch_has_no_history(new_box):
-    assert read_relay_commits(new_box().open(), "PLAN.md") == ()
-
-
 TWO = "# Two\n\n## Phase 1 — Alpha\n- [{}] Do alpha — a.txt\n\n## Phase 2 — Beta\n- [ ] Do beta — b.txt\n"
 OTHER = "# Other\n\n## Phase 1 — Gamma\n- [ ] Do gamma — c.txt\n"
 

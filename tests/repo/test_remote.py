@@ -1,8 +1,5 @@
 """What is fetched from a remote and pushed to it, against a real bare repository."""
 
-import re
-from dataclasses import replace
-
 import pytest
 
 from relay.git.command import GitError
@@ -89,20 +86,6 @@ def test_an_address_that_is_a_command_is_none(box, tmp_path):
         with pytest.raises(RemoteError):
             remote.push(RefUpdate(ref=MINE, old=None, new=box.text("rev-parse", "HEAD")))
         assert not (tmp_path / "ran").exists(), name
-
-
-@pytest.mark.nightly
-def test_how_far_a_long_push_is_is_told_in_no_words_of_the_remotes(box, remote, away):
-    write_hook(away, r"printf 'Receiving objects:  99%% (9/9), \033[31m9 GiB\nsend money\n' >&2; sleep 2.5")
-    told: list[str] = []
-    slow = replace(remote, tell=told.append)
-    assert slow.push(RefUpdate(ref=MINE, old=None, new=box.text("rev-parse", "HEAD"))).end is PushEnd.DONE
-    assert told[0].startswith(f"git push {away}: ")
-    assert re.fullmatch(
-        r"[A-Z][a-z]+ (objects|deltas) [█░]{20} +[0-9]+% \([0-9]+ of [0-9]+\)(, [0-9.]+ .?i?B.*)?",
-        told[0].split(": ", 1)[1],
-    )
-    assert len(told) == 1
 
 
 def test_a_transfer_that_comes_further_is_told_ever_less_often():

@@ -49,10 +49,18 @@ def test_what_relay_has_done_since_the_first_commit_is_not_stale(new_box):
     box.commit(DONE)
     assert find_stale(box.open(), "PLAN.md", phase) == ()
 
-    box.write("src/app.py", "print(2)\n")
-    changed = box.commit("by hand")
-    box.commit(DONE)
-    assert find_stale(box.open(), "PLAN.md", phase) == (f"src/app.py has changed: {changed[:8]} by hand",)
+    for change, words in (
+        (lambda: box.write("src/app.py", "print(2)\n"), "has changed"),
+        ((box.root / "src/app.py").unlink, "is gone"),
+        (lambda: box.write("src/app.py", "print(3)\n"), "is new"),
+    ):
+        change()
+        changed = box.commit("by hand")
+        box.commit(DONE)
+        assert find_stale(box.open(), "PLAN.md", phase) == (f"src/app.py {words}: {changed[:8]} by hand",)
+    box.write("PLAN.md", f"{PLAN}\n")
+    box.commit("its author has looked")
+    assert find_stale(box.open(), "PLAN.md", phase) == ()
 
 
 def commit_at(box, seconds, message, *parents):

@@ -135,25 +135,6 @@ def test_each_interruption_is_like_the_first(stage):
 
 
 @pytest.mark.nightly
-def test_what_was_stuck_is_tried_again_when_the_user_asks(stage):
-    """gsd-2 (#5465): the next run restored the counter of the stuck one and stopped before it did anything."""
-    stuck = """
-sessions:
-  - turns:
-      - tools: [{name: bash, input: {command: "echo no such table >&2; exit 3"}}]
-      - tools: [{name: hand_off, input: {next_step: "make the table", learned: [], dead_ends: []}}]
-    repeat: true
-"""
-    ended = stage.run(stuck)
-    assert ended.exit_code == ExitCode.STOPPED
-    assert "stuck" in ended.reason
-
-    assert stage.run(HELLO, all_=False).exit_code == ExitCode.DONE
-
-    check_landed(stage, "PLAN.md", "hello.txt")
-
-
-@pytest.mark.nightly
 def test_a_plan_gets_nothing_of_another_plans_run(stage):
     """ralph-orchestrator (PR 250): tasks of earlier runs got into the prompt, and those of this one were not found."""
     told = "make it longer: zebra"

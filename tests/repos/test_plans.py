@@ -4,7 +4,6 @@ import pytest
 
 from relay.base.errors import ExitCode, RepoError
 from relay.base.hints import AT_ROOT
-from relay.session.events import Noticed
 from tests.effort import take_each
 
 HELLO = """
@@ -30,25 +29,6 @@ sessions:
         - {name: tick, input: {item: "2.2", evidence: "grep"}}
       - text: "Commit: Say world"
 """
-
-
-@pytest.mark.nightly
-def test_a_file_that_is_gone_is_named_until_the_plan_is_written_anew(stage, finish):
-    """A commit that changes the plan file says that its author has looked."""
-    stage.write("hello.txt", "hi\n")
-    stage.write("PLAN.md", (stage.root / "PLAN.md").read_text() + "\n")
-    stage.commit("plan with file")
-    stage.git("rm", "-q", "hello.txt")
-    stage.git("commit", "-q", "-m", "away")
-    ended = stage.run('sessions: [{turns: [{tools: [{name: block, input: {reason: "why?"}}]}]}]')
-    assert ended.exit_code == ExitCode.STOPPED
-    assert any("hello.txt is gone" in notice.text for notice in stage.seen(Noticed))
-    stage.write("PLAN.md", (stage.root / "PLAN.md").read_text().rstrip() + "\n")
-    stage.commit("looked at it")
-
-    finish("sessions:" + HELLO % '"Phase 1"')
-
-    assert not any("hello.txt is gone" in notice.text for notice in stage.seen(Noticed))
 
 
 def test_a_sessions_amendment_is_in_the_trailer_of_its_commit(stage, finish):

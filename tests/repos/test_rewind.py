@@ -8,7 +8,6 @@ import pytest
 from relay.base.errors import ExitCode, RepoError
 from relay.git.repository import open_repo
 from relay.run.rewind import get_rewind, rewind_to_branch
-from relay.session.usage import Spent
 from relay.store.plan_state import read_plan_cost
 from tests.effort import take_each, take_turns
 from tests.scripts import HELLO
@@ -177,16 +176,3 @@ def test_money_that_was_spent_is_spent_whichever_way_one_goes_back(stage, phase,
     assert (ended.exit_code, ended.spent_usd) == (ExitCode.STOPPED, pytest.approx(spent.cost_usd)), ended
     assert "of the run's cap" in ended.reason
     assert [request.path for request in stage.server.requests if request.method == "POST"] == []
-
-
-@pytest.mark.nightly
-def test_what_another_plan_cost_is_not_this_ones(done):
-    """A plan that came into the repository after the rewind has a count of its own."""
-    repo = open_repo(done.root)
-    done.git("switch", "-q", rewind_to_branch(repo, get_rewind(repo, "PLAN.md", "1")))
-    done.git("rm", "-q", "PLAN.md")
-    done.git("commit", "-q", "-m", "away with it")
-    done.write("PLAN.md", "## Phase 1\n- [ ] Other — other.txt\n")
-    done.commit("another plan")
-
-    assert read_plan_cost(repo, "PLAN.md").spent == Spent()

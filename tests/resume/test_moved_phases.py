@@ -116,29 +116,6 @@ def test_what_was_done_and_spent_goes_with_the_phase(greeting, who):
             get_rewind(repo, "PLAN.md", phase)
 
 
-@pytest.mark.nightly
-def test_a_revert_opens_the_boxes_of_its_phase_alone(greeting):
-    """What was ticked before keeps its tick under another number."""
-    assert greeting.run((HALF % BLOCK).replace("      - tools: [{name: block", SECOND_TICK), all_=False).exit_code == 0
-    greeting.edit("## Alpha", f"{ZETA}## Alpha")
-    greeting.run(LUNCH)
-
-    done = next(commit.commit for commit in greeting.commits() if commit.status == "done" and commit.phase == "2")
-    greeting.git("revert", "--no-edit", done)
-
-    assert [len(phase["commits"]) for phase in ask(greeting)["phases"]] == [0, 1, 0]
-    assert ask(greeting)["phases"][2]["spent"]["usd"] > 0
-    lines = [line for line in (greeting.root / "PLAN.md").read_text().splitlines() if line.startswith("- [")]
-    assert lines == ["- [ ] Say it — z.txt", "- [x] Say it — hello.txt", "- [ ] Say it — world.txt", lines[3]]
-    assert lines[3] == "- [ ] Say it twice — world.txt"
-
-
-SECOND_TICK = """      - tools: [{name: tick, input: {item: "2.2", evidence: "grep"}}]
-      - text: "Commit: Say world"
-  - turns:
-      - tools: [{name: block"""
-
-
 def test_an_open_attempt_goes_on_where_its_phase_stands_now(half):
     """With its files and its claim; the new phase gets nothing of it, and the gate that was edited counts."""
     half.edit("## Alpha", f"{ZETA}## Alpha\nAfter: none")
@@ -230,22 +207,6 @@ def test_a_tick_that_is_taken_back_is_refused_until_it_is_committed(greeting):
     assert ask(greeting)["next"]["phase"] == "1"
     greeting.run(LUNCH)
     assert [session.phase_id for session in greeting.seen(SessionStarted)] == ["1"]
-
-
-@pytest.mark.nightly
-def test_an_edit_made_while_the_session_worked_takes_back_no_tick(stage, landed):
-    """A run that was killed right behind its commit leaves the edit without the tick: the next one puts it in."""
-    assert landed.exit_code == ExitCode.DONE
-    stage.edit("Say it twice", "Say it three times")
-    assert (stage.root / "PLAN.md").read_text().count("[x]") == 0
-    said = ask(stage)
-    assert (said["next"]["phase"], said["obstacle"], said["phases"][0]["done"]) == ("2", None, True)
-
-    stage.run(LUNCH)
-
-    assert [session.phase_id for session in stage.seen(SessionStarted)] == ["2"]
-    assert "[x] Say hello" in (stage.root / "PLAN.md").read_text()
-    assert "Say it three times" in stage.git("show", "HEAD:PLAN.md")
 
 
 def test_a_phase_whose_commit_was_reset_softly_under_an_open_one_is_done_with_its_code(greeting):

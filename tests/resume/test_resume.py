@@ -154,20 +154,6 @@ def test_a_commit_that_the_user_took_back_is_not_finished_again(stage):
 
 
 @pytest.mark.nightly
-def test_a_phase_that_the_user_finished_is_not_in_the_way(stage, cut_off):
-    """He committed the session's work and his own, with the tick: nothing of it is uncommitted."""
-    cut_off()
-    stage.edit("- [ ] Say hello", "- [x] Say hello")
-    stage.write("other.txt", "the user's\n")
-    stage.commit("by hand")
-
-    ended = stage.run(LUNCH)
-
-    assert ended.exit_code == ExitCode.STOPPED
-    assert [session.phase_id for session in stage.seen(SessionStarted)] == ["2"]
-
-
-@pytest.mark.nightly
 def test_what_of_a_phase_is_uncommitted_is_named(stage, cut_off):
     """A part was committed with the tick: only the rest is in the way. The named command helps, and no cost is lost."""
     cut_off()
