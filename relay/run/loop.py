@@ -192,7 +192,7 @@ def _work_on(ctx: RunContext, selection: Selection, phase: Phase, plan_state: Pl
     if handover is None:
         return None
     ctx = choose_model(ctx, phase, handover.attempt)
-    ctx.meter.open_phase(read_phase_spent(ctx.files, plan, phase.id))
+    ctx.meter.open_phase(read_phase_spent(ctx.files, plan, handover.attempt))
     result = Attempt(handover, make_parts(ctx, handover, served), ctx.sessions, ctx.interrupts).run()
     take_edit(ctx, handover.attempt.base_head)
     return _decide(ctx, selection, result, handover)

@@ -27,6 +27,7 @@ from relay.git.objects import (
     write_commit,
     write_paths_tree,
 )
+from relay.git.repository import Repo
 from relay.git.trees import ABSENT, EXECUTABLE, FILE
 from relay.ledger.model import Ledger, merge_entries
 from relay.plan.model import Plan
@@ -122,7 +123,7 @@ def restore_saved(files: PlanFiles, attempt: OpenAttempt, observe: Observe, *, w
         restored = TreeSnapshot(tree=restoration.tree, skipped=found.skipped, replaced=found.replaced)
         # One move of the ref for both: the found state stays reachable as the parent of the restored one.
         kept = save_snapshots(files.repo, attempt, record, found, restored)
-    run_restoration(files.repo, restoration, attempt.base_head, attempt.merges)
+    run_restoration(files.repo, restoration, attempt.base_head, attempt.joined)
     for words in _describe_restoration(restoration, kept, was_lost=was_lost):
         observe(Noticed(text=words, warning=True))
     return kept
@@ -140,6 +141,11 @@ def _describe_restoration(restoration: Restoration, kept: OpenAttempt, *, was_lo
         yield f"{words}; as the checkpoint has it: git show {commit}~2:<file>"
 
 
+def is_here(repo: Repo, attempt: OpenAttempt) -> bool:
+    """Return whether an attempt's work is in this work tree as its session left it."""
+    return (attempt.place, attempt.begun.boot) == (find_place_id(repo), find_boot_id())
+
+
 def carry_over(files: PlanFiles, plan: Plan, attempt: OpenAttempt, observe: Observe) -> OpenAttempt:
     """Move an open attempt onto the current HEAD, with its work, claims, amendments and handoff note.
 
@@ -150,13 +156,13 @@ def carry_over(files: PlanFiles, plan: Plan, attempt: OpenAttempt, observe: Obse
     Only objects and refs are written: the work tree follows when the attempt is restored.
     """
     repo, head = files.repo, files.repo.head()
-    is_here = (attempt.place, attempt.begun.boot) == (find_place_id(repo), find_boot_id())
-    attempt = save_found(files, attempt) if is_here or attempt.last_wip is None else attempt
+    was_here = is_here(repo, attempt)
+    attempt = save_found(files, attempt) if was_here or attempt.last_wip is None else attempt
     if head is None or (last := attempt.last_wip) is None:
         return attempt
     gone = (ABSENT, repo.zero_id)
     own = (files.plan_path, files.ledger_path)  # the snapshot has drafts; an attempt starts from the files
-    merged, merge = _merge_files(files, attempt, head, last.tree, is_here=is_here)
+    merged, merge = _merge_files(files, attempt, head, last.tree, is_here=was_here)
     reset = tuple({*find_owned_paths(repo, files.plan_path, attempt, last), *merged, *own})
     entries = read_entries(repo, head, reset)
     base = write_paths_tree(repo, [(path, *entries.get(path, gone)) for path in reset], start=merge.tree)

@@ -153,6 +153,11 @@ class OpenAttempt:
         """The phase's own commit, if this attempt only merges it onto what others landed; empty if it does work."""
         return self.carried.merges
 
+    @property
+    def joined(self) -> str:
+        """The second parent of the attempt's commit; empty without one."""
+        return self.carried.merges or self.carried.joins
+
 
 def find_place_id(repo: Repo) -> str:
     """Return an id of this work tree on this machine; other clones and linked work trees have other ids."""
@@ -193,7 +198,7 @@ def open_attempt(repo: Repo, start: AttemptStart, *, base: TreeSnapshot | None =
 
 def _write(repo: Repo, tree: str, notes: Notes, subject: str) -> str:
     """Store an attempt's commit; its parents keep the commits that it names."""
-    parents = tuple(filter(None, (notes.base, notes.carried.merges)))
+    parents = tuple(filter(None, (notes.base, notes.carried.merges, notes.carried.joins)))
     return objects.write_commit(repo, tree, parents, make_message(subject, notes))
 
 

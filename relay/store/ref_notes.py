@@ -41,6 +41,8 @@ class Carried(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The phase's own commit, if the attempt only merges it onto what others landed; empty if it does work."""
     is_unchecked: bool = False
     """Whether nothing of that commit was checked in this work tree."""
+    joins: CommitId = ""
+    """The phase's own commits, if it was put on others before it was done: its next commit has them as a parent."""
     unmerged: tuple[Name, ...] = ()
     """Files that git could not merge with what others did: its marks may stand there."""
     evidence: dict[str, str] = {}
@@ -57,6 +59,7 @@ class Carried(Struct, frozen=True, kw_only=True, omit_defaults=True):
             reviews=tuple(dict.fromkeys((*self.reviews, *newer.reviews))),
             merges=newer.merges or self.merges,
             is_unchecked=self.is_unchecked or newer.is_unchecked,
+            joins=newer.joins or self.joins,
             unmerged=tuple(dict.fromkeys((*self.unmerged, *newer.unmerged))),
             evidence={**self.evidence, **newer.evidence},
             repairs={**self.repairs, **newer.repairs},

@@ -19,11 +19,14 @@ from relay.run.resume import carry_over
 from relay.sandbox import private_folder
 from relay.sandbox import run as sandboxes
 from relay.session.events import Event, RunStarted
+from relay.session.usage import Spent
 from relay.session.values import SessionKind
 from relay.setup.context import PlanFiles, RunRequest
 from relay.setup.open import open_run
 from relay.store.attempts import read_attempt
 from relay.store.branches import move_branch
+from relay.store.history import read_relay_commits
+from relay.store.plan_state import read_plan_cost
 from tests.effort import take_each
 from tests.phases.bench import GATES, HOLD, Bench, make_plan, write_session
 from tests.scripted import ScriptedRunner
@@ -268,6 +271,43 @@ def test_an_open_phase_goes_on_with_what_the_user_did_to_the_same_file_and_to_it
     bench.play([write_session(1, "cat both.txt > seen.txt")])
     assert stage.git("show", "main:both.txt") == "FIRST\n\n\n\nLAST\n"
     assert stage.git("status", "--porcelain") == ""
+
+
+def call(tool, **given):
+    return {"tools": [{"name": tool, "input": given}]}
+
+
+@pytest.mark.parametrize("is_open", [True, False])
+def test_a_phase_that_handed_over_with_a_commit_goes_on_with_a_mended_gate_and_what_is_new(stage, monkeypatch, is_open):
+    """Its next session works on what is on the branch now, and its commit has the handed over one as a parent."""
+    monkeypatch.setenv("RELAY_MAX_REPAIRS", "0")
+    gate = "test ! -e 2.txt"
+    bench = Bench(stage, make_plan(gate) + "- [ ] Write two — 2.txt\n", **{"both.txt": "first\n\n\n\nlast\n"})
+    ticks = [call("tick", item=item, evidence="done") for item in ("1.1", "1.2")]
+    work = "echo 1 > 1.txt; sed -i s/first/FIRST/ both.txt"
+    two = {"name": "two", "turns": [call("bash", command="echo 2 > 2.txt"), ticks[1], {"text": "Commit: Write two"}]}
+    if is_open:
+        hand_off = call("hand_off", next_step="write two", learned=[], dead_ends=[])
+        one = {"name": "one", "turns": [call("bash", command=work), ticks[0], hand_off]}
+        bench.play([one, two], ends=ExitCode.STOPPED)
+    else:
+        one = {"name": "one", "turns": [ticks[0], call("bash", command=f"{work}; {HOLD}"), {"text": "stopped"}]}
+        bench.play([one], ends=ExitCode.INTERRUPTED, meanwhile=lambda: stage.relay("stop"))
+    handed = stage.git("rev-parse", "relay-jobs/main/1").strip()
+    assert stage.git("log", "-1", "--format=%s", handed) == "relay: phase 1 — one\n"
+    stage.edit(f"Verify: `{gate}`", "Verify: `test -e 2.txt`")
+    stage.write("both.txt", "first\n\n\n\nLAST\n")
+    stage.git("commit", "-qm", "mine", "both.txt")
+
+    out = bench.play([{"name": "three", "turns": [{"text": "Commit: all of it"}]}] if is_open else [two])
+
+    assert stage.git("show", "main:both.txt") == "FIRST\n\n\n\nLAST\n", out
+    assert bench.read_plan().done, out
+    assert stage.git("rev-parse", "main^2").strip() == handed
+    assert stage.git("status", "--porcelain") == ""
+    spent = read_plan_cost(open_repo(stage.root), "PLAN.md")
+    sessions = [read_relay_commits(open_repo(stage.root), "PLAN.md", rev=rev)[0] for rev in ("main", handed)]
+    assert spent.spent == sum((one.spent for one in sessions), start=Spent())
 
 
 def test_lines_that_the_user_and_an_open_phase_both_wrote_are_told_and_never_committed_with_marks(stage, monkeypatch):

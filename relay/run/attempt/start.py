@@ -60,6 +60,7 @@ from relay.store.history import (
     add_spent,
     list_doubts,
     read_plan_commits,
+    read_relay_commits,
     read_undone,
     was_made_here,
 )
@@ -142,7 +143,7 @@ def begin_phase(ctx: RunContext, plan: Plan, phase: Phase, *, reason: str) -> Ha
         PlanError: The gate can never be green, or no commit could hold the files of the phase.
     """
     head = ctx.repo.head()
-    number, handoff_note, earlier = _read_earlier_sessions(ctx.files, plan, phase.id)
+    number, handoff_note, earlier = read_earlier_sessions(ctx.files, plan, phase.id)
     settled = settle_in(ctx.repo, ctx.plan_path, plan, head)
     phase = settled.find_phase(phase.id) or phase
     commands = get_commands(ctx.settings, phase)
@@ -163,7 +164,7 @@ def begin_phase(ctx: RunContext, plan: Plan, phase: Phase, *, reason: str) -> Ha
         phase_id=phase.id,
         plan_path=ctx.plan_path,
         course=Course(number=number, tries=number, baseline=render_baseline(gate.result)),
-        carried=Carried(said=parse_said(earlier), rungs=tuple(value for key, value in earlier if key == RUNG)),
+        carried=read_carried(earlier),
     )
     attempt = open_attempt(ctx.repo, start, base=base)  # nobody wrote since: gate and hooks have a tree of their own
     return _make_handover(ctx, attempt, pending, reason=reason, handoff_note=handoff_note, baseline=gate.result)
@@ -393,7 +394,7 @@ def _read_folder_rules(ctx: RunContext, phase: Phase) -> str:
     return rules.text
 
 
-def _read_earlier_sessions(files: PlanFiles, plan: Plan, phase_id: str) -> tuple[int, str, tuple[tuple[str, str], ...]]:
+def read_earlier_sessions(files: PlanFiles, plan: Plan, phase_id: str) -> tuple[int, str, tuple[tuple[str, str], ...]]:
     """Return the number of the next session of a phase, and handoff note and trailers of its last handoff commit."""
     commits = read_plan_commits(files.repo, files.plan_path)
     last = next((commit for commit in commits if commit.status != "amended"), None)
@@ -411,12 +412,21 @@ def _read_earlier_sessions(files: PlanFiles, plan: Plan, phase_id: str) -> tuple
     return number + 1, told, tuple(pair for pair in last.found if pair[0] != SAID)
 
 
-def read_phase_spent(files: PlanFiles, plan: Plan, phase_id: str) -> Spent:
-    """Return the spend that the handoff commits of an unfinished phase record."""
-    commits = read_plan_commits(files.repo, files.plan_path)
+def read_carried(earlier: tuple[tuple[str, str], ...], *, joins: str = "") -> Carried:
+    """Return what a phase's next attempt keeps of the trailers of its last handoff commit."""
+    rungs = tuple(value for key, value in earlier if key == RUNG)
+    return Carried(said=parse_said(earlier), rungs=rungs, joins=joins)
+
+
+def read_phase_spent(files: PlanFiles, plan: Plan, attempt: OpenAttempt) -> Spent:
+    """Return the spend that the handoff commits of an attempt's unfinished phase record."""
+    repo, joins, phase_id = files.repo, attempt.carried.joins, attempt.phase_id
+    commits = read_plan_commits(repo, files.plan_path)
     unfinished = tuple(takewhile(lambda commit: commit.status != "done", commits))
-    phases = find_phases(files.repo, files.plan_path, plan, unfinished)
-    return add_spent(commit for commit in unfinished if phases.get(commit.commit) == phase_id)
+    phases = find_phases(repo, files.plan_path, plan, unfinished)
+    own = [commit for commit in unfinished if phases.get(commit.commit) == phase_id]
+    joined = read_relay_commits(repo, files.plan_path, rev=joins, newer_than=repo.head() or "") if joins else ()
+    return add_spent((*own, *(commit for commit in joined if commit.phase == phase_id)))
 
 
 def _describe_red(baseline: GateResult | None, phase: Phase) -> str:

@@ -355,7 +355,7 @@ def _commit(ctx: RunContext, candidate: Candidate, work: _Work, message: Message
     request = CommitRequest(
         branch=candidate.attempt.branch,
         head=candidate.attempt.base_head,
-        merges=candidate.attempt.merges,
+        merges=candidate.attempt.joined,
         message=message,
         other_subjects=list_subjects(ctx, candidate),
         plain_body="" if candidate.attempt.merges else _render_body(ctx, candidate, with_evidence=False),

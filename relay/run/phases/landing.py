@@ -24,19 +24,22 @@ from relay.git.names import JOB_BRANCHES, list_paths, render_ref_part
 from relay.git.objects import Merge, find_base, is_ancestor, merge_commits, read_patch
 from relay.git.refs import move_ref
 from relay.git.repository import Repo, is_checked_out
-from relay.git.trees import ABSENT, EXECUTABLE, FILE
+from relay.git.trees import ABSENT, EXECUTABLE, FILE, find_tree
 from relay.ledger.model import merge_entries, parse_ledger
 from relay.plan.lineage import find_lineage
 from relay.plan.model import Phase, Plan
 from relay.plan.operations import check_change, describe_reworded, read_operations, replay
 from relay.plan.parse import find_plan_in
 from relay.plan.text import encode_text, find_ledger_path
+from relay.run.attempt.start import read_carried, read_earlier_sessions
 from relay.run.commit.readiness import find_common, list_landed
+from relay.run.resume import is_here, save_found
 from relay.session.usage import Spent
 from relay.session.values import SessionEnd
+from relay.setup.context import PlanFiles
 from relay.setup.open import hold_worktree, new_id
 from relay.store import trailers
-from relay.store.attempts import AttemptStart, OpenAttempt, make_ending, open_attempt, read_attempt
+from relay.store.attempts import AttemptStart, OpenAttempt, displace_attempt, make_ending, open_attempt, read_attempt
 from relay.store.branches import move_branch
 from relay.store.checkpoints import WipRecord, save_snapshots
 from relay.store.history import find_text, read_relay_commits
@@ -397,6 +400,43 @@ def list_changes(repo: Repo, old: str, new: str) -> Iterator[tuple[str, str, str
     """Return the difference of two trees as entries for a tree, removals first."""
     changes = sorted(objects.diff_trees(repo, old, new), key=lambda change: bool(change.object_id))
     return ((c.path, c.mode, c.object_id) if c.object_id else (c.path, ABSENT, repo.zero_id) for c in changes)
+
+
+def reopen(job: Job, tip: str) -> None:
+    """Have a phase that has commits and is not done begin again where it left the plan's branch, with all its work.
+
+    Then it can be put on what is new there (`relay.run.resume.carry_over`). Its next commit has the others as a parent.
+    May be repeated after a kill.
+
+    Args:
+        job: Nobody else is at work in its work tree.
+        tip: The tip of the plan's branch.
+    """
+    repo, plan_path, own = job.repo, job.plan_path, get_tip(job.repo)
+    base, attempt = find_common(repo, plan_path, tip, own), read_attempt(repo)
+    files = PlanFiles(repo=repo, plan_path=plan_path, ledger_path=find_ledger_path(plan_path))
+    if attempt is not None and not attempt.carried.joins:
+        attempt = save_found(files, attempt) if is_here(repo, attempt) else attempt
+        tree = objects.write_paths_tree(repo, list_changes(repo, own, attempt.base_tree), start=base)
+        carried = structs.replace(attempt.begun.carried, joins=own)
+        begun = structs.replace(attempt.begun, base=base, carried=carried)
+        displace_attempt(repo, replace(attempt, base_tree=tree, begun=begun))
+        return
+    number, note, earlier = read_earlier_sessions(files, _read_plan(repo, own, plan_path), job.phase_id)
+    if attempt is None:
+        baseline = _find_baseline(repo, Landing(case=LandingCase.WORKING, tip=tip, own=own))
+        start = AttemptStart(
+            session_id=new_id(),
+            phase_id=job.phase_id,
+            plan_path=plan_path,
+            course=Course(number=number, tries=number, baseline=baseline),
+            carried=read_carried(earlier, joins=own),
+            onto=base,
+        )
+        attempt = open_attempt(repo, start, base=TreeSnapshot(tree=find_tree(repo, base)))
+    if attempt.last_wip is None:
+        record = WipRecord(spend=Spent(), handoff_note=note)
+        save_snapshots(repo, attempt, record, TreeSnapshot(tree=find_tree(repo, own)))
 
 
 def _find_baseline(repo: Repo, landing: Landing) -> str:

@@ -26,7 +26,7 @@ from relay.git.repository import Repo, leave_work_tree, open_worktree
 from relay.git.status import check_state, read_status
 from relay.plan.model import Plan
 from relay.plan.text import STATE_DIR, find_ledger_path
-from relay.run.phases.landing import Job, LandingCase, find_landing, get_tip
+from relay.run.phases.landing import Job, LandingCase, find_landing, get_tip, reopen
 from relay.sandbox.places import GENERATED
 from relay.setup.ignored import bring_ignored, drop_packages, find_brought_packages, is_brought
 from relay.setup.open import hold_worktree
@@ -309,16 +309,19 @@ def _hand_on(main: Repo, free: Job, phase_id: str) -> Job:
 
 
 def _catch_up(main: Repo, job: Job) -> None:
-    """Put an open phase without commits of its own on the plan's tip: the user may have committed, amended or rebased.
+    """Put a phase that has begun and is not done on the plan's tip: the user may have committed, amended or rebased.
 
     What its sessions did stays as it is: its run merges that with what was done to the same files
     (`relay.run.resume.carry_over`).
     """
     repo, attempt, own, tip = job.repo, read_attempt(job.repo), get_tip(job.repo), get_tip(main)
-    if attempt is None or attempt.merges or own == tip or attempt.base_head != own:
+    if own == tip or (attempt and (attempt.merges or own not in {attempt.base_head, attempt.carried.joins})):
         return
-    if read_relay_commits(repo, job.plan_path, rev=own, newer_than=tip):
-        return  # handed over with a commit: it is merged when it lands
+    made = next(iter(read_relay_commits(repo, job.plan_path, rev=own, newer_than=tip)), None)
+    if made and made.commit == own and made.status == "handoff":
+        reopen(job, tip)
+    elif made or not attempt:
+        return
     move_branch(repo, get_branch(repo), own, tip, reason="relay run: an open phase goes on with what is new")
     drop_pending(repo)  # files that stayed are the sessions'
     note_checked(repo, tip)
