@@ -49,27 +49,21 @@ def set_up(name: str, model: str | None, environ: Mapping[str, str]) -> None:
     provider = providers[name]
     for note in provider["notes"]:
         say(f"# {note}", exact=True)
-    if "variables" in provider:
-        if provider["login"] and name != "anthropic" and find_spec("boto3") is None:  # one extra brings all
-            say(f"# its login needs packages: {advise_extra('cloud')}", exact=True)
-        for line in (*(f"export {line}" for line in provider["variables"]), provider["login"]):
-            if line:
-                say(line, exact=True)
-        chosen, head, price = model or provider["model"], f'provider = "{name}"\n', None
-        has_table = find_limits(chosen) is None
-        said = "relay doctor   says which login it finds, and what is missing\n"
-        tries = "  tries the model, with two or three small requests"
-    else:
-        say(f"export ANTHROPIC_BASE_URL={provider['base_url']}", exact=True)
-        say(f"export ANTHROPIC_AUTH_TOKEN={provider['key'] or '…'}", exact=True)
-        say("unset ANTHROPIC_API_KEY")
-        chosen, head, price = model or _MODEL, "", UserPrice(input=0, output=0) if provider["local"] else None
-        has_table, said, tries = True, "", "  tries it, with two or three small requests"
+    is_cloud = "model" in provider
+    if is_cloud and provider["login"] and name != "anthropic" and find_spec("boto3") is None:  # one extra brings all
+        say(f"# its login needs packages: {advise_extra('cloud')}", exact=True)
+    exports = [f"export {line}" for line in provider["variables"]]
+    for line in filter(None, (*exports, provider["login"])):
+        say(line, exact=True)
     say()
+    chosen = model or provider.get("model", _MODEL)
+    price = UserPrice(input=0, output=0) if provider.get("local") else None
+    has_table = not is_cloud or find_limits(chosen) is None
     table = f"\n{render_model_table(chosen, ModelSettings(price=price))}\n" if has_table else ""
-    is_complete = not table if head else chosen != _MODEL
+    head, is_complete = (f'provider = "{name}"\n', not table) if is_cloud else ("", chosen != _MODEL)
     _begin_user_settings(f'{head}model = "{chosen}"\n{table}', environ, is_complete=is_complete)
-    say(f"\n{said}relay doctor --model {chosen} {tries}")
+    say("\nrelay doctor   says which key or login it finds, and what is missing")
+    say(f"relay doctor --model {chosen}   tries the model, with two or three small requests")
 
 
 def _begin_user_settings(text: str, environ: Mapping[str, str], *, is_complete: bool) -> None:

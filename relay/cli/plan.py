@@ -209,8 +209,10 @@ def review_command(what: str | None, sarif: str | None, *, whole_plan: bool, as_
 
     request, place = make_request(SessionKind.REVIEW, options)
     target = None if sarif is None else Path(sarif)
-    if target is not None:
-        _require_writable(target)
+    if target is not None:  # before anything is paid for
+        known = target if target.exists() else target.absolute().parent
+        if not (known.is_dir() or known == target) or not os.access(known, os.W_OK):
+            raise RelayError(f"{sarif} cannot be written", hint=f"is {known} a directory that you may write to?")
     chosen = get_range(request.files, what or "")
     post = prepare_post(place, os.environ) if options["post"] else None
     found: tuple[ReviewFinding, ...] | None = None
@@ -230,17 +232,6 @@ def review_command(what: str | None, sarif: str | None, *, whole_plan: bool, as_
     for words in () if as_json else done:
         say(words)
     return code
-
-
-def _require_writable(file: Path) -> None:
-    """Require, before relay spends anything, that a file can be written.
-
-    Raises:
-        RelayError: The file cannot be written.
-    """
-    place = file if file.exists() else file.absolute().parent
-    if not (place.is_dir() or place == file) or not os.access(place, os.W_OK):
-        raise RelayError(f"{file} cannot be written", hint=f"is {place} a directory that you may write to?")
 
 
 def _review_plan(options: dict[str, Any], *, as_json: bool) -> int:
