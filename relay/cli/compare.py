@@ -29,7 +29,6 @@ from relay.cli.screen import clean_line, complain, has_person, say, say_document
 from relay.cli.views.shapes import PlainView
 from relay.config import Settings
 from relay.config.model import OWN_LOOP
-from relay.git.repository import Repo
 from relay.lab.arms import parse_arm, parse_arms
 from relay.lab.comparing import compare_arms
 from relay.lab.experiment import Experiment, Trial, load_experiment
@@ -96,7 +95,19 @@ def command(plan: str | None, *, show: str | None, resume: str | None, as_json: 
     else:
         place, experiment = _plan_experiment(plan, options)
     code = _work(place, experiment, options, quiet=as_json) if show is None else ExitCode.DONE
-    _show(place.repo, experiment, as_json=as_json)
+    from relay.insight.report.page import render_page
+
+    root = place.repo.root
+    with keep_logs(root, experiment, tuple(read_results(place.repo, experiment))) as results:
+        comparison = compare_arms(results, experiment.arms)
+        page = make_experiment_page(experiment, comparison, read_contexts(root, experiment, results))
+        document = render_comparison(experiment, comparison)
+        kept = save_files(root, experiment, document, render_page(page, clean=clean_line))
+    if as_json:
+        say_document(document)
+    else:
+        show_page(page, root, "", None, as_text=True)
+        say(f"\nwrote {kept / 'index.html'}")
     return code
 
 
@@ -267,19 +278,3 @@ def _ask(experiment: Experiment, costs: Sequence[float | None], *, yes: bool, qu
     if quiet or not has_person():
         raise RelayError("an experiment costs money, and nobody can be asked here", hint="--yes begins without asking")
     click.confirm("Begin?", abort=True)
-
-
-def _show(repo: Repo, experiment: Experiment, *, as_json: bool) -> None:
-    """Print what is there of an experiment, and write its files."""
-    from relay.insight.report.page import render_page
-
-    with keep_logs(repo.root, experiment, tuple(read_results(repo, experiment))) as results:
-        comparison = compare_arms(results, experiment.arms)
-        page = make_experiment_page(experiment, comparison, read_contexts(repo.root, experiment, results))
-        document = render_comparison(experiment, comparison)
-        place = save_files(repo.root, experiment, document, render_page(page, clean=clean_line))
-    if as_json:
-        say_document(document)
-        return
-    show_page(page, repo.root, "", None, as_text=True)
-    say(f"\nwrote {place / 'index.html'}")

@@ -178,7 +178,12 @@ def _create(root: Path, name: str, content: bytes) -> bool:
 
 
 def _start_project(root: Path, missing: str, *, on_main: bool) -> None:
-    plan_path = _choose_plan(root)
+    # The nearest plan; without one it is beside the user in a package, which has a test command of its own, else at the
+    # root. A directory of tests is no package.
+    nearest, found = find_nearest_plan(root, Path.cwd()), find_test_command(Path.cwd())
+    is_package = found is not None and not re.fullmatch(r"test.*\.py|conftest\.py", found.source)
+    beside = os.path.relpath(Path.cwd() / DEFAULT_PLAN, root) if is_package else DEFAULT_PLAN
+    plan_path = beside if nearest in {"", DEFAULT_PLAN} else nearest
     test = find_test_command(root, plan_path)
     made = _write_first_files(root, test, plan_path)
     ignorable, shared = dict[str, str](), ""
@@ -215,17 +220,6 @@ def _start_project(root: Path, missing: str, *, on_main: bool) -> None:
         say("                      clones and gates see committed files only")
     if on_main:
         say("  relay run --branch  build on a new branch, not on the one that you are on")
-
-
-def _choose_plan(root: Path) -> str:
-    """Return the plan's path: the nearest one; without one it is beside the user in a package, else at the root.
-
-    A package has a test command of its own. A directory of tests is none.
-    """
-    nearest, found = find_nearest_plan(root, Path.cwd()), find_test_command(Path.cwd())
-    is_package = found is not None and not re.fullmatch(r"test.*\.py|conftest\.py", found.source)
-    beside = os.path.relpath(Path.cwd() / DEFAULT_PLAN, root)
-    return nearest if nearest not in {"", DEFAULT_PLAN} else beside if is_package else DEFAULT_PLAN
 
 
 def _write_first_files(root: Path, test: KnownCommand | None, plan_path: str) -> Mapping[str, str]:

@@ -100,20 +100,16 @@ class _PageRequest(BaseHTTPRequestHandler):
         """Answer."""
         self.server.note_read(self.request)
         token = self.path.removeprefix("/").removesuffix("/")
-        if not self._is_ours():
+        hosts, origins = self.headers.get_all("Host", []), self.headers.get_all("Origin", [])
+        site = self.headers.get("Sec-Fetch-Site", "none")
+        named = len(hosts) == 1 and hosts[0] in self.server.hosts
+        ours = {f"http://{host}" for host in self.server.hosts}
+        if not (named and set(origins) <= ours and site in {"none", "same-origin"}):  # not by its name, or for a page
             self.send_error(403)
         elif not hmac.compare_digest(token.encode(), self.server.token.encode()):
             self.send_error(404)
         else:
             self._send("text/html", self.server.render())
-
-    def _is_ours(self) -> bool:
-        """Return whether a browser asks for this server by its own name, and not on behalf of another page."""
-        hosts, origins = self.headers.get_all("Host", []), self.headers.get_all("Origin", [])
-        site = self.headers.get("Sec-Fetch-Site", "none")
-        ours = {f"http://{host}" for host in self.server.hosts}
-        named = len(hosts) == 1 and hosts[0] in self.server.hosts
-        return named and set(origins) <= ours and site in {"none", "same-origin"}
 
     def _send(self, kind: str, text: str, status: int = 200) -> None:
         data = text.encode("utf-8", "replace")

@@ -203,7 +203,13 @@ def review_command(what: str | None, sarif: str | None, *, whole_plan: bool, as_
     if whole_plan and (what is not None or sarif is not None or options["post"]):
         raise click.UsageError("--whole-plan takes no PHASE, RANGE, --sarif or --post")
     if whole_plan:
-        return _review_plan(options, as_json=as_json)
+        task = PlanTask(converge=True)
+        request, place = make_request(SessionKind.CONVERGE, options)
+        before = read_existing(place.repo, place.plan_name, task)
+        code = run_sessions(request, place.caller, lambda ctx: plan_feature(ctx, task), as_json=as_json)
+        if code == ExitCode.DONE and not as_json and before and load_plan(place).text != before.text:
+            show_plan(place, before.text)
+        return code
     from relay.cli.pr import prepare_post
     from relay.run.commit.review import get_range, review_range
 
@@ -231,14 +237,4 @@ def review_command(what: str | None, sarif: str | None, *, whole_plan: bool, as_
     done += [post(chosen.name, found)] if post is not None and found is not None else []
     for words in () if as_json else done:
         say(words)
-    return code
-
-
-def _review_plan(options: dict[str, Any], *, as_json: bool) -> int:
-    task = PlanTask(converge=True)
-    request, place = make_request(SessionKind.CONVERGE, options)
-    before = read_existing(place.repo, place.plan_name, task)
-    code = run_sessions(request, place.caller, lambda ctx: plan_feature(ctx, task), as_json=as_json)
-    if code == ExitCode.DONE and not as_json and before and load_plan(place).text != before.text:
-        show_plan(place, before.text)
     return code

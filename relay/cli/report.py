@@ -124,7 +124,11 @@ def command(  # noqa: PLR0913  # its options
         newest = find_logs(entries, "")[0].started
         runs = runs or (newest.plan_path if newest else "",)  # the plan that ran last
         if as_list:
-            _say_list(entries)
+            for entry in entries:
+                when = render_moment(entry.began, now=time.time()) if entry.began is not None else UNKNOWN
+                what = f"{entry.started.command} {entry.started.plan_path}" if entry.started else UNKNOWN
+                how = entry.ended.reason if entry.ended else "no end in the log: still at work, or killed"
+                say(f"{entry.run_id}  {when}  {what}  {render_tokens(entry.size_bytes)}B  {how}")
         elif database is not None:
             _write_database(choose(entries, runs), Path(database))
         elif as_json:
@@ -291,12 +295,3 @@ def read_figures(entries: "Iterable[LogEntry]") -> "tuple[Figures, int]":
     readers = [reader for entry in entries if (reader := open_events(entry.path))]
     figures = read_records(chain.from_iterable(readers))
     return figures, sum(reader.skipped_lines for reader in readers)
-
-
-def _say_list(entries: "Sequence[LogEntry]") -> None:
-    now = time.time()
-    for entry in entries:
-        when = render_moment(entry.began, now=now) if entry.began is not None else UNKNOWN
-        what = f"{entry.started.command} {entry.started.plan_path}" if entry.started else UNKNOWN
-        how = entry.ended.reason if entry.ended else "no end in the log: still at work, or killed"
-        say(f"{entry.run_id}  {when}  {what}  {render_tokens(entry.size_bytes)}B  {how}")

@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 
 import click
 
@@ -55,34 +56,27 @@ def command(run: str, *, as_json: bool, serve: int | None) -> int:
     """
     place = note_place()
     repo, run_id = place.repo, get_run(place.repo, run)
+    is_alive = partial(is_run_alive, repo, run_id)
     with RunLogs(repo.root, open_tail(repo, run_id)) as log:
         if serve is not None:
-            return serve_run(log, lambda: is_run_alive(repo, run_id), serve)
+            from relay.cli.page_server import serve_page
+
+            with open_live_page(log, is_alive) as render, serve_page(render, serve) as address:
+                say_now(f"{address}\n{_SERVED}")
+                with contextlib.suppress(KeyboardInterrupt):
+                    threading.Event().wait()  # also behind the end of the run
+            return ExitCode.DONE
         view = make_view(json=as_json, stream=sys.stdout, keeps_board=True)
         try:
             with view:
-                return follow(log, view, lambda: is_run_alive(repo, run_id), time.sleep)
+                return follow(log, view, is_alive, time.sleep)
         except KeyboardInterrupt:
             return ExitCode.DONE
 
 
+_SERVED = "whoever has this address can see the run but not change it; Ctrl-C ends the server"
 REFRESH_S = 5
 """Seconds between two pages of a run at work in a browser."""
-
-
-def serve_run(log: RunLogs, is_alive: Callable[[], bool], port: int) -> int:
-    """Serve the page of a run until Ctrl-C, even after the run's end.
-
-    Raises:
-        ConfigError: The port cannot be listened on.
-    """
-    from relay.cli.page_server import serve_page
-
-    with open_live_page(log, is_alive) as render, serve_page(render, port) as address:
-        say_now(f"{address}\nwhoever has this address can see the run but not change it; Ctrl-C ends the server")
-        with contextlib.suppress(KeyboardInterrupt):
-            threading.Event().wait()
-    return ExitCode.DONE
 
 
 @contextlib.contextmanager
