@@ -3,10 +3,23 @@
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from tests.endpoint.script import parse_script
 from tests.endpoint.server import Endpoint, serve
 
+ONE_PHASE = """\
+# Greetings
+
+## Phase 1 — Hello
+Verify: `grep -q hello hello.txt`
+- [ ] Say hello — hello.txt
+"""
+TWO_PHASES = f"""{ONE_PHASE}
+## Phase 2 — World
+Verify: `grep -q world world.txt`
+- [ ] Say world — world.txt
+"""
 HELLO = """
 sessions:
   - name: hello
@@ -16,6 +29,11 @@ sessions:
       - text: "Commit: Say hello"
 """
 """The first phase of the plan that most tests have."""
+
+
+def call(name: str, **given: object) -> dict[str, Any]:
+    """Return a turn with one tool call."""
+    return {"tools": [{"name": name, "input": given}]}
 
 
 def run_commands(*commands: str) -> str:

@@ -5,19 +5,8 @@ import json
 import pytest
 
 from relay.base.errors import ExitCode
-from tests.scripts import serving
+from tests.scripts import TWO_PHASES, serving
 
-PLAN = """\
-# Hello
-
-## Phase 1 — Hello
-Verify: `grep -q hello hello.txt`
-- [ ] Say hello — hello.txt
-
-## Phase 2 — World
-Verify: `grep -q world world.txt`
-- [ ] Say world — world.txt
-"""
 SCRIPT = """\
 sessions:
   - turns:
@@ -36,7 +25,7 @@ BOTH = "2 questions were answered by assumption"
 
 @pytest.mark.nightly
 def test_what_was_assumed_is_on_top_of_all_that_is_looked_at_next(relay, project, commit):
-    (project / "PLAN.md").write_text(PLAN)
+    (project / "PLAN.md").write_text(TWO_PHASES)
     commit()
     with serving(SCRIPT) as (server, env):
         one = relay("run", "--phase", "next", env=env)

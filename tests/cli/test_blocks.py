@@ -18,7 +18,7 @@ import yaml
 
 from relay.base.errors import ExitCode
 from tests.effort import NIGHTLY
-from tests.scripts import serving
+from tests.scripts import call, serving
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -61,14 +61,12 @@ Verify: `grep -q world world.txt`
 """
 
 
-def act(name: str, **given: object) -> dict[str, object]:
-    """Return a turn with one tool call."""
-    return {"tools": [{"name": name, "input": given}]}
-
-
 def say(word: str, number: int) -> dict[str, object]:
     """Return a session that does a phase of the plan."""
-    turns = [act("write", path=f"{word}.txt", content=word), act("tick", item=f"{number}.1", evidence="grep finds it")]
+    turns = [
+        call("write", path=f"{word}.txt", content=word),
+        call("tick", item=f"{number}.1", evidence="grep finds it"),
+    ]
     return {"when": {"first_message_contains": f"Say {word}"}, "turns": [*turns, {"text": f"Commit: Say {word}"}]}
 
 
@@ -78,7 +76,7 @@ SMALL_WORLD = {**WORLD, "when": {"first_message_contains": "Small world"}}
 
 def pretend(number: int) -> dict[str, object]:
     """Return a session that claims a phase's item and does nothing."""
-    return {"turns": [act("tick", item=f"{number}.1", evidence="it is not so"), {"text": "Done.", "repeat": 4}]}
+    return {"turns": [call("tick", item=f"{number}.1", evidence="it is not so"), {"text": "Done.", "repeat": 4}]}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -120,7 +118,7 @@ FORGE = r"""case "$*" in "pr view"*number*) echo "{\"number\":7,\"state\":\"OPEN
 SCRIPT = find_example("docs/how-to/rehearse.md", "yaml")
 STORIES = {
     "README.md": Story(plan=""),
-    "docs/tutorial.md": Story(plan="", sessions=({"turns": [act("submit_plan", markdown=PLAN)]}, HELLO, WORLD)),
+    "docs/tutorial.md": Story(plan="", sessions=({"turns": [call("submit_plan", markdown=PLAN)]}, HELLO, WORLD)),
     "docs/reference/agents.md": Story(codes={"relay doctor --agent": (ExitCode.USER,)}),  # there is none
     "docs/how-to/checks.md": Story(
         before="printf '#!/bin/sh\\n' > .git/hooks/pre-commit; chmod +x .git/hooks/pre-commit",
@@ -138,13 +136,13 @@ STORIES = {
             " --hidden 'pytest $RELAY_HIDDEN' --hidden-dir ~/held-out": (ExitCode.USER,),
         },
     ),
-    "docs/how-to/endpoints.md": Story(sessions=({"turns": [act("echo", word="relay"), {"text": "Relay."}]},)),
+    "docs/how-to/endpoints.md": Story(sessions=({"turns": [call("echo", word="relay"), {"text": "Relay."}]},)),
     "docs/how-to/exit-4.md": Story(
         before="relay run --phase 1",
         sessions=(
             pretend(1),
             pretend(2),
-            {"turns": [act("submit_plan", markdown=SMALLER)]},
+            {"turns": [call("submit_plan", markdown=SMALLER)]},
             SMALL_WORLD,
             say("moon", 3),
         ),
@@ -167,7 +165,7 @@ STORIES = {
         # A forge that has a request and says nothing else.
         before="git init -q --bare ../origin.git; git remote add origin ../origin.git; git push -q origin main;"
         f" printf '#!/bin/sh\\n%s' {shlex.quote(FORGE)} > ../bin/gh; chmod +x ../bin/gh; relay run --phase 1",
-        sessions=(HELLO, *({"turns": [act("report_findings", findings=[])]},) * 2, WORLD),
+        sessions=(HELLO, *({"turns": [call("report_findings", findings=[])]},) * 2, WORLD),
     ),
     "docs/how-to/several-phases.md": Story(sessions=(HELLO, WORLD)),
 }

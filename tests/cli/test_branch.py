@@ -3,25 +3,16 @@
 import pytest
 
 from relay.store.branches import name_branch
-from tests.endpoint.script import parse_script
-from tests.endpoint.server import serve
+from tests.scripts import HELLO, ONE_PHASE, serving
 
-PLAN = "# Add keys & *such*\n\n## Phase 1 — Hello\nVerify: `grep -q hello hello.txt`\n- [ ] Say hello — hello.txt\n"
-SCRIPT = """\
-sessions:
-  - turns:
-      - tools:
-          - {name: write, input: {path: hello.txt, content: "hello\\n"}}
-          - {name: tick, input: {item: "1.1", evidence: "hello.txt says hello"}}
-      - text: Done.
-"""
+PLAN = ONE_PHASE.replace("Greetings", "Add keys & *such*")
 BRANCH = "relay/add-keys-such"
 
 
 @pytest.fixture
 def endpoint():
-    with serve(parse_script(SCRIPT)) as rehearsal:
-        yield {"ANTHROPIC_BASE_URL": rehearsal.base_url, "ANTHROPIC_API_KEY": "rehearsal", "RELAY_SANDBOX": "off"}
+    with serving(HELLO) as (_, env):
+        yield {**env, "RELAY_SANDBOX": "off"}
 
 
 def test_the_work_goes_on_a_branch_of_its_own(relay, project, git, endpoint):
@@ -36,7 +27,7 @@ def test_the_work_goes_on_a_branch_of_its_own(relay, project, git, endpoint):
     assert (ran.code, ran.err) == (0, "")
     assert git("symbolic-ref", "HEAD") == f"refs/heads/{BRANCH}"
     assert git("rev-parse", "main") == start
-    assert git("log", "-1", "--format=%s") == "relay: phase 1 — Hello"
+    assert git("log", "-1", "--format=%s") == "Say hello"
     assert git("status", "--porcelain") == "A  staged.txt"
     assert relay("run", "--branch", env=endpoint).code == 0
     assert git("branch", "--format=%(refname:short)").split() == ["main", BRANCH]

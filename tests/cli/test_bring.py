@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from tests.agents import fake_agent
-from tests.cli.test_credentials import PLAN
 from tests.endpoint.script import parse_script
 from tests.endpoint.server import serve
+from tests.scripts import ONE_PHASE
 
 SETTINGS = """\
 runner = "mine"
@@ -40,7 +40,7 @@ THEIRS = {
 @pytest.fixture
 def theirs(environ, tmp_path, project, commit):
     """The user's home with those folders, a login and settings beside them; the agent is set as runner."""
-    (project / "PLAN.md").write_text(PLAN)
+    (project / "PLAN.md").write_text(ONE_PHASE)
     commit()
     home, programs = Path(environ["HOME"]), tmp_path / "programs"
     others = {".claude/.credentials.json": "login", ".claude/settings.json": "{}", ".claude/projects/x.jsonl": "talk"}

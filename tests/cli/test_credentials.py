@@ -20,8 +20,8 @@ from tests.clouds import (
 from tests.effort import NIGHTLY
 from tests.endpoint.script import parse_script
 from tests.endpoint.server import serve
+from tests.scripts import ONE_PHASE
 
-PLAN = "# Greetings\n\n## Phase 1 — Hello\nVerify: `grep -q hello hello.txt`\n- [ ] Say hello — hello.txt\n"
 SCRIPT = """\
 model: claude-opus-5-5
 sessions:
@@ -37,7 +37,7 @@ KEYS = "n=$(cat ~/asked 2>/dev/null | wc -l); echo asked >> ~/asked; echo the-ke
 
 @pytest.fixture
 def planned(project, commit):
-    (project / "PLAN.md").write_text(PLAN)
+    (project / "PLAN.md").write_text(ONE_PHASE)
     commit()
     return project
 

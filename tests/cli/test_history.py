@@ -11,13 +11,10 @@ from relay.config import Settings
 from relay.insight.telemetry import tape
 from relay.insight.telemetry.log import sweep
 from relay.insight.telemetry.tape import open_tape
+from tests.scripts import call
 from tests.tapes import find_tapes, read_notes, read_tape
 
 SECRET = "ghp_" + "aB3dE6gH9j" * 4
-
-
-def call(name, **given):
-    return {"tools": [{"name": name, "input": given}]}
 
 
 EVENTFUL = [

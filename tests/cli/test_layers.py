@@ -7,11 +7,7 @@ import pytest
 from relay.base.errors import ExitCode
 from relay.base.interrupts import Urgency
 from relay.session.events import Noticed, ToolFinished
-
-
-def call(name, **given):
-    return {"tools": [{"name": name, "input": given}]}
-
+from tests.scripts import call
 
 FIRST = [
     call("write", path="hello.txt", content="hello\n"),

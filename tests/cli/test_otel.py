@@ -42,7 +42,7 @@ from tests.any_event import any_event
 from tests.effort import try_each
 from tests.figures.streams import turn
 from tests.news.listener import listen
-from tests.scripts import serving
+from tests.scripts import HELLO, ONE_PHASE, serving
 
 LOG = (Path(__file__).parent / "recorded.jsonl").read_bytes()
 
@@ -189,22 +189,12 @@ def test_credentials_come_from_the_headers_setting_alone(collector, tmp_path, mo
     assert capfd.readouterr() == ("", "")
 
 
-PLAN = "# Hello\n\n## Phase 1 — Hello\nVerify: `grep -q hello hello.txt`\n- [ ] Say hello — hello.txt\n"
-SCRIPT = """\
-sessions:
-  - turns:
-      - tools: [{name: write, input: {path: hello.txt, content: "hello"}}]
-      - tools: [{name: tick, input: {item: "1.1", evidence: "it is so"}}]
-      - text: "Commit: Say hello"
-"""
-
-
 def test_a_collector_that_refuses_costs_a_run_a_line_and_nothing_else(relay, project, collector, commit):
     """A run sends its own spans at its end; what was not taken can be sent later."""
-    (project / "PLAN.md").write_text(PLAN)
+    (project / "PLAN.md").write_text(ONE_PHASE)
     commit()
     collector.answers.append(503)
-    with serving(SCRIPT) as (server, env):
+    with serving(HELLO) as (server, env):
         ran = relay("run", env={**env, "RELAY_SANDBOX": "off", "OTEL_EXPORTER_OTLP_ENDPOINT": collector.url})
         used = sum(request.usage["input_tokens"] for request in server.requests if request.usage)
     assert ran.code == 0

@@ -12,6 +12,7 @@ from relay.store import trailers
 from relay.store.history import RelayCommit
 from relay.store.outcomes import list_outcomes
 from tests.cli.documents import read_document
+from tests.scripts import call
 
 PLAN = """# Parts
 
@@ -19,10 +20,6 @@ PLAN = """# Parts
 Verify: `grep -q right one.txt`
 - [ ] Write one — one.txt
 """
-
-
-def call(name, **given):
-    return {"tools": [{"name": name, "input": given}]}
 
 
 def do_phase(n, name, *texts):

@@ -11,12 +11,9 @@ from relay.insight.telemetry.log import HEAD_BYTES, find_logs, list_logs
 from relay.session.events import Event, RunEnded, RunStarted, TextShown
 from relay.session.records import LoggedEvent, render_record
 from relay.session.usage import Usage
+from tests.scripts import call
 
 PHASES = 2
-
-
-def call(name, **given):
-    return {"tools": [{"name": name, "input": given}]}
 
 
 def make_phase(n):

@@ -12,19 +12,7 @@ import pytest
 
 from tests.endpoint.script import parse_script
 from tests.endpoint.server import serve
-from tests.scripts import serving
-
-PLAN = """\
-# Greetings
-
-## Phase 1 — Hello
-Verify: `grep -q hello hello.txt`
-- [ ] Say hello — hello.txt
-
-## Phase 2 — World
-Verify: `grep -q world world.txt`
-- [ ] Say world — world.txt
-"""
+from tests.scripts import TWO_PHASES, serving
 
 SCRIPT = """\
 model: claude-opus-5-5
@@ -47,7 +35,7 @@ sessions:
 @pytest.fixture
 def planned(project, commit):
     """A project whose plan is committed."""
-    (project / "PLAN.md").write_text(PLAN)
+    (project / "PLAN.md").write_text(TWO_PHASES)
     commit()
     return project
 
@@ -163,6 +151,17 @@ def test_a_plan_is_written_and_shown_and_nothing_committed(relay, project, git):
         assert (ran.code, "--force" in ran.err) == (1, True)
 
 
+def test_the_difference_of_a_revised_plan_is_shown(relay, planned):
+    now = TWO_PHASES.replace("Say world — world.txt", "Say world loudly — world.txt")
+    with serving(PLANNER % json.dumps(now)) as (_, given):
+        ran = relay("plan", "--revise", "louder", "-e", env={**given, "EDITOR": "sed -i s/loudly/LOUDLY/"})
+    assert (ran.code, ran.err) == (0, "")
+    lines = ran.out.splitlines()
+    assert {"-- [ ] Say world — world.txt", "+- [ ] Say world LOUDLY — world.txt"} <= set(lines)
+    assert "# Greetings" not in lines
+    assert "LOUDLY" in (planned / "PLAN.md").read_text()
+
+
 @pytest.mark.usefixtures("planned")
 def test_without_a_key_nothing_starts(relay, git):
     """A clear error, exit 1, and not a byte changed."""
@@ -216,7 +215,7 @@ def test_a_phase_that_cannot_be_run_is_refused_without_a_key(relay):
 
 def test_what_is_done_is_said_without_a_key(relay, planned, git):
     """Nothing is left: no key, no session, exit 0; an edit that nobody has committed is not taken for done."""
-    text = PLAN.replace("[ ]", "[x]", 1)
+    text = TWO_PHASES.replace("[ ]", "[x]", 1)
     (planned / "PLAN.md").write_text(text)
     git("commit", "-qam", "by hand")
     ran = relay("run", "--phase", "1")
@@ -372,7 +371,7 @@ def test_a_key_that_the_endpoint_says_back_is_shown_nowhere(relay, doctor, plann
 def test_a_locale_that_is_not_utf8_is_no_obstacle(planned, environ, endpoint, git):
     """Subjects, commands and file names reach git as UTF-8, and the screen as what it can show."""
     plain = {**environ, **endpoint, "LC_ALL": "C", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0"}
-    (planned / "PLAN.md").write_text(PLAN.replace("Greetings", "Grüße — an alle"))
+    (planned / "PLAN.md").write_text(TWO_PHASES.replace("Greetings", "Grüße — an alle"))
     (planned / "größe.txt").write_text("mine\n")
     command = [sys.executable, "-P", "-m", "relay", "run", "--phase", "next"]
     done = subprocess.run(command, cwd=planned, env=plain, capture_output=True, check=False)

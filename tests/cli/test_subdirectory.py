@@ -4,15 +4,7 @@ import shlex
 
 import pytest
 
-from tests.scripts import HELLO, serving
-
-PLAN = """\
-# Greetings
-
-## Phase 1 — Hello
-Verify: `grep -q hello hello.txt`
-- [ ] Say hello — hello.txt
-"""
+from tests.scripts import HELLO, ONE_PHASE, serving
 
 
 @pytest.fixture
@@ -21,8 +13,8 @@ def deep(project, commit):
     folder = project / "docs/deep"
     folder.mkdir(parents=True)
     (folder / "kept.txt").write_text("kept\n")
-    (project / "PLAN.md").write_text(PLAN)
-    (project / "docs/BUILD.md").write_text(PLAN.replace("Greetings", "Built"))
+    (project / "PLAN.md").write_text(ONE_PHASE)
+    (project / "docs/BUILD.md").write_text(ONE_PHASE.replace("Greetings", "Built"))
     commit()
     return folder
 
@@ -76,7 +68,7 @@ def test_the_plan_that_was_meant_is_named(relay, deep, git):
 @pytest.mark.nightly
 def test_of_two_plans_the_one_that_is_taken_is_named_and_how_to_take_the_other(play, relay, deep, commit):
     """In a monorepo: the nearest is taken; a name of the settings counts from the root."""
-    (deep / "PLAN.md").write_text(PLAN)
+    (deep / "PLAN.md").write_text(ONE_PHASE)
     commit()
     words = "this is PLAN.md, the nearest plan; relay {} ../../PLAN.md takes the root's"
     assert relay("check", cwd=deep).out.splitlines()[0] == words.format("check")

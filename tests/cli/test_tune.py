@@ -5,12 +5,9 @@ import json
 import pytest
 
 from relay.base.errors import ExitCode
+from tests.scripts import call
 
 PHASES = 6
-
-
-def call(name, **given):
-    return {"tools": [{"name": name, "input": given}]}
 
 
 def make_phase(n):

@@ -13,7 +13,7 @@ import pytest
 import relay.api
 from relay.base.errors import ExitCode
 from relay.session.events import Event, ResponseReceived, RunStarted
-from tests.scripts import serving
+from tests.scripts import call, serving
 
 ROOT = Path(__file__).parents[2]
 PLAN = """# Parts
@@ -23,10 +23,6 @@ Verify: `grep -q right one.txt`
 - [ ] Write one — one.txt
 """
 CLAIM = {"claim": "one is right", "because": "grep", "kind": "decision", "sources": ["one.txt:1"]}
-
-
-def call(name, **given):
-    return {"tools": [{"name": name, "input": given}]}
 
 
 TURNS = [
