@@ -53,7 +53,7 @@ def test_the_key_of_one_vendor_is_not_given_to_an_agent_of_another():
     mine = {"mine": {"program": "/bin/true", "endpoints": ["openai"]}}
     flags = {"provider": "bedrock", "agents": mine}
     settings = load_settings(flags=flags, environ={}, plan_settings={}, repo_root=None, user_dir=None)
-    with pytest.raises(RunnerError, match="OPENAI_API_KEY is not set; provider is for the Messages API, which mine"):
+    with pytest.raises(RunnerError, match="no API key: OPENAI_API_KEY is not set"):
         list_runners(settings)["mine"].get_key({"ANTHROPIC_API_KEY": "k"})
 
 
