@@ -16,8 +16,8 @@ WRONG = [
         's.yaml:4: tick: "evidence" is missing; "evidenc" is not known; allowed: item',
     ),
     (GOOD.replace('"1.1"', "[1]"), 's.yaml:4: tick: "item" must be a string'),
-    (GOOD.replace("text: Done.", "fault: drop"), "s.yaml:5: a turn has no key 'fault'; allowed: text, tools"),
-    (GOOD.replace("turns", "turn"), "s.yaml:3: a session has no key 'turn' (did you mean 'turns'?)"),
+    (GOOD.replace("text: Done.", "fault: drop"), "s.yaml:5: Object contains unknown field `fault`"),
+    (GOOD.replace("turns", "turn"), "s.yaml:3: Object contains unknown field `turn`"),
 ]
 
 
