@@ -7,6 +7,7 @@ from relay.git.repository import open_repo
 from relay.ledger.model import Claim, append_entry, parse_ledger
 from relay.plan.parse import parse_plan
 from relay.run.phases.landing import Job, LandingCase, find_landing, find_obstacles, find_phase_id, land, prepare
+from relay.run.phases.worktrees import bring_together
 from relay.run.rewind import get_rewind
 from relay.session.events import GateStarted
 from relay.store.attempts import read_attempt
@@ -178,6 +179,23 @@ def test_what_is_red_together_goes_to_a_session_that_is_told(stage):
     ended, _ = play(place, "2", [[[repair]]])
     assert ended.exit_code == ExitCode.DONE, ended
     land(main, job, find_landing(main, job))
+
+
+def test_a_gate_that_a_person_mends_is_that_of_a_phase_whose_merge_was_red(stage):
+    few = "test $(wc -w < all.txt) -le 7 && grep -q world all.txt"
+    main, place, job = speak(stage, HELLO.replace("hello", "hello there"), WORLD, verify=few)
+    prepare(job, find_landing(main, job))
+    assert play(place, "2", [[]], max_repairs=0)[0].exit_code == ExitCode.STOPPED
+    stage.write("PLAN.md", stage.git("show", "main:PLAN.md").replace(few, "grep -q world all.txt"))
+    stage.commit("a mended gate")
+
+    assert bring_together(main, job, find_landing(main, job)) == ()
+
+    ended, _ = play(place, "2")
+    assert ended.exit_code == ExitCode.DONE, ended
+    assert find_landing(main, job).case is LandingCase.FORWARD
+    land(main, job, find_landing(main, job))
+    assert parse_plan(stage.git("show", "main:PLAN.md")).done
 
 
 @pytest.fixture

@@ -51,12 +51,12 @@ from relay.run.phases.landing import (
     find_phase_id,
     get_tip,
     land,
-    prepare,
     require_unmoved,
 )
 from relay.run.phases.worktrees import (
     Trees,
     adopt_jobs,
+    bring_together,
     ensure_job,
     find_branch_tree,
     find_jobs,
@@ -399,7 +399,7 @@ class _Parent:
 
     def _start_merging(self, plan: Plan, found: Iterable[tuple[Job, Landing]]) -> None:
         for job, landing in found:
-            if landing.case is LandingCase.APART and not self._prepare(job, landing):
+            if not self._prepare(job, landing):
                 continue
             places = self._count_places(plan, 1 + len(self._find_ready(plan)), more=1)
             places = self._find_places(job.phase_id, places, is_alone=not self._state.working)
@@ -407,9 +407,9 @@ class _Parent:
                 return
 
     def _prepare(self, job: Job, landing: Landing) -> bool:
-        """Open the landing attempt of a phase; if that fails, the phase stops and others go on."""
+        """Have a phase's landing attempt open and up to date; if that fails, the phase stops and others go on."""
         try:
-            for words in prepare(job, landing):
+            for words in bring_together(self._ctx.repo, job, landing):
                 self._ctx.observe(Noticed(text=f"phase {job.phase_id}: {words}"))
         except RepoError as error:
             if isinstance(error, GitError) and job.phase_id not in self._state.retried:

@@ -26,7 +26,8 @@ from relay.git.repository import Repo, leave_work_tree, open_worktree
 from relay.git.status import check_state, read_status
 from relay.plan.model import Plan
 from relay.plan.text import STATE_DIR, find_ledger_path
-from relay.run.phases.landing import Job, LandingCase, find_landing, get_tip, reopen
+from relay.run.commit.readiness import is_untouched
+from relay.run.phases.landing import Job, Landing, LandingCase, find_landing, get_tip, prepare, reopen
 from relay.sandbox.places import GENERATED
 from relay.setup.ignored import bring_ignored, drop_packages, find_brought_packages, is_brought
 from relay.setup.open import hold_worktree
@@ -259,7 +260,7 @@ def ensure_job(
                 job = _hand_on(main, job, phase_id)
             if find_home(job.repo) != main.root:
                 note_home(job.repo, main.root)
-            _catch_up(main, job)
+            catch_up(main, job)
             if _bring_up(main, job, start) or not is_brought(job.repo):
                 named = (*settings.copy, *([settings.env_file] if settings.env_file else []))
                 has_packages = not settings.setup and get_mechanism(settings).confines
@@ -308,14 +309,17 @@ def _hand_on(main: Repo, free: Job, phase_id: str) -> Job:
     return replace(free, phase_id=phase_id)
 
 
-def _catch_up(main: Repo, job: Job) -> None:
-    """Put a phase that has begun and is not done on the plan's tip: the user may have committed, amended or rebased.
+def catch_up(main: Repo, job: Job) -> None:
+    """Put a phase that sessions work on on the plan's tip: the user may have committed, amended or rebased.
 
     What its sessions did stays as it is: its run merges that with what was done to the same files
     (`relay.run.resume.carry_over`).
+
+    Args:
+        job: The caller holds its work tree.
     """
     repo, attempt, own, tip = job.repo, read_attempt(job.repo), get_tip(job.repo), get_tip(main)
-    if own == tip or (attempt and (attempt.merges or own not in {attempt.base_head, attempt.carried.joins})):
+    if own == tip or (attempt and (is_untouched(attempt) or own not in {attempt.base_head, attempt.carried.joins})):
         return
     made = next(iter(read_relay_commits(repo, job.plan_path, rev=own, newer_than=tip)), None)
     if made and made.commit == own and made.status == "handoff":
@@ -325,6 +329,25 @@ def _catch_up(main: Repo, job: Job) -> None:
     move_branch(repo, get_branch(repo), own, tip, reason="relay run: an open phase goes on with what is new")
     drop_pending(repo)  # files that stayed are the sessions'
     note_checked(repo, tip)
+
+
+def bring_together(main: Repo, job: Job, landing: Landing) -> tuple[str, ...]:
+    """Open the landing attempt of a phase, or put the one that sessions work on on the plan's tip.
+
+    Args:
+        landing: `LandingCase.APART` or `LandingCase.MERGING`.
+
+    Returns:
+        A sentence for each conflict and each change that was left out.
+
+    Raises:
+        RepoError: See `relay.run.phases.landing.prepare`.
+    """
+    if landing.case is LandingCase.APART:
+        return prepare(job, landing)
+    with hold_worktree(job.repo) as told:
+        catch_up(main, job)
+    return told
 
 
 def _bring_up(main: Repo, job: Job, start: str) -> bool:
