@@ -167,7 +167,7 @@ def test_nothing_hostile_reaches_the_terminal(arena):
         {"text": f"Commit: {EVIL}"},
     ]  # fmt: skip
     waves = arena.play(NONE, "run", "--dry-run", "--jobs", "2", terminal=True, warm=True)
-    played = arena.play([{"turns": turns}], "run", "--approve", terminal=True, answers=["q\n"], warm=True)
+    played = arena.play([{"turns": turns}], "run", "--approve", terminal=True, answers=["n\n"], warm=True)
     status = arena.play(NONE, "status", "--why", terminal=True, warm=True)
     asked = arena.play(NONE, "pr", "--text", terminal=True, warm=True)
 
