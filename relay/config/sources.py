@@ -348,23 +348,15 @@ _UNKNOWN = {
 
 def render_model_table(model: str, known: ModelSettings) -> str:
     """Return a model's table as TOML; placeholders for unknown values are marked."""
-    width = max(len(line) for line, _ in _iter_lines(known))
-    lines = [f"{line:<{width}}  # {remark}" if remark else line for line, remark in _iter_lines(known)]
-    return "\n".join((f"[models.{json.dumps(model)}]", *lines))
-
-
-def _iter_lines(known: ModelSettings) -> Iterator[tuple[str, str]]:
-    """Yield each line with its comment."""
-    if known.reset_at is not None:
-        yield f'reset_at = "{known.reset_at}"', ""
+    lines = [(f'reset_at = "{known.reset_at}"', "")] if known.reset_at is not None else []
     for name, (assumed, words) in _UNKNOWN.items():
         value = getattr(known, name)
-        if value is None:
-            yield f"{name} = {_render(assumed)}", f"put this right: {words}"
-        else:
-            yield f"{name} = {_render(value)}", words
-    if known.compat != AS_KNOWN:
-        yield f"compat = {_render(known.compat)}", ""
+        remark = f"put this right: {words}" if value is None else words
+        lines.append((f"{name} = {_render(assumed if value is None else value)}", remark))
+    lines += [(f"compat = {_render(known.compat)}", "")] if known.compat != AS_KNOWN else []
+    width = max(len(line) for line, _ in lines)
+    shown = (f"{line:<{width}}  # {remark}" if remark else line for line, remark in lines)
+    return "\n".join((f"[models.{json.dumps(model)}]", *shown))
 
 
 def _render(value: Any) -> str:

@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path, PurePosixPath
 
 from relay.base.tree import read_start
@@ -320,27 +321,27 @@ def find_test_command(root: Path, plan_path: str = "") -> KnownCommand | None:
     Args:
         plan_path: From the root; one outside of the repository has nothing beside it.
     """
-    looks = (_look_at_make, _look_at_package, _look_at_python, _look_at_others)
     for place_of in dict.fromkeys((find_plan_folder(plan_path), "")):
-        if found := next((found for look in looks for found in look(root / place_of)), None):
+        if found := next(_look(root / place_of), None):
             return KnownCommand(command=place(found.command, place_of), source=posixpath.join(place_of, found.source))
     return None
 
 
-def _look_at_make(root: Path) -> Iterator[KnownCommand]:
+def _look(root: Path) -> Iterator[KnownCommand]:
     for name in MAKEFILES:
-        if found := _MAKE_TARGET.search(read_beginning(root / name)):
-            yield KnownCommand(command=f"make {found[1]}", source=name)
-
-
-def _look_at_package(root: Path) -> Iterator[KnownCommand]:
-    try:
+        if made := _MAKE_TARGET.search(read_beginning(root / name)):
+            yield KnownCommand(command=f"make {made[1]}", source=name)
+    with suppress(ValueError, KeyError, TypeError, RecursionError):
         script = json.loads(read_beginning(root / "package.json") or "{}")["scripts"]["test"]
-    except (ValueError, KeyError, TypeError, RecursionError):
-        return
-    if isinstance(script, str) and script.strip() and _NO_SCRIPT not in script:
-        runner = next((program for lock, program in _LOCKS if (root / lock).is_file()), "npm")
-        yield KnownCommand(command=f"{runner} test", source="package.json")
+        if isinstance(script, str) and script.strip() and _NO_SCRIPT not in script:
+            runner = next((program for lock, program in _LOCKS if (root / lock).is_file()), "npm")
+            yield KnownCommand(command=f"{runner} test", source="package.json")
+    yield from _look_at_python(root)
+    for name, command in _SIMPLE:
+        if (root / name).is_file():
+            yield KnownCommand(command=command, source=name)
+    if found := min(root.glob("test*.py"), default=None):
+        yield KnownCommand(command="python3 -m unittest discover", source=found.name)
 
 
 def _look_at_python(root: Path) -> Iterator[KnownCommand]:
@@ -348,7 +349,9 @@ def _look_at_python(root: Path) -> Iterator[KnownCommand]:
         if _PYTEST.search(read_beginning(root / name)) or (
             name in {"pytest.ini", "conftest.py"} and (root / name).is_file()
         ):
-            yield KnownCommand(command=f"{_find_pytest(root)} -q", source=name)
+            own = (f"{venv}/bin/pytest" for venv in (".venv", "venv") if os.access(root / venv / "bin/pytest", os.X_OK))
+            locked = (f"{prefix}pytest" for lock, prefix in _PYTHON_RUNNERS if (root / lock).is_file())
+            yield KnownCommand(command=f"{next(chain(locked, own), 'python3 -m pytest')} -q", source=name)
             return
     if (root / "manage.py").is_file():
         yield KnownCommand(command="python3 manage.py test", source="manage.py")
@@ -357,21 +360,6 @@ def _look_at_python(root: Path) -> Iterator[KnownCommand]:
         is_package = (root / folder / "__init__.py").is_file()
         where = "" if is_package else f" {folder}"
         yield KnownCommand(command=f"python3 -m unittest discover{where}", source=f"{folder}/")
-
-
-def _find_pytest(root: Path) -> str:
-    if prefix := next((prefix for lock, prefix in _PYTHON_RUNNERS if (root / lock).is_file()), ""):
-        return f"{prefix}pytest"
-    venv = next((name for name in (".venv", "venv") if os.access(root / name / "bin/pytest", os.X_OK)), "")
-    return f"{venv}/bin/pytest" if venv else "python3 -m pytest"
-
-
-def _look_at_others(root: Path) -> Iterator[KnownCommand]:
-    for name, command in _SIMPLE:
-        if (root / name).is_file():
-            yield KnownCommand(command=command, source=name)
-    if found := min(root.glob("test*.py"), default=None):
-        yield KnownCommand(command="python3 -m unittest discover", source=found.name)
 
 
 def read_beginning(path: Path) -> str:

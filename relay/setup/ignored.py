@@ -18,6 +18,7 @@ import shutil
 import stat
 from collections import deque
 from collections.abc import Callable, Collection, Iterator
+from itertools import chain
 
 from relay.base.errors import RepoError
 from relay.base.walk import open_folder, open_parent, open_regular
@@ -266,17 +267,12 @@ def _describe(name: str, found: os.stat_result) -> bytes:
 
 def _measure(main: Repo, path: str, most_files: int, most_bytes: int) -> tuple[int, int] | None:
     """Return the number of files at or below a path and their bytes; None if they are more than that."""
-    files, size, pending = 0, 0, [f"{main.root}/{path}"]
-    while pending:
-        place = pending.pop()
-        try:
-            found = os.lstat(place)
-            if stat.S_ISDIR(found.st_mode):
-                pending += [f"{place}/{name}" for name in os.listdir(place)]  # noqa: PTH208  # names are wanted
-                continue
-        except OSError:
-            continue
-        files, size = files + 1, size + found.st_size
+    files, size = 0, 0
+    for name in chain((path,), _walk(main, path)):
+        with contextlib.suppress(OSError):  # it went meanwhile
+            found = os.lstat(f"{main.root}/{name}")
+            if not stat.S_ISDIR(found.st_mode):
+                files, size = files + 1, size + found.st_size
         if files > most_files or size > most_bytes:
             return None
     return files, size
@@ -332,8 +328,5 @@ def _copy_bytes(source: int, target: int) -> None:
     except OSError as error:
         if error.errno not in {errno.EXDEV, errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP}:
             raise
-        os.lseek(source, 0, os.SEEK_SET)
-        os.ftruncate(target, 0)
-        os.lseek(target, 0, os.SEEK_SET)
         with open(source, "rb", closefd=False) as here, open(target, "wb", closefd=False) as there:
             shutil.copyfileobj(here, there)

@@ -269,23 +269,21 @@ class Observers:
                 with self._calling(request, values):
                     yield
             except RelayError as error:  # the caller shows and notes it
-                log.append(self._end(str(error)))
+                spent = self.meter.total if self.meter else None
+                ended = RunEnded(
+                    exit_code=ExitCode.USER,
+                    reason=str(error),
+                    next_command="",
+                    spent_usd=spent.cost_usd if spent else None,
+                    estimated=spent is not None and spent.estimated,
+                )
+                log.append(ended)
                 raise
             finally:
                 if failure := _send(request, run_id):
                     again = f"`relay report --otel {run_id}` sends it"
                     self._tell(Noticed(text=f"telemetry: {failure}; {again}", warning=True))
                 self.log = None
-
-    def _end(self, reason: str) -> RunEnded:
-        spent = self.meter.total if self.meter else None
-        return RunEnded(
-            exit_code=ExitCode.USER,
-            reason=reason,
-            next_command="",
-            spent_usd=spent.cost_usd if spent else None,
-            estimated=spent is not None and spent.estimated,
-        )
 
     @contextmanager
     def _calling(self, request: RunRequest, secret_values: tuple[str, ...]) -> Iterator[None]:

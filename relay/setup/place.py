@@ -97,11 +97,14 @@ def get_place(
     if repo:
         repo = _hide(repo, environ, plan_file)
     caller = Caller(folder=os.path.relpath(cwd, root), plan=plan or "")
+    name, spelled = os.path.relpath(plan_file, root), Path(os.path.normpath(plan_file))
+    if not spelled.is_relative_to(root):
+        name = name_outside(spelled) if repo else str(spelled)
     return Place(
         root=root,
         found=repo,
         plan_file=plan_file,
-        plan_name=_name(plan_file, root, is_repo=repo is not None),
+        plan_name=name,
         caller=caller,
     )
 
@@ -286,11 +289,3 @@ def _name_commands(plan: str) -> Hint:
     """Return the commands for a plan that is somewhere else; `check` takes its path alone, the others by ``--plan``."""
     check, run = (Command(words=(name,), plan_path=plan) for name in ("check", "run"))
     return ("there is ", TypedPath(path=plan), ": `", check, "` checks it, `", run, "` builds it")
-
-
-def _name(path: Path, root: Path, *, is_repo: bool) -> str:
-    """Return a path relative to the root if it is spelled inside, else its name outside of the repository."""
-    spelled = Path(os.path.normpath(path))
-    if spelled.is_relative_to(root):
-        return os.path.relpath(spelled, root)
-    return name_outside(spelled) if is_repo else str(spelled)
