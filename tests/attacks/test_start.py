@@ -79,6 +79,7 @@ def test_relay_does_not_run_where_a_session_could_change_it(arena, monkeypatch):
     assert wrong == []
 
 
+@pytest.mark.nightly
 def test_a_module_of_the_current_directory_is_not_relays(arena):
     """`python -m relay` puts the current directory first: status imports nothing of it, a run is refused.
 

@@ -154,30 +154,6 @@ def test_a_full_disk_in_mid_run_is_told_once_and_kills_nothing(tmp_path: Path) -
     assert read_texts(path)[0] == "fits"
 
 
-FULL_FROM_THE_START = """
-import resource, signal, sys
-from pathlib import Path
-from relay.base.walk import open_ignored
-signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
-try:
-    with open_ignored(Path(sys.argv[1]), (".relay",)):
-        pass
-except OSError as error:
-    print(error.strerror)
-"""
-
-
-def test_a_full_disk_leaves_no_ignore_file_that_says_nothing(tmp_path: Path) -> None:
-    """An empty one is what git would show of the directory."""
-    done = subprocess.run(
-        [sys.executable, "-c", FULL_FROM_THE_START, tmp_path], check=True, capture_output=True, text=True,
-        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2]), "PYTHONDONTWRITEBYTECODE": "1"},
-    )  # fmt: skip
-    assert done.stdout == "File too large\n"
-    assert list((tmp_path / ".relay").iterdir()) == []
-
-
 def sweep_week(root: Path, *, now_s: float) -> int:
     return sweep(root, OUTPUTS, now_s=now_s, max_age_s=OUTPUT_AGE_S)
 
