@@ -490,11 +490,10 @@ def _pin(root: Path, places: Sequence[Path]) -> list[Mount]:
 
     Without it `mv docs old; mkdir docs` would put a new docs/AGENTS.md where the protected one was.
     """
-    names, top = tuple(f"{place}/" for place in places), f"{root}/"
+    names, top = {str(place) for place in places}, f"{root}/"
     inside = [name for name in names if name.startswith(top)]
     between = {name[:at] for name in inside for at in range(len(top), len(name)) if name[at] == "/"}
-    pins = [Path(name) for name in sorted(between) if not f"{name}/".startswith(names)]
-    return [Mount(op=Op.WRITE, source=place, dest=place) for place in pins]
+    return [Mount(op=Op.WRITE, source=place, dest=place) for place in map(Path, sorted(between - names))]
 
 
 def list_covers(mounts: Sequence[Mount]) -> list[tuple[str, bool]]:

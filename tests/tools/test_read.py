@@ -10,7 +10,9 @@ from tests.pictures import make_png
 
 
 def test_what_read_shows_can_be_edited(bench):
+    """Without carriage returns and the byte order mark, which stay."""
     (bench.root / "f.txt").write_bytes(b"\xef\xbb\xbfone\r\n\ttwo\r\nthree")
+    assert bench.ok("read", path="f.txt") == "one\n\ttwo\nthree"
     bench.ok("edit", path="f.txt", old=bench.ok("read", path="f.txt"), new="1\n2")
     assert (bench.root / "f.txt").read_bytes() == b"\xef\xbb\xbf1\r\n2"
 
