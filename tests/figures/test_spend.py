@@ -8,7 +8,7 @@ import pytest
 from relay.session.events import GateStarted, ResponseReceived
 from relay.session.prices import Budget, UserPrice
 from relay.session.spend import Meter, Pace
-from relay.session.usage import Spent, Usage
+from relay.session.usage import Spent, Usage, rank_spent
 from tests.figures.streams import MODEL, call, gate, turn
 
 PRICE = UserPrice(input=1, output=1, write_5m=1, write_1h=1).make_price("m")
@@ -100,6 +100,12 @@ def test_a_request_that_more_for_the_run_would_let_go_is_known() -> None:
         meter = Meter(budget, price=price, before=Spent())
         meter.check(1_000_000, 0)
         assert meter.unsent == unsent, budget
+
+
+def test_of_two_records_of_one_session_the_larger_counts_and_an_unknown_cost_is_larger() -> None:
+    rows = ((1, 0.5), (2, 0.4), (2, 0.6), (2, None))
+    ranked = [Spent(usage=Usage(input_tokens=tokens), cost_usd=usd) for tokens, usd in rows]
+    assert sorted(reversed(ranked), key=rank_spent) == ranked
 
 
 def test_requests_to_another_model_within_a_session_are_checked_at_its_price() -> None:
