@@ -105,7 +105,7 @@ def test_a_request_that_more_for_the_run_would_let_go_is_known() -> None:
 def test_of_two_records_of_one_session_the_larger_counts_and_an_unknown_cost_is_larger() -> None:
     rows = ((1, 0.5), (2, 0.4), (2, 0.6), (2, None))
     ranked = [Spent(usage=Usage(input_tokens=tokens), cost_usd=usd) for tokens, usd in rows]
-    assert sorted(reversed(ranked), key=rank_spent) == ranked
+    assert sorted((ranked[at] for at in (3, 1, 2, 0)), key=rank_spent) == ranked
 
 
 def test_requests_to_another_model_within_a_session_are_checked_at_its_price() -> None:
