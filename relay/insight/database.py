@@ -13,13 +13,14 @@ import json
 import re
 import sqlite3
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import fields, is_dataclass
 from datetime import UTC, datetime
 from functools import lru_cache
 from operator import attrgetter
 from pathlib import Path
 from types import SimpleNamespace, UnionType
-from typing import Any, Self, Union, get_args, get_origin, get_type_hints
+from typing import Any, Union, get_args, get_origin, get_type_hints
 
 from relay.base.values import dataclass
 from relay.session.events import Event, RunEnded, RunStarted, SessionEnded, SessionStarted
@@ -130,7 +131,7 @@ class Row(SimpleNamespace):
     """A row: each column is an attribute; NULL is None, a list is a list. Mutable: figures are added to it."""
 
 
-class Database:
+class Database(AbstractContextManager["Database"]):
     """The tables of one or several logs. Mutable: it grows by records, and is closed by its user.
 
     Args:
@@ -155,10 +156,6 @@ class Database:
         for cls, table in TABLES.items():
             columns = ", ".join(f'"{name}"' for name in table.columns[1:])
             self._link.execute(f"CREATE TABLE {cls.__name__} (seq INTEGER PRIMARY KEY, {columns})")
-
-    def __enter__(self) -> Self:
-        """Return the database, which `with` closes."""
-        return self
 
     def __exit__(self, *_: object) -> None:
         """Close it."""

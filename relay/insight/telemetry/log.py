@@ -5,15 +5,14 @@ have been planted by the author of the repository: every step into it is made by
 links. A failure to write is reported once and never stops a run.
 """
 
-import contextlib
 import os
 import re
 import stat
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, suppress
 from heapq import merge
 from itertools import chain, islice, repeat
 from pathlib import Path
-from typing import Self
 from urllib.parse import unquote
 
 from relay.base.redaction import redact
@@ -32,7 +31,7 @@ FOLDER, SUFFIX = "sessions", ".jsonl"
 
 
 @dataclass(slots=True, kw_only=True)
-class EventLog:
+class EventLog(AbstractContextManager["EventLog"]):
     """An open log, a context manager. Mutable: holds a descriptor."""
 
     path: Path
@@ -70,12 +69,9 @@ class EventLog:
     def close(self) -> None:
         """Stop writing; later events are dropped."""
         if self._descriptor is not None:
-            with contextlib.suppress(OSError):  # a late write error of a network file system; the data is gone
+            with suppress(OSError):  # a late write error of a network file system; the data is gone
                 os.close(self._descriptor)
             self._descriptor = None
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
@@ -102,10 +98,10 @@ def sweep(repo_root: Path, folder: str, *, now_s: float, max_age_s: float) -> in
     A file that is gone, cannot be deleted, or is no plain file is passed over.
     """
     removed = 0
-    with contextlib.suppress(OSError), open_folder(repo_root, (STATE_DIR, folder)) as directory:
+    with suppress(OSError), open_folder(repo_root, (STATE_DIR, folder)) as directory:
         for _, _, names, holder in os.fwalk(".", dir_fd=directory, follow_symlinks=False):
             for name in names:
-                with contextlib.suppress(OSError):
+                with suppress(OSError):
                     state = os.stat(name, dir_fd=holder, follow_symlinks=False)
                     if stat.S_ISREG(state.st_mode) and state.st_mtime < now_s - max_age_s:
                         os.unlink(name, dir_fd=holder)
@@ -141,16 +137,16 @@ _EVENT = re.compile(rb'^\{"v":\d+,"at":[\d.]+,"event":"(\w+)"')
 def list_runs(root: Path) -> tuple[str, ...]:
     """Return the ids of the runs that have a log, the last written one at the end."""
     found: list[tuple[int, str]] = []
-    with contextlib.suppress(OSError), open_folder(root, (STATE_DIR, FOLDER)) as folder, os.scandir(folder) as entries:
+    with suppress(OSError), open_folder(root, (STATE_DIR, FOLDER)) as folder, os.scandir(folder) as entries:
         for entry in entries:
-            with contextlib.suppress(OSError):
+            with suppress(OSError):
                 state = entry.stat(follow_symlinks=False)
                 if entry.name.endswith(SUFFIX) and stat.S_ISREG(state.st_mode):
                     found.append((state.st_mtime_ns, entry.name.removesuffix(SUFFIX)))
     return tuple(name for _, name in sorted(found))
 
 
-class LogTail:
+class LogTail(AbstractContextManager["LogTail"]):
     """A log, open for reading; a context manager. Mutable: knows how far it was read.
 
     It stays readable if its file is removed or replaced: relay itself goes on writing to the open file. Iterated it
@@ -245,9 +241,6 @@ class LogTail:
         """Close the file."""
         os.close(self._descriptor)
 
-    def __enter__(self) -> Self:
-        return self
-
     def __exit__(self, *_: object) -> None:
         self.close()
 
@@ -284,7 +277,7 @@ def _read_first(root: Path, run_id: str) -> LoggedEvent | None:
         return None
 
 
-class RunLogs:
+class RunLogs(AbstractContextManager["RunLogs"]):
     """A run's log with those of its jobs. Mutable: knows how far each was read.
 
     Args:
@@ -326,9 +319,6 @@ class RunLogs:
         """Close all logs."""
         for log in (self._log, *(log for _, log in self._jobs)):
             log.close()
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
