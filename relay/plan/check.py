@@ -360,26 +360,22 @@ def list_unboxed(outline: Outline) -> tuple[Unit, ...]:
     texts = (render_plain(box.text) for section in sections if not section.is_overview for box in section.boxes)
     named = {number for text in texts for number in find_unit_numbers(text)}
     found: list[Unit] = []
-    whole: Unit | None = None
     end = 0
     for at, section in enumerate(sections):
         if at in held or at < end:
             continue
         title = section.title
         if is_unit(title) and not _DONE.search(title) and parse_number(title).number not in named:
-            unit = Unit(line=section.line, title=title)
             stop = find_end(sections, at)
-            if section.level == 1 and stop == len(sections):
-                whole = unit  # the document's title: what stands below it counts
-            elif held.isdisjoint(range(at, stop)):
+            if held.isdisjoint(range(at, stop)):
                 end = stop
-                found.append(unit)
+                found.append(Unit(line=section.line, title=title))
                 continue
         for entry in (entry for entry in section.entries if entry.kind is EntryKind.HTML):
             for task in _TASK.finditer(entry.text if not entry.text.lstrip().startswith("<!--") else ""):
                 line = entry.line + entry.text.count("\n", 0, task.start())
                 found.append(Unit(line=line, title=" ".join((task[1] or "").split())))
-    return tuple(found) or ((whole,) if whole and not held else ())
+    return tuple(found)
 
 
 def _find_held(outline: Outline) -> set[int]:

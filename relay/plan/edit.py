@@ -42,7 +42,6 @@ _MOST_COMMANDS = 20
 _LINES = frozenset({EntryKind.PROSE, EntryKind.BULLET})
 _ASKED, _ASSUMED = "question: ", " (assumed: "
 _MAX_LEVEL = 6
-_MAX_NUMBER = 999_999_999
 
 
 def append_note(plan: Plan, phase_id: str, note: str) -> Plan:
@@ -464,5 +463,5 @@ def _read_item(phase: Phase, line: str) -> str:
 
 def _render_items(prefix: str, texts: Sequence[str]) -> Iterator[str]:
     for text in texts:
-        prefix = _ORDERED.sub(lambda number: str(min(int(number[1]) + 1, _MAX_NUMBER)), prefix)
+        prefix = _ORDERED.sub(lambda number: str(int(number[1]) + 1), prefix)
         yield f"{prefix}[ ] {text}"

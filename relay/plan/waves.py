@@ -7,8 +7,9 @@ the size of the plan. A phase in a cycle, or after an unknown phase, is in no wa
 
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from functools import reduce
 from heapq import heappop, heappush, heapreplace
-from operator import attrgetter
+from operator import attrgetter, or_
 
 from relay.base.values import dataclass
 from relay.plan.model import Phase, Plan
@@ -149,21 +150,15 @@ def _find_shared(order: Sequence[Phase], waits: Mapping[str, tuple[str, ...]]) -
 
     A set of phases is a number, with a bit for the place in `order` of each.
     """
-    place = {phase.id: n for n, phase in enumerate(order)}
-    before: list[int] = []
-    users: dict[_Parts, int] = defaultdict(int)
-    named: dict[_Parts, None] = {}
+    place, before = {phase.id: n for n, phase in enumerate(order)}, list[int]()
+    users, first = defaultdict[_Parts, int](int), dict[int, _Parts]()
     for n, phase in enumerate(order):
-        mask = 0
-        for at in (place[a] for a in waits[phase.id]):
-            mask |= before[at] | 1 << at
-        before.append(mask)
+        ahead = (place[a] for a in waits[phase.id])
+        before.append(reduce(or_, (before[at] | 1 << at for at in ahead), 0))
         for parts in _list_parts(phase):
-            named[parts] = None
             for part in (*_list_folders(parts), parts):
                 users[part] |= 1 << n
-    first: dict[int, _Parts] = {}
-    for parts in named:
+    for parts in (parts for phase in order for parts in _list_parts(phase)):
         first.setdefault(users[parts], parts)
     for mask, parts in first.items():
         apart = 0
