@@ -33,10 +33,11 @@ from typing import Any
 from processes import git, make_environ, make_repository
 
 from relay.base.jsonrpc import Answered, Question, Wire
-from relay.runners.agents.acp import has_mode, make_initialize, make_prompt
-from relay.runners.agents.gateway import HeldRequest, Route, open_gateway
+from relay.runners.agents.acp import INITIALIZE, has_mode
+from relay.runners.agents.gateway import HeldRequest, Route, serve_agent
 from relay.runners.agents.profiles import PROFILES, Profile, fill, get_installed, make_home
 from relay.runners.messages.api import open_wire
+from relay.sandbox.openings import listen
 from relay.sandbox.supervisor import find_descendants
 from relay.session.prices import cost_usd, find_price
 from relay.session.usage import Usage
@@ -238,12 +239,12 @@ def talk(process: "subprocess.Popen[bytes]", root: Path, profile: Profile, promp
                     raise RuntimeError(f"{profile.name} answers {method} with: {found.error}")
                 return found.result
 
-    ask("initialize", make_initialize())
+    ask("initialize", INITIALIZE)
     opened = ask("session/new", {"cwd": str(root), "mcpServers": [], **profile.options})
     session = str(opened["sessionId"])
     if profile.mode and has_mode(opened, profile.mode):
         ask("session/set_mode", {"sessionId": session, "modeId": profile.mode})
-    ask("session/prompt", make_prompt(session, prompt))
+    ask("session/prompt", {"sessionId": session, "prompt": [{"type": "text", "text": prompt}]})
     os.killpg(process.pid, signal.SIGKILL)  # what it has started is in its group
     process.wait()
 
@@ -273,7 +274,8 @@ def open_way(base_url: str) -> Iterator[int]:
     environ = {"ANTHROPIC_API_KEY": "rehearsal", "ANTHROPIC_BASE_URL": base_url}
     with tempfile.TemporaryDirectory() as place, closing(open_wire(environ, 60.0)) as wire:
         door = Path(place, "door")
-        with open_gateway(Route(wire=wire, mark=MARK.encode(), secrets=(), tell=told.put), door):
+        route = Route(wire=wire, mark=MARK.encode(), secrets=(), tell=told.put)
+        with listen(door, partial(serve_agent, route)):
             shim = subprocess.Popen(
                 [sys.executable, "-I", "-S", str(inside.__file__), f"{PORT}={door}", "--", "sleep", "600"]
             )

@@ -7,7 +7,7 @@ a gate of 6 minutes are more than 300 s) relay takes entries of an hour, which o
 
 from datetime import date
 
-from relay.runners.messages.context_window import LONG_TTL_S, SHORT_TTL_S, wants_long
+from relay.runners.messages.context_window import LONG_TTL_S, SHORT_TTL_S
 from relay.session.prices import find_price
 from relay.session.spend import USUAL_ANSWER_S
 
@@ -36,7 +36,7 @@ def main() -> None:
     for model in ("claude-opus-5-5", "claude-sonnet-5-5", "claude-opus-5", "claude-haiku-4-5"):
         for minutes in (6, 12, 30):
             gate_s = minutes * 60.0
-            auto = LONG_TTL_S if wants_long(USUAL_ANSWER_S + gate_s) else SHORT_TTL_S
+            auto = LONG_TTL_S if (USUAL_ANSWER_S + gate_s) > SHORT_TTL_S else SHORT_TTL_S
             short, own = (find_saving(model, gate_s, ttl) for ttl in (SHORT_TTL_S, auto))
             print(f"| {model} | {minutes} min | ${short:.2f} | ${own:.2f} |")
 

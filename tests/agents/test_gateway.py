@@ -10,6 +10,7 @@ import threading
 import zlib
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from tempfile import mkdtemp
 from typing import Any
@@ -23,13 +24,14 @@ from relay.runners.agents.gateway import (
     Passed,
     RejectedRequest,
     Route,
-    open_gateway,
+    serve_agent,
 )
 from relay.runners.messages.api import open_wire
 from relay.runners.messages.connection import FaultKind
 from relay.runners.messages.credentials import Credential, CredentialError, Proof
 from relay.runners.messages.endpoint import BEDROCK, FRAMES, GEMINI, OPENAI, Way, find_own_secrets
 from relay.runners.messages.reading import most_answer_bytes
+from relay.sandbox.openings import listen
 from relay.session.usage import Usage
 from tests.clouds import render_frames
 from tests.endpoint.script import parse_script
@@ -72,7 +74,7 @@ def gateway(script, place, keep=lambda _: None, room=MAX_BODY_BYTES):
         with closing(open_wire(environ, 5.0)) as wire:
             secrets, held = find_own_secrets(environ), Memory(left_bytes=room)
             route = Route(wire=wire, mark=MARK, secrets=secrets, tell=told.put, keep=keep, memory=held)
-            with open_gateway(route, place / "socket"):
+            with listen(place / "socket", partial(serve_agent, route)):
                 yield server, told, place / "socket"
 
 
@@ -103,7 +105,7 @@ def played(answer, place, **given):
     environ = {"ANTHROPIC_API_KEY": KEY}
     with closing(open_wire(environ, 5.0, given.get("way", Way()), transport)) as wire:
         route = Route(wire=wire, mark=MARK, secrets=(KEY,), tell=told.put, **given)
-        with open_gateway(route, place / "socket"):
+        with listen(place / "socket", partial(serve_agent, route)):
             yield told, place / "socket"
 
 
@@ -504,7 +506,7 @@ def test_other_apis_pass_to_their_endpoint_with_its_key_and_every_token_is_count
             environ = {family.keys[0]: "sk-real-key-of-the-user", family.base: server.base_url + family.root}
             with closing(open_wire(environ, 5.0, way)) as wire:
                 route = Route(wire=wire, mark=MARK, secrets=find_own_secrets(environ), tell=told.put, way=way)
-                with open_gateway(route, place):
+                with listen(place, partial(serve_agent, route)):
                     asked = begin(ask_broken, place, target, body)
                     held = told.get(timeout=20)
                     assert (held.request.is_main, held.request.model) == (True, "gpt-x")

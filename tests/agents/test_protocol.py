@@ -16,8 +16,8 @@ from relay.runners.agents.acp import (
     choose_option,
     find_version,
     has_mode,
+    make_system,
     read_update,
-    takes_system,
 )
 from relay.session.events import TextShown, ToolFinished, ToolStarted
 
@@ -71,7 +71,7 @@ def test_no_message_breaks_the_reader(value):
     assert isinstance(found, Notification)
     read_update(found.params)
     choose_option(found.params)
-    takes_system(found.params)
+    make_system(found.params, "x")
     find_version(found.params)
     has_mode({"modes": {"availableModes": value}}, "x")
 

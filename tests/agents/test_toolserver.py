@@ -5,12 +5,14 @@ import socket
 import subprocess
 import sys
 import threading
+from functools import partial
 from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relay.runners.agents.acp import BRIDGE, LATE, MOST_LATE, Called, Offer, answer_line, open_toolserver
+from relay.runners.agents.acp import BRIDGE, LATE, MOST_LATE, Called, Offer, answer_line, serve_tools
+from relay.sandbox.openings import listen
 from relay.session.values import ToolCall, ToolResult
 from relay.tools.toolbox import HAND_OFF, TICK
 
@@ -70,7 +72,7 @@ def test_no_parameters_break_the_server(method, params):
 def test_the_bridge_carries_lines_of_any_length_both_ways(tmp_path):
     place = tmp_path / "tools"
     long = "x" * 500_000
-    with open_toolserver(offer(ToolResult(text=long)), place):
+    with listen(place, partial(serve_tools, offer(ToolResult(text=long)))):
         call = {"id": 1, "method": "tools/call", "params": {"name": "tick", "arguments": {"item": long}}}
         done: Any = subprocess.Popen(
             [sys.executable, "-I", "-S", "-c", BRIDGE, str(place)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
@@ -125,7 +127,7 @@ def test_a_session_that_ends_answers_who_waits(tmp_path):
         return True
 
     place = tmp_path / "tools"
-    with open_toolserver(Offer(tools=(TICK,), tell=tell), place), socket.socket(socket.AF_UNIX) as peer:
+    with listen(place, partial(serve_tools, Offer(tools=(TICK,), tell=tell))), socket.socket(socket.AF_UNIX) as peer:
         peer.connect(str(place))
         peer.sendall(json.dumps({"id": 1, "method": "tools/call", "params": {"name": "tick"}}).encode() + b"\n")
         assert waiting.wait(20)

@@ -16,7 +16,6 @@ import socket
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import CancelledError, Future
-from contextlib import AbstractContextManager
 from dataclasses import field, replace
 from pathlib import Path
 from typing import Any
@@ -24,7 +23,6 @@ from typing import Any
 from relay.base.jsonrpc import MAX_LINE_BYTES, Question, dig, parse_incoming, render_answer, split_lines
 from relay.base.values import dataclass
 from relay.runners.base import ToolLog, render_summary
-from relay.sandbox.openings import listen
 from relay.session.events import Observe, TextShown, ToolStarted
 from relay.session.usage import Usage
 from relay.session.values import ToolCall, ToolResult, ToolSpec
@@ -75,27 +73,18 @@ class ToolUpdate:
 Update = Text | ToolUpdate
 
 
-def make_initialize() -> dict[str, Any]:
-    """Return the first request: relay offers neither files nor terminals; the agent has its own in its sandbox."""
-    return {
-        "protocolVersion": VERSION,
-        "clientCapabilities": {"fs": {"readTextFile": False, "writeTextFile": False}, "terminal": False},
-        "clientInfo": {"name": "relay", "title": "relay", "version": "1"},
-    }
+INITIALIZE: dict[str, Any] = {
+    "protocolVersion": VERSION,
+    "clientCapabilities": {"fs": {"readTextFile": False, "writeTextFile": False}, "terminal": False},
+    "clientInfo": {"name": "relay", "title": "relay", "version": "1"},
+}
+"""The first request: relay offers neither files nor terminals; the agent has its own in its sandbox."""
 
 
-def make_prompt(session_id: str, text: str) -> dict[str, Any]:
-    """Return the parameters of session/prompt."""
-    return {"sessionId": session_id, "prompt": [{"type": "text", "text": text}]}
-
-
-def takes_system(initialized: Mapping[str, Any]) -> bool:
-    """Return whether session/new accepts a system prompt."""
-    return isinstance(dig(initialized, "agentCapabilities.sessionCapabilities.systemPrompt"), dict)
-
-
-def make_system(text: str) -> dict[str, Any]:
-    """Return the parameter of session/new that is appended to the agent's own system prompt."""
+def make_system(initialized: Mapping[str, Any], text: str) -> dict[str, Any]:
+    """Return the parameter of session/new that extends the agent's own system prompt; empty if it takes none."""
+    if not isinstance(dig(initialized, "agentCapabilities.sessionCapabilities.systemPrompt"), dict):
+        return {}
     return {"systemPrompt": {"mode": "append", "content": [{"type": "text", "text": text}]}}
 
 
@@ -400,13 +389,8 @@ def choose_offered(tools: Iterable[ToolSpec]) -> tuple[ToolSpec, ...]:
     return tuple(tool for tool in tools if tool.name not in _THEIRS)
 
 
-def open_toolserver(offer: Offer, place: Path) -> AbstractContextManager[None]:
-    """Listen on a new Unix socket until the block ends."""
-    return listen(place, lambda peer: _serve(peer, offer), MOST_CONNECTIONS)
-
-
-def _serve(peer: socket.socket, offer: Offer) -> None:
-    """Answer until the agent closes its end, or sends a line that is too long."""
+def serve_tools(offer: Offer, peer: socket.socket) -> None:
+    """Answer on a connection until the agent closes its end, or sends a line that is too long."""
     with peer.makefile("rb") as stream:
         for line in split_lines(stream):
             if len(line) >= MAX_LINE_BYTES:
@@ -476,5 +460,4 @@ def _call(params: Mapping[str, Any], offer: Offer) -> dict[str, Any]:
 
 
 def _say(text: str, *, is_error: bool) -> dict[str, Any]:
-    clean = text.encode("utf-8", "replace").decode()
-    return {"content": [{"type": "text", "text": clean}], "isError": is_error}
+    return {"content": [{"type": "text", "text": text.encode("utf-8", "replace").decode()}], "isError": is_error}

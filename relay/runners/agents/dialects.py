@@ -13,7 +13,7 @@ something, nor with a value that may be an address or an id. A field that is nul
 import json
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, field
+from dataclasses import field
 from typing import Any
 from urllib.parse import unquote
 
@@ -535,16 +535,6 @@ class Tally:
 
 def _dig_first(part: Mapping[str, Any], paths: tuple[str, ...]) -> Any:
     return next((found for path in paths if (found := dig(part, path)) is not None), None)
-
-
-def describe_answer(tally: Tally) -> dict[str, Any]:
-    """Return what was read of an answer, for the session's tape."""
-    return {
-        "model": tally.model,
-        "stop_reason": tally.stop_reason,
-        "usage": asdict(tally.usage) if tally.usage else None,
-        "is_complete": tally.is_complete,
-    }
 
 
 def _parse(data: bytes) -> Iterator[Mapping[str, Any]]:

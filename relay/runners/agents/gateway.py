@@ -9,11 +9,11 @@ Everything of an endpoint besides its models is out of reach.
 import contextlib
 import json
 import re
+import socket
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import CancelledError, Future
 from contextlib import AbstractContextManager
-from dataclasses import field, replace
-from pathlib import Path
+from dataclasses import asdict, field, replace
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +24,6 @@ from relay.runners.agents.dialects import (
     MESSAGES,
     ModelRequest,
     Tally,
-    describe_answer,
     may_pass,
     read_request,
     shorten_answer,
@@ -35,7 +34,6 @@ from relay.runners.messages.credentials import CredentialError
 from relay.runners.messages.endpoint import PLAIN, Way
 from relay.runners.messages.faults import judge_event, judge_failure, judge_status, name_cause
 from relay.runners.messages.reading import most_answer_bytes
-from relay.sandbox.openings import listen
 from relay.session.tape import KeepNote
 
 if TYPE_CHECKING:
@@ -170,13 +168,9 @@ class Route:
     """Replaces the ``x-api-key`` of an agent that sends one; empty for other agents."""
 
 
-def open_gateway(route: Route, place: Path) -> AbstractContextManager[None]:
-    """Listen on a new Unix socket until the block ends."""
-    return listen(place, lambda connection: _serve(HttpPeer(connection), route))
-
-
-def _serve(peer: HttpPeer, route: Route) -> None:
+def serve_agent(route: Route, connection: socket.socket) -> None:
     """Answer the requests of one connection, one after another."""
+    peer = HttpPeer(connection)
     try:
         while peer.read_head():
             _Exchange(peer, route).answer()
@@ -276,13 +270,18 @@ class _Exchange:
             self.route.tell(Passed(request=request, tally=tally, fault=fault))
 
     def _keep(self, body: bytes, tally: Tally | None, fault: Fault | None) -> None:
-        made = describe_answer(tally) if tally else {}
-        failed = {"fault": fault.kind.value, "message": fault.message} if fault else {}
+        made: dict[str, Any] = {}
+        if tally:
+            usage = asdict(tally.usage) if tally.usage else None
+            made = {"model": tally.model, "stop_reason": tally.stop_reason, "usage": usage}
+            made["is_complete"] = tally.is_complete
+        if fault:
+            made |= {"fault": fault.kind.value, "message": fault.message}
         came = hide_values(self.came_body.decode("utf-8", "surrogateescape"), self._list_secrets())
         with self.route.lock:
             self.route.keep({"kind": "request", "body": json.loads(body)})
             self.route.keep({**self.came, "body": came})
-            self.route.keep({"kind": "made", "path": self.path, **made, **failed})
+            self.route.keep({"kind": "made", "path": self.path, **made})
 
     def _forward(self, body: bytes, request: ModelRequest | None) -> tuple[Tally | None, Fault | None]:
         import httpx2

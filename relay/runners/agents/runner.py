@@ -31,12 +31,12 @@ from relay.runners.agents.acp import (
     Offer,
     ToolUpdate,
     choose_offered,
-    open_toolserver,
     read_fill,
     read_update,
     read_usage,
+    serve_tools,
 )
-from relay.runners.agents.gateway import Route, open_gateway
+from relay.runners.agents.gateway import Route, serve_agent
 from relay.runners.agents.profiles import (
     HOME_NAME,
     EndpointSetup,
@@ -54,7 +54,7 @@ from relay.runners.messages.api import choose_limits, open_wire
 from relay.runners.messages.conversation import ApiRunner
 from relay.runners.messages.endpoint import ANTHROPIC, Way, find_own_secrets
 from relay.sandbox.child import start_child
-from relay.sandbox.openings import MOST, serve_openings
+from relay.sandbox.openings import MOST, listen, serve_openings
 from relay.sandbox.policy import Level, Opening
 from relay.sandbox.private_folder import find_folder
 from relay.sandbox.run import Sandbox, open_sandbox
@@ -233,7 +233,7 @@ class AgentRunner:
         ways_out, look = self._open_way_out(stack, place, inbox, mark, spec)
         hand_in = partial(inbox.put, most=MOST_CONNECTIONS, wait_s=PATIENCE_S)
         offer = Offer(tools=choose_offered(spec.tools), tell=hand_in)
-        stack.enter_context(open_toolserver(offer, place / _TOOLS))
+        stack.enter_context(listen(place / _TOOLS, partial(serve_tools, offer), MOST_CONNECTIONS))
         policy = spec.sandbox.policy
         installed = get_installed(self.profile, self.given.environ, policy.shown_root)
         kept = (
@@ -282,7 +282,7 @@ class AgentRunner:
             keep=spec.keep,
             hide=spec.hide,
         )
-        stack.enter_context(open_gateway(route, place / _MODEL))
+        stack.enter_context(listen(place / _MODEL, partial(serve_agent, route)))
         return (Opening(name=_MODEL, socket=place / _MODEL, port=PORT),), lambda: None
 
     def _start(

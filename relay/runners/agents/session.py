@@ -21,17 +21,15 @@ from relay.base.values import dataclass
 from relay.base.words import render_span
 from relay.runners.agents.account import AgentAccount, count_most_tokens
 from relay.runners.agents.acp import (
+    INITIALIZE,
     AgentActivity,
     Called,
     choose_offered,
     choose_option,
     find_version,
     has_mode,
-    make_initialize,
-    make_prompt,
     make_system,
     read_update,
-    takes_system,
 )
 from relay.runners.agents.gateway import HeldRequest, Passed, RejectedRequest
 from relay.runners.agents.profiles import Profile
@@ -181,13 +179,14 @@ class AgentSession:
             self._say("\n\n".join(part for part in parts if part))
 
     def _open(self, process: AgentProcess) -> None:
-        initialized = self._ask("initialize", make_initialize())
+        initialized = self._ask("initialize", INITIALIZE)
         if initialized is None:
             return
         self._context.note_version(find_version(initialized))
         given = {"cwd": str(process.cwd), "mcpServers": list(process.servers), **self._profile.options}
-        self._takes_system = takes_system(initialized)
-        opened = self._ask("session/new", given | (make_system(self._spec.system) if self._takes_system else {}))
+        system = make_system(initialized, self._spec.system)
+        self._takes_system = bool(system)
+        opened = self._ask("session/new", given | system)
         if opened is None:
             return
         self._session_id = str(opened.get("sessionId", ""))
@@ -214,7 +213,8 @@ class AgentSession:
         return None
 
     def _say(self, text: str) -> None:
-        self._prompt = self._process.wire.ask("session/prompt", make_prompt(self._session_id, text))
+        prompt = {"sessionId": self._session_id, "prompt": [{"type": "text", "text": text}]}
+        self._prompt = self._process.wire.ask("session/prompt", prompt)
         self._note_life()
 
     def _work(self) -> None:

@@ -77,7 +77,10 @@ class _OpenBlock:
         for name, pieces in self.pieces.items():
             if name == "partial_json":
                 text = "".join(pieces) or "{}"
-                self.body["input"] = text if self.body["type"] == "tool_use" else _parse_own_input(text)
+                try:
+                    self.body["input"] = text if self.body["type"] == "tool_use" else json.loads(text)
+                except (ValueError, RecursionError) as error:
+                    raise StreamBrokenError(f"the input of a block is no JSON ({error})") from None
             else:
                 self.body[name] = _join(self.body.get(name), pieces)
         return self.body
@@ -228,13 +231,6 @@ def _get(source: Mapping[str, Any], name: str, kind: type[_T]) -> _T:
 
 def _find(source: Mapping[str, Any], name: str) -> dict[str, Any] | None:
     return None if source.get(name) is None else _get(source, name, dict)
-
-
-def _parse_own_input(text: str) -> Any:
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise StreamBrokenError(f"the input of a block is no JSON ({error})") from None
 
 
 def _join(start: Any, pieces: list[str]) -> str:

@@ -250,9 +250,6 @@ class RetryPolicy:
         self.used_s += wait_s
         if self.used_s <= self.max_wait_s:
             return Wait(attempt=self.attempts, wait_s=wait_s, until=until)
-        return self._give_up(fault, until, now)
-
-    def _give_up(self, fault: Fault, until: float | None, now: float) -> SessionOutcome:
         tries = f"{fault.message}; tried {count(self.attempts, 'time')}"
         end = SessionEnd.API_FAILED if until is None and fault.kind is not FaultKind.LIMIT else SessionEnd.LIMIT
         if until is not None and until - now > self.max_wait_s:

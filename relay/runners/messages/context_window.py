@@ -29,20 +29,6 @@ SHORT_TTL_S = 300.0
 LONG_TTL_S = 3_600.0
 
 
-def wants_long(turn_s: float) -> bool:
-    """Return whether a session should ask for cache entries of one hour.
-
-    An entry lives from the *start* of the request that wrote or read it. So the cache of five minutes is lost if an
-    answer and the pause behind it take longer than that together. One such miss writes the whole context again at 1.25
-    times the price of input; entries of one hour cost 0.75 times more to write, each token once. So a run that has come
-    that close before asks for the hour in its next session.
-
-    Args:
-        turn_s: How far apart two requests may be in this run.
-    """
-    return turn_s > SHORT_TTL_S
-
-
 @dataclass(slots=True)
 class CacheWatch:
     """Compares what each response read from the cache with what the one before had left there.
@@ -299,7 +285,11 @@ class ContextWindow(Account):
         self.cleared_tokens = 0
         """What the endpoint left out of the last request."""
         self._connection = connection
-        self._ttl = {"ttl": "1h"} if wants_long(spec.slowest_turn_s) else {}
+        # An entry lives from the *start* of the request that wrote or read it. So the cache of five minutes is lost if
+        # an answer and the pause behind it take longer together. One such miss writes the whole context again at 1.25
+        # times the price of input; entries of one hour cost 0.75 times more to write, each token once. So a run that
+        # has come that close before asks for the hour in its next session.
+        self._ttl = {"ttl": "1h"} if spec.slowest_turn_s > SHORT_TTL_S else {}
         self.allowed_tokens = longest
         """Longest answer of the next request."""
         self.begin(History())
@@ -313,17 +303,14 @@ class ContextWindow(Account):
         self._own_tokens = prefix + history.estimate_tokens()
         self.gauge = self.open_gauge().append(self._own_tokens)
 
-    def append(self, text: str) -> None:
-        """Count a text that was appended to the history."""
-        self._append(estimate_tokens(text))
-
     def append_results(self, results: Sequence[tuple[str, ToolResult]]) -> None:
         """Append the results of all calls of the last answer to the history, and count them."""
         self.history.add_results(results)
         for _, result in results:
-            self._append(estimate_tokens(result.text) + (result.picture.tokens if result.picture else 0))
+            self.append(estimate_tokens(result.text) + (result.picture.tokens if result.picture else 0))
 
-    def _append(self, tokens: int) -> None:
+    def append(self, tokens: int) -> None:
+        """Count what was appended to the history."""
         self._own_tokens += tokens
         self.gauge = self.gauge.append(tokens)
 
@@ -346,7 +333,10 @@ class ContextWindow(Account):
             if isinstance(result, Answer):
                 self._connection.dialect.answered = True
                 self._account(result, duration_s)
-                self._watch_cache(result, request, started)
+                self.history.note_cached()
+                broken = self._cache.check(result.usage, request, model=result.model, at=started)
+                if broken is not None and not self.cleared_tokens:  # an edit of the context breaks it, as it must
+                    self._connection.observe(broken)
                 return make_sendable(result, self.history.call_ids)
             if self._adapt(result, request):
                 continue
@@ -446,12 +436,6 @@ class ContextWindow(Account):
     def _sent_tokens(self) -> int:
         """Relay's own count of what the model was shown."""
         return self._own_tokens - self.cleared_tokens
-
-    def _watch_cache(self, answer: Answer, request: Mapping[str, Any], started: float) -> None:
-        self.history.note_cached()
-        broken = self._cache.check(answer.usage, request, model=answer.model, at=started)
-        if broken is not None and not self.cleared_tokens:  # an edit of the context breaks it, as it must
-            self._connection.observe(broken)
 
     def _show(self, block: Mapping[str, Any]) -> None:
         text = block.get("text") if block.get("type") == "text" else block.get("thinking")

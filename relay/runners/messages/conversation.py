@@ -55,6 +55,7 @@ from relay.runners.messages.context_window import (
 from relay.session.events import Noticed, RelaySpoke
 from relay.session.gauge import Zone, parse_reset_at
 from relay.session.pictures import MAX_PICTURES, MAX_SESSION_BYTES, Picture
+from relay.session.usage import estimate_tokens
 from relay.session.values import SessionEnd, SessionOutcome, ToolCall, ToolResult
 
 MAX_CUT_ANSWERS = 2
@@ -360,14 +361,14 @@ class Conversation:
 
     def _say(self, text: str) -> None:
         self._context.history.say(text)
-        self._context.append(text)
+        self._context.append(estimate_tokens(text))
         if self._context.turn > self._first_turn:  # the first message of a session is reported when the session begins
             self._connection.observe(RelaySpoke(size_bytes=len(text.encode("utf-8", "replace"))))
 
     def _notify(self, text: str) -> None:
         taken = self._connection.dialect.takes("system_messages", self._context.spec.model)
         self._context.history.notify(text, as_system=taken)
-        self._context.append(text)
+        self._context.append(estimate_tokens(text))
         self._connection.observe(RelaySpoke(size_bytes=len(text.encode("utf-8", "replace"))))
 
     def _look_at_gauge(self) -> SessionOutcome | None:
