@@ -21,6 +21,7 @@ from relay.base.tree import read_start
 from relay.base.values import dataclass
 from relay.base.walk import open_regular, read_bytes
 from relay.config.agents import AgentSettings
+from relay.git.command import clean_path
 from relay.sandbox.toolchains import find_package
 from relay.session.prices import normalize_model
 
@@ -152,21 +153,19 @@ def get_installed(profile: Profile, environ: Mapping[str, str], root: Path | Non
     Raises:
         RunnerError: The agent, or a program that it starts, is not installed.
     """
-    found = [_get_program(name, profile, environ, root) for name in (profile.program, *profile.needs)]
+    path = environ.get("PATH", "")
+    found = [_get_program(name, profile, clean_path(path, root), root) for name in (profile.program, *profile.needs)]
     places = tuple(dict.fromkeys(find_package(place) for place in found))
-    own = [str(place.parent) for place in found[1:]]
-    entries = [entry for entry in environ.get("PATH", "").split(":") if entry.startswith("/")]
-    return Installed(program=found[0], shown=places, path=":".join(dict.fromkeys([*own, *entries])))
+    entries = (*(str(place.parent) for place in found[1:]), *clean_path(path, None).split(":"))
+    return Installed(program=found[0], shown=places, path=":".join(dict.fromkeys(entries)))
 
 
-def _get_program(name: str, profile: Profile, environ: Mapping[str, str], root: Path | None) -> Path:
-    entries = [entry for entry in environ.get("PATH", "").split(":") if entry.startswith("/")]
-    outside = [entry for entry in entries if root is None or not Path(entry).resolve().is_relative_to(root)]
-    found = shutil.which(name, path=":".join(outside))
+def _get_program(name: str, profile: Profile, path: str, root: Path | None) -> Path:
+    found = shutil.which(name, path=path)
     if found is None:
         what = f"{profile.title} needs {name}"
         if name == profile.program:
-            is_near = profile.engine and shutil.which(profile.engine, path=":".join(outside)) is not None
+            is_near = profile.engine and shutil.which(profile.engine, path=path) is not None
             lacks = f"{profile.engine} is here, but the adapter by which relay speaks with it is not"
             what = lacks if is_near else f"{profile.title} is not installed"
         raise RunnerError(f"{what}: there is no {name} on PATH", hint=profile.installation)

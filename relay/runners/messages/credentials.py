@@ -16,6 +16,7 @@ from relay.base.program import run_program
 from relay.base.redaction import hide_values, redact_for_strangers
 from relay.base.values import dataclass
 from relay.base.words import shorten
+from relay.git.command import clean_path
 
 COMMAND_LIMIT_S = 60.0
 """Longest time for `key_command`: a password manager may wait for a finger."""
@@ -114,8 +115,9 @@ class KeyCommand:
         *,
         limit_s: float = COMMAND_LIMIT_S,
     ) -> None:
-        entries = [entry for entry in environ.get("PATH", os.defpath).split(":") if entry.startswith("/")]
-        safe = ":".join(entry for entry in entries if not _is_inside(entry, apart))
+        safe = clean_path(environ.get("PATH", os.defpath), None)
+        for folder in apart:
+            safe = clean_path(safe, folder)
         self._environ = {**environ, "PATH": safe}
         self._words = tuple(words)
         self.name = f"key_command ({self._words[0]})"
@@ -123,7 +125,8 @@ class KeyCommand:
         self._limit_s = limit_s
         # Found once: what a session puts in front of it later is not run.
         found = shutil.which(self._words[0], path=safe)
-        self._program = None if found is None or _is_inside(found, apart) else found
+        named = (Path(found), Path(found).resolve()) if found else ()
+        self._program = None if any(place.is_relative_to(folder) for place in named for folder in apart) else found
         self._key = ""
 
     advice = "type the command yourself: it has to print the key and nothing else"
@@ -174,10 +177,6 @@ class KeyCommand:
             what = "nothing" if not key else "something that is no key: a key is one word"
             raise CredentialError(f"{self.name} printed {what}", hint=self.advice)
         return key
-
-
-def _is_inside(place: str, folders: Sequence[Path]) -> bool:
-    return any(Path(name).is_relative_to(folder) for name in (place, os.path.realpath(place)) for folder in folders)
 
 
 def find_work_trees(here: Path) -> tuple[Path, ...]:
