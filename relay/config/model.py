@@ -82,8 +82,6 @@ class Compat(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """``adaptive``, ``budget`` (half of the longest answer), or ``off``: requests do not mention thinking."""
     thinking_display: bool | None = None
     """Whether requests may ask for summaries of the thinking."""
-    unsigned_thinking: bool | None = None
-    """Whether relay may send back thinking without a signature; if not, it leaves it out."""
     system_messages: bool | None = None
     """Whether a system message may stand in mid-conversation; user text always may."""
     pictures: bool | None = None

@@ -124,14 +124,12 @@ class Performer:
 
     Args:
         call_prefix: Prefix of tool call ids, before a number.
-        n: Which repetition of the turn this is, from 1.
         body: The request, in the Messages API's form.
     """
 
-    def __init__(self, turn: Turn, n: int, call_prefix: str, body: Body) -> None:
+    def __init__(self, turn: Turn, call_prefix: str, body: Body) -> None:
         self.turn = turn
         self.body = body
-        self._n = n
         self._call_prefix = call_prefix
         self._calls = 0
 
@@ -157,32 +155,20 @@ class Performer:
         """Turn a part into a block."""
         match part:
             case str():
-                text = self.number(part)
-                return AnswerBlock(body={"type": "text", "text": text}, tokens=count_text(text))
+                return AnswerBlock(body={"type": "text", "text": part}, tokens=count_text(part))
             case Think():
                 return self.build_thinking(part)
             case Call():
-                inputs = self.number(dict(part.input))
-                body = {"type": "tool_use", "id": f"{self._call_prefix}{self._calls}"}
-                body |= {"name": part.name, "input": inputs}
+                call_id = f"{self._call_prefix}{self._calls}"
+                body = {"type": "tool_use", "id": call_id, "name": part.name, "input": part.input}
                 self._calls += 1
-                return AnswerBlock(body=body, raw_input=dump(inputs), tokens=count_block(body))
+                return AnswerBlock(body=body, raw_input=dump(part.input), tokens=count_block(body))
 
     def build_thinking(self, part: Think) -> AnswerBlock:
         """Build a thinking block; its signature is opaque to clients."""
         is_shown = (self.body.get("thinking") or {}).get("display") == "summarized"
-        body = {"type": "thinking", "thinking": self.number(part.text) if is_shown else "", "signature": "rehearsed"}
+        body = {"type": "thinking", "thinking": part.text if is_shown else "", "signature": "rehearsed"}
         return AnswerBlock(body=body, tokens=count_text(part.text))
-
-    def number(self, value: Any) -> Any:
-        """Replace ``${n}`` by the repetition's number, only in a turn that repeats."""
-        if self.turn.repeat == 1:
-            return value
-        if isinstance(value, str):
-            return value.replace("${n}", str(self._n))
-        if isinstance(value, Mapping):
-            return {name: self.number(item) for name, item in value.items()}
-        return [self.number(item) for item in value] if isinstance(value, list) else value
 
 
 def find_stop(blocks: tuple[AnswerBlock, ...]) -> str:

@@ -129,7 +129,7 @@ class Exchange:
         if use.tokens > card.window_tokens:
             self.refuse(refuse(f"prompt is too long: {use.tokens} tokens > {card.window_tokens} maximum"))
             return
-        performer = Performer(cue.turn, cue.n, f"toolu_rehearsal_{cue.cast}_{cue.step}_", self.asked)
+        performer = Performer(cue.turn, f"toolu_rehearsal_{cue.cast}_{cue.step}_", self.asked)
         use = count_writes_as_input(use) if self.other else use
         answer = performer.build_answer(f"msg_rehearsal_{self.number:06d}", card.id, use)
         self.hold_back(cue)

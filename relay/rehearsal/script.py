@@ -66,7 +66,7 @@ class Turn(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     expect: Annotated[Conditions, told("conditions on the request; a failed one is answered with an error")] = ALWAYS
     repeat: Annotated[
         Annotated[int, Meta(ge=1)] | Literal["forever"],
-        told("a number: for how many answers it stands, or `forever` for the last turn; ${n} is the number"),
+        told("a number: for how many answers it stands, or `forever` for the last turn"),
     ] = 1
     delay_s: Annotated[Seconds, told("seconds of silence before the answer")] = 0.0
     usage: Annotated[TurnUsage, told("sizes, to fill the context without megabytes of text")] = TurnUsage()

@@ -29,8 +29,6 @@ class Cue:
     """Number of the answer within the conversation, from 0."""
     session: ScriptSession
     turn: Turn
-    n: int
-    """Repetition of the turn, from 1."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,17 +117,16 @@ class Stage:
         self._by_request[history.scope, history.chain[-1]] = place
         self._by_request["", history.chain[-1]] = place
         session, first = next(segment for segment in reversed(cast.segments) if segment[1] <= step)
-        found = _find_repetition(session, step - first)
-        if found is None and session.then == "next":
+        turn = _find_turn(session, step - first)
+        if turn is None and session.then == "next":
             picked = self._pick_session(body)
             if isinstance(picked, Miss):
                 return picked
-            session, found = picked, (picked.turns[0], 1)
+            session, turn = picked, picked.turns[0]
             cast.segments.append((picked, step))
-        if found is None:
+        if turn is None:
             where = f"{self._source}:{session.line}"
             return Miss(words=f"{where}: {session.name!r} has no turn for step {step + 1 - first}")
-        turn, n = found
         problems = turn.expect.check(body)
         if problems:
             where = f"{self._source}:{turn.line}"
@@ -137,7 +134,7 @@ class Stage:
         cast.reached = max(cast.reached, step)
         cast.broken.discard(step)
         self._cued.add(id(turn))
-        return Cue(cast=cast.number, step=step, session=session, turn=turn, n=n)
+        return Cue(cast=cast.number, step=step, session=session, turn=turn)
 
     def note_answer(self, cue: Cue, answer: PlayedAnswer) -> None:
         """Remember the answer, to recognise the conversation."""
@@ -218,11 +215,11 @@ class Stage:
         return chosen[1]
 
 
-def _find_repetition(session: ScriptSession, offset: int) -> tuple[Turn, int] | None:
-    """Find the turn `offset` steps into a session, with its repetition from 1."""
+def _find_turn(session: ScriptSession, offset: int) -> Turn | None:
+    """Find the turn `offset` steps into a session."""
     for turn in session.turns:
         if turn.repeat == "forever" or offset < turn.repeat:
-            return turn, offset + 1
+            return turn
         offset -= turn.repeat
     return None
 

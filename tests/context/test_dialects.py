@@ -81,19 +81,12 @@ UNSIGNED = [
 ]
 
 
-def test_thinking_that_nobody_signed_is_left_out_where_a_signature_is_wanted():
-    """Known from the settings, or from the first refusal, also behind answers that were taken."""
+def test_thinking_is_left_out_where_its_signature_is_refused():
+    """From the first refusal on, also behind answers that were taken."""
     refused = Fault(kind=FaultKind.REQUEST, message="HTTP 400: messages.1.content.0: Invalid `signature`")
     dialect = EndpointDialect(answered=True)
     assert dialect.render_messages(UNSIGNED) == UNSIGNED
-    assert dialect.learn(refused, {"messages": UNSIGNED}) == "thinking without a signature"
-    assert dialect.compat == Compat(unsigned_thinking=False)
-    kept = dialect.render_messages(UNSIGNED)
-    assert [block.get("signature") for block in kept[1]["content"]] == ["s", None]
-    assert kept[0] == UNSIGNED[0]
-    assert EndpointDialect(Compat(unsigned_thinking=False)).render_messages(UNSIGNED) == kept
-    # What another has signed is nothing that this one takes.
-    assert dialect.learn(refused, {"messages": kept}) == "thinking of earlier answers"
+    assert dialect.learn(refused, {"messages": UNSIGNED}) == "thinking of earlier answers"
     bare = dialect.render_messages(UNSIGNED)
     assert [block["type"] for block in bare[1]["content"]] == ["text"]
     assert dialect.learn(refused, {"messages": bare}) == ""

@@ -84,7 +84,7 @@ class EndpointPerformer(Performer):
     """Performs a turn for one request, with its fault."""
 
     def __init__(self, cue: Cue, fault: FaultSpec | None, body: Body, prompt: Prompt, script: EndpointScript) -> None:
-        super().__init__(cue.turn, cue.n, f"toolu_rehearsal_{cue.cast}_{cue.step}_", body)
+        super().__init__(cue.turn, f"toolu_rehearsal_{cue.cast}_{cue.step}_", body)
         self._fault = fault
         self._kind = fault.kind if fault else None
         self._options: Mapping[str, Any] = fault.options if fault else {}
@@ -172,7 +172,7 @@ class EndpointPerformer(Performer):
         """Sign thinking for its position."""
         config = self.body.get("thinking") or {}
         shown = config.get("display") or ("summarized" if "enabled" in self._card.thinking else "omitted")
-        text = self.number(part.text)
+        text = part.text
         tokens = IMPLICIT_THINKING_TOKENS if part is _IMPLICIT else count_text(text)
         text = text if shown != "omitted" or config.get("type") == "between_tools" else ""
         signature = Signature(model=self._card.id, prefix=self._bound, tokens=tokens, text=digest_text(text)).encode()

@@ -54,7 +54,7 @@ class EndpointStage(Stage):
         for session in self._asides:
             if not session.when.check(body):
                 self._cued.add(id(session.turns[0]))
-                return Cue(cast=0, step=0, session=session, turn=session.turns[0], n=1)
+                return Cue(cast=0, step=0, session=session, turn=session.turns[0])
         return super().cue(body)
 
     def take_fault(self, cue: Cue) -> FaultSpec | None:

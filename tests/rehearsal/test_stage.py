@@ -29,8 +29,8 @@ sessions:
 REPEATING = """
 sessions:
   - turns:
-      - {repeat: 2, tools: [{name: read, input: {path: "f${n}.py", list: ["${n}"]}}]}
-      - {repeat: forever, text: "Round ${n}."}
+      - {repeat: 2, tools: [{name: read, input: {path: f.py}}]}
+      - {repeat: forever, text: Round.}
 """
 NEXT = """
 sessions:
@@ -129,11 +129,11 @@ SCENARIOS: dict[str, tuple[str, list[Step]]] = {
     "a turn repeats, with its number in each text": (
         REPEATING,
         [
-            ("one", "read {'path': 'f1.py', 'list': ['1']}"),
-            ("one|@1_0|#1_0", "read {'path': 'f2.py', 'list': ['2']}"),
-            ("one|@1_0|#1_0|@1_1|#1_1", "Round 1."),
-            ("one|@1_0|#1_0|@1_1|#1_1|Round 1.|on", "Round 2."),
-            ("one|@1_0|#1_0|@1_1|#1_1|Round 1.|on|Round 2.|on", "Round 3."),
+            ("one", "read {'path': 'f.py'}"),
+            ("one|@1_0|#1_0", "read {'path': 'f.py'}"),
+            ("one|@1_0|#1_0|@1_1|#1_1", "Round."),
+            ("one|@1_0|#1_0|@1_1|#1_1|Round.|on", "Round."),
+            ("one|@1_0|#1_0|@1_1|#1_1|Round.|on|Round.|on", "Round."),
         ],
     ),
     "after an empty answer a new message gets the next turn": (
@@ -169,7 +169,7 @@ def ask(stage: Stage, talk: Any, more: Any = ()) -> str:
     cue = stage.cue(body)
     if isinstance(cue, Miss):
         return cue.words
-    performer = Performer(cue.turn, cue.n, f"toolu_{cue.cast}_{cue.step}_", body)
+    performer = Performer(cue.turn, f"toolu_{cue.cast}_{cue.step}_", body)
     answer = performer.build_answer("i", "m", PromptUse(input_tokens=1))
     stage.note_answer(cue, answer)
     return " ".join(block.body.get("text") or f"read {block.body['input']}" for block in answer.blocks)

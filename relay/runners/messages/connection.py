@@ -353,8 +353,8 @@ class EndpointDialect:
     answered: bool = False
     """Whether the endpoint has answered a request of this process. A later refusal is not about the common form."""
     takes_earlier: bool = True
-    """Whether it takes thinking of earlier answers: another endpoint signed it, where a gateway changes the endpoint it
-    asks."""
+    """Whether it takes thinking of earlier answers: nobody signed it, or another endpoint, where a gateway changes the
+    endpoint that it asks."""
 
     def takes(self, feature: str, model: str) -> bool:
         """Return whether a model is known to accept ``pictures``, or ``system_messages`` in mid-conversation."""
@@ -381,8 +381,6 @@ class EndpointDialect:
         if messages[-1]["role"] == "system":
             return self._leave_out(SYSTEM_MESSAGES, "system_messages", value=False)
         if "signature" in words and self.takes_earlier:
-            if _drop(_is_unsigned, messages) != messages:
-                return self._leave_out("thinking without a signature", "unsigned_thinking", value=False)
             self.takes_earlier = drop_thinking(messages) == messages
             return "" if self.takes_earlier else "thinking of earlier answers"
         for name, pattern, setting, is_sent in () if self.answered else _PARTS:
@@ -396,27 +394,18 @@ class EndpointDialect:
 
     def render_messages(self, messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
         """Return the messages without the parts that the endpoint refuses."""
-        if not self.takes_earlier:
-            return drop_thinking(messages)
-        return _drop(_is_unsigned, messages) if self.compat.unsigned_thinking is False else messages
-
-
-def _drop(
-    is_dropped: Callable[[Mapping[str, Any]], bool], messages: Iterable[Mapping[str, Any]]
-) -> list[dict[str, Any]]:
-    """Remove some thinking blocks. No message ends up empty: other content always follows thinking."""
-    return [
-        {**message, "content": [block for block in message["content"] if not is_dropped(block)]} for message in messages
-    ]
+        return messages if self.takes_earlier else drop_thinking(messages)
 
 
 def drop_thinking(messages: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Remove all thinking: a model accepts such a history, whoever thought it and whatever was changed before."""
-    return _drop(lambda block: block.get("type") in THINKING, messages)
+    """Remove all thinking: a model accepts such a history, whoever thought it and whatever was changed before.
 
-
-def _is_unsigned(block: Mapping[str, Any]) -> bool:
-    return block.get("type") == _THINKING and not block.get("signature")
+    No message ends up empty: other content always follows thinking.
+    """
+    return [
+        {**message, "content": [block for block in message["content"] if block.get("type") not in THINKING]}
+        for message in messages
+    ]
 
 
 NOTED_WAIT_S = 60.0
