@@ -8,8 +8,7 @@ assistant turn goes on where that turn was: found by its tool call ids, else by 
 content; so conversations interleave, and clients may rewrite what is older. The same request again is a retry and gets
 the same turn; but an opening request whose conversation has gone on since is a new conversation.
 
-**Bodies from files.** ``!file path`` is the text of a file beside the script; ``content_file: path`` in a tool's input
-is the same for ``content``.
+**Bodies from files.** ``!file path`` is the text of a file beside the script.
 """
 
 import json
@@ -183,7 +182,6 @@ MAX_NODES = 50_000
 _LIMITS = YamlLimits(chars=MAX_SCRIPT_BYTES, depth=MAX_DEPTH, tags=True)
 _STR, _NULL, _FILE = "tag:yaml.org,2002:str", "tag:yaml.org,2002:null", "!file"
 _TIME = "tag:yaml.org,2002:timestamp"
-_KEPT_FILE = "content_file"
 _STEP = re.compile(r"\.(\w+)|\[(\d+)\]")
 
 
@@ -247,10 +245,7 @@ class _Reader:
             if not name or name in seen:
                 raise self.error(key, f"the key {name!r} is there twice" if name else "a key should be text")
             seen.add(name)
-            if name == _KEPT_FILE:
-                yield "content", self._read_file(value, str(value.value))
-            else:
-                yield name, self.read(value, depth + 1)
+            yield name, self.read(value, depth + 1)
 
     def _read_file(self, node: yaml.Node, name: str) -> str:
         if self._base is None:

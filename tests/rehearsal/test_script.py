@@ -74,7 +74,7 @@ def test_every_key_is_described() -> None:
 
 
 def test_bodies_come_from_files_beside_the_script(tmp_path: Path) -> None:
-    """`!file` anywhere, and `content_file` in a tool's input."""
+    """`!file` anywhere."""
     (tmp_path / "files").mkdir()
     (tmp_path / "files" / "x.py").write_bytes("x = 'ä'\r\n".encode())
     path = tmp_path / "script.yaml"
@@ -84,7 +84,7 @@ sessions:
   - turns:
       - text: !file files/x.py
         tools:
-          - {name: write, input: {path: x.py, content_file: files/x.py, more: [!file files/x.py]}}
+          - {name: write, input: {path: x.py, content: !file files/x.py, more: [!file files/x.py]}}
 """,
         encoding="utf-8-sig",
     )
@@ -169,7 +169,7 @@ def test_a_file_that_is_no_script_is_said_by_name(tmp_path: Path) -> None:
         load_script(tmp_path / "large.yaml")
 
 
-KEYS = ["sessions", "turns", "text", "tools", "name", "input", "model", "id", "when", "content_file", "repeat"]
+KEYS = ["sessions", "turns", "text", "tools", "name", "input", "model", "id", "when", "repeat"]
 
 
 @settings(max_examples=40)
