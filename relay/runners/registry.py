@@ -24,7 +24,8 @@ from relay.runners.agents.profiles import (
     read_brought,
 )
 from relay.runners.base import Runner, RunnerKind, Surroundings
-from relay.runners.messages.endpoint import ANTHROPIC, FAMILIES, PLAIN, Family, Way, get_key_name
+from relay.runners.messages.clouds import find_way, name_login
+from relay.runners.messages.endpoint import ANTHROPIC, FAMILIES, Family, Way, get_key_name
 from relay.session.events import Noticed
 
 if TYPE_CHECKING:
@@ -43,21 +44,13 @@ def _open_api(given: Surroundings, way: Way | None = None) -> Iterator["ApiRunne
         environ=given.environ,
         interrupts=given.interrupts,
         idle_timeout_s=given.endpoint_idle_s,
-        way=way or _find_way(settings, given.environ),
+        way=way or find_way(settings, given.environ),
         for_models_only=given.for_models_only or way is not None,
     ) as api:
         connection = ApiConnection(
             api=api, observe=given.observe, interrupts=given.interrupts, max_wait_s=settings.max_wait_s
         )
         yield ApiRunner(connection=connection, find_own=settings.find_model, strategy=settings.strategy)
-
-
-def _find_way(settings: Settings, environ: Mapping[str, str]) -> Way:
-    if settings.provider == ANTHROPIC.name and _is_set(ANTHROPIC, environ):
-        return PLAIN
-    from relay.runners.messages.clouds import find_way
-
-    return find_way(settings, environ)
 
 
 def _name_key(way: Way, environ: Mapping[str, str]) -> str:
@@ -87,25 +80,17 @@ def choose_way(profile: Profile, settings: Settings, environ: Mapping[str, str])
     known = {family.name: family for family in FAMILIES}
     setups = [(setup, known[setup.family]) for setup in profile.setups]
     keyed = [found for found in setups if _is_set(found[1], environ)]
-    own_way = _has_own_way(settings, environ)
+    own_way = settings.provider != ANTHROPIC.name or settings.key_command or name_login(environ)
     ready = keyed + [found for found in setups if found not in keyed and found[1] is ANTHROPIC and own_way]
     if not ready:
         get_key_name(environ, [family for _, family in setups])
     own = find_family(settings.model)
     setup, family = next((found for found in ready if found[0].family == own), ready[0])
-    return setup, _find_way(settings, environ) if family is ANTHROPIC else Way(family=family)
+    return setup, find_way(settings, environ) if family is ANTHROPIC else Way(family=family)
 
 
 def _is_set(family: Family, environ: Mapping[str, str]) -> bool:
     return any(environ.get(name) for name in family.keys)
-
-
-def _has_own_way(settings: Settings, environ: Mapping[str, str]) -> bool:
-    if settings.provider != ANTHROPIC.name or settings.key_command:
-        return True
-    from relay.runners.messages.clouds import name_login
-
-    return bool(name_login(environ))
 
 
 def _get_key(profile: Profile, settings: Settings, environ: Mapping[str, str]) -> str:
@@ -180,7 +165,7 @@ def list_runners(settings: Settings) -> Mapping[str, RunnerKind]:
     Raises:
         ConfigError: As `list_profiles`.
     """
-    own = RunnerKind(get_key=lambda environ: _name_key(_find_way(settings, environ), environ), open=_open_api)
+    own = RunnerKind(get_key=lambda environ: _name_key(find_way(settings, environ), environ), open=_open_api)
     return {OWN_LOOP: own, **{name: make_kind(found, settings) for name, found in list_profiles(settings).items()}}
 
 
