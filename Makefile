@@ -52,6 +52,7 @@ agents: $(VENV)/.dev sandbox  ## the real agents, pinned, against the rehearsal 
 crash: $(VENV)/.dev  ## kill relay at every system call that changes files, fail them, cut the power, kill the workers of a fleet: hours, as root
 	$(BIN)/python -m rigs.crash --share $(SHARE)
 	$(BIN)/python -m rigs.crash.landing --share $(SHARE)
+	$(BIN)/python -m rigs.crash.open_phase --share $(SHARE)
 	$(BIN)/python -m rigs.crash.powercut
 	$(BIN)/python -m rigs.crash.fleet
 

@@ -85,6 +85,7 @@ class LandingRig:
     cut: Callable[[], Path | None]
     on_disk: bool
     boot_id: Path | None = None
+    phases: tuple[str, ...] = PHASES
     _numbers: Iterator[int] = field(default_factory=itertools.count)
 
     def __post_init__(self) -> None:
@@ -111,16 +112,21 @@ class LandingRig:
         """Return what the runs have printed."""
         return (self.home / f"{top.name}.out").read_text(encoding="utf-8")
 
-    def _make(self, top: Path) -> None:
+    def start(self, top: Path, plan: str) -> None:
+        """Make a repository of one commit, and what its user has not committed."""
         main = top / "main"
         (main / "notes").mkdir(parents=True)
         self.git(top, "init", "-q")
-        for name, text in (("both.txt", LINES), ("gone.txt", "gone\n"), ("mine.txt", "mine\n"), ("PLAN.md", PLAN)):
+        for name, text in (("both.txt", LINES), ("gone.txt", "gone\n"), ("mine.txt", "mine\n"), ("PLAN.md", plan)):
             (main / name).write_text(text)
         self.git(top, "add", ".")
         self.git(top, "commit", "-qm", "start")
         (main / "mine.txt").write_text("mine, edited\n")
         (main / "notes/untracked.txt").write_text("mine\n")
+
+    def _make(self, top: Path) -> None:
+        main = top / "main"
+        self.start(top, PLAN)
         for phase_id in PHASES:
             self.git(top, "worktree", "add", "-q", "-b", f"relay-jobs/main/{phase_id}", str(find_place(top, phase_id)))
             head = self.git(top, "rev-parse", "HEAD").strip()
@@ -138,7 +144,7 @@ class LandingRig:
         """Give a fresh copy, gone afterwards."""
         top = self.place / f"trial-{next(self._numbers):05d}"
         shutil.copytree(self.place / "origin", top, symlinks=True)
-        for name in (*PHASES, *(f"{phase_id}.gate" for phase_id in PHASES)):
+        for name in (*self.phases, *(f"{phase_id}.gate" for phase_id in self.phases)):
             # git would find the original, and take it for right
             own, place = top / f"main/.git/worktrees/{name}", find_place(top, name)
             (own / "gitdir").write_text(f"{place}/.git\n")
@@ -153,6 +159,10 @@ class LandingRig:
 
     def run(self, top: Path, fault: Fault | None = None) -> Ended:
         """Land both phases."""
+        return self.run_args(top, ("run", "--jobs", "2"), fault)
+
+    def run_args(self, top: Path, args: tuple[str, ...], fault: Fault | None) -> Ended:
+        """Run relay in the user's work tree."""
         output = self.home / f"{top.name}.out"
         with output.open("a", encoding="utf-8") as file:
             file.write(f"--- {fault}\n")
@@ -160,7 +170,7 @@ class LandingRig:
             root=top / "main",
             output=output,
             environ=self.environ,
-            args=("run", "--jobs", "2"),
+            args=args,
             fault=fault,
             boot_id=self.boot_id,
         )
@@ -186,25 +196,15 @@ class LandingRig:
 
     def _find_versions(self, top: Path) -> dict[str, str]:
         found: dict[str, str] = {}
-        for place in filter(Path.exists, (top / "main", *(find_place(top, phase_id) for phase_id in PHASES))):
+        for place in filter(Path.exists, (top / "main", *(find_place(top, phase_id) for phase_id in self.phases))):
             found |= {blob: f"{place.name}/{path}" for blob, path in find_versions(place, self.environ).items()}
         return {blob: path for blob, path in found.items() if not path.endswith("/.git") and "/.relay/" not in path}
 
     def check(self, top: Path, seen: dict[str, str]) -> list[str]:
         """Return in words what does not hold when all is landed."""
-        wrong = []
-        tracked = self.git(top, "ls-files", "-s", "--", ":!PLAN*").splitlines()
-        found = {line.partition("\t")[2]: (line[:6], (top / "main" / line.partition("\t")[2])) for line in tracked}
-        files = {path: (mode, file.read_text() if file.exists() else "") for path, (mode, file) in found.items()}
-        if files != FILES:
-            wrong.append(f"the files differ: {files}")
+        wrong = self.check_files(top, FILES)
         ledger = self.git(top, "show", "main:PLAN.ledger.yaml", check=False)
         wrong += [f"no claim of phase {phase}" for phase in PHASES if f"it is {phase}" not in ledger]
-        status = self.git(top, "status", "--porcelain")
-        if status != " M mine.txt\n?? notes/\n":
-            wrong.append(f"the status differs: {status!r}")
-        wrong += [f"left: {place}" for place in [*top.glob("main.relay/*"), *top.glob("main/.git/worktrees/*")]]
-        wrong += [f"left: {branch}" for branch in self.git(top, "branch", "--list", "relay-jobs/*").split()]
         if find_ticked(self.git(top, "show", "main:PLAN.md")) != find_ticked(PLAN.replace("[ ]", "[x]")):
             wrong.append("not all boxes are ticked")
         lines = self.git(top, "log", "--format=%(trailers:key=Relay-Phase,valueonly,separator=%x2C) %P", "main")
@@ -213,7 +213,21 @@ class LandingRig:
             wrong.append(f"merged: {lines}")
         wrong += [f"lost: {blob} {seen[blob]}" for blob in find_lost(top / "main", self.environ, seen)]
         wrong += self._check_spent(top)
-        return wrong + self._check_leftovers(top)
+        return wrong + self.check_leftovers(top)
+
+    def check_files(self, top: Path, expected: dict[str, tuple[str, str]]) -> list[str]:
+        """Return in words which files, and which work trees and branches, are not as they must be in the end."""
+        wrong = []
+        tracked = self.git(top, "ls-files", "-s", "--", ":!PLAN*").splitlines()
+        found = {line.partition("\t")[2]: (line[:6], (top / "main" / line.partition("\t")[2])) for line in tracked}
+        files = {path: (mode, file.read_text() if file.exists() else "") for path, (mode, file) in found.items()}
+        if files != expected:
+            wrong.append(f"the files differ: {files}")
+        status = self.git(top, "status", "--porcelain")
+        if status != " M mine.txt\n?? notes/\n":
+            wrong.append(f"the status differs: {status!r}")
+        wrong += [f"left: {place}" for place in [*top.glob("main.relay/*"), *top.glob("main/.git/worktrees/*")]]
+        return wrong + [f"left: {branch}" for branch in self.git(top, "branch", "--list", "relay-jobs/*").split()]
 
     def _check_spent(self, top: Path) -> list[str]:
         """Landing costs nothing, and nothing is counted twice."""
@@ -221,7 +235,7 @@ class LandingRig:
         found = sorted(match[1] for cost in costs if (match := _COST.fullmatch(cost)) and float(match[1]))
         return [] if len(found) == len(PHASES) else [f"spent: {found}"]
 
-    def _check_leftovers(self, top: Path) -> list[str]:
+    def check_leftovers(self, top: Path) -> list[str]:
         folder = top / "main/.git"
         fsck = self.git(top, *FSCK, check=False).strip()
         wrong = [f"fsck: {fsck}"] if fsck else []
@@ -275,20 +289,21 @@ def main() -> int:
             (Fault(at=at, mode=mode, error=error),)
             for at, mode, error in itertools.product(every, "eE", (errno.ENOSPC, errno.EIO))
         ]
-        failed += _try_row(rig, "killed while phases land", kills[:: asked.share], asked.seconds)
+        failed += try_row(rig, "killed while phases land", kills[:: asked.share], asked.seconds)
         alone = [(Fault(at=at, mode="o"),) for at in every]
-        failed += _try_row(rig, "parent, child or git killed alone", alone[:: asked.share], asked.seconds)
-        failed += _try_row(rig, "2-3 kills in a row", [make_chain(calls, n) for n in range(100)], asked.seconds)
-        failed += _try_row(rig, "ENOSPC or EIO", failures[:: asked.share], asked.seconds)
+        failed += try_row(rig, "parent, child or git killed alone", alone[:: asked.share], asked.seconds)
+        failed += try_row(rig, "2-3 kills in a row", [make_chain(calls, n) for n in range(100)], asked.seconds)
+        failed += try_row(rig, "ENOSPC or EIO", failures[:: asked.share], asked.seconds)
     if asked.cuts:
         with open_disk() as disk, open_landing_rig(watched=disk.mount_point, cut=disk.cut) as rig:
             dice, calls = random.Random(0), rig.count()
             cuts = [(Fault(at=dice.randint(1, calls)),) for _ in range(asked.cuts)]
-            failed += _try_row(rig, "power cut while phases land", cuts, asked.seconds)
+            failed += try_row(rig, "power cut while phases land", cuts, asked.seconds)
     return int(failed > 0)
 
 
-def _try_row(rig: LandingRig, name: str, trials: Sequence[tuple[Fault, ...]], seconds: float) -> int:
+def try_row(rig: LandingRig, name: str, trials: Sequence[tuple[Fault, ...]], seconds: float) -> int:
+    """Make the trials in a random order, print their row of the table, and return how many failed."""
     begun, made, failed = time.monotonic(), 0, 0
     order = random.Random(0).sample(trials, len(trials))
     for faults in itertools.takewhile(lambda _: time.monotonic() - begun < seconds, order):

@@ -37,7 +37,7 @@ from relay.store.branches import move_branch
 from relay.store.completion import drop_pending
 from relay.store.history import read_relay_commits
 from relay.store.refs import ATTEMPTS, find_attempt_ref, get_branch
-from relay.store.worktree_notes import find_home, get_gate_place, get_jobs_place, note_checked, note_home
+from relay.store.worktree_notes import find_home, get_gate_place, get_jobs_place, is_checked, note_checked, note_home
 
 _KEPT = ("outputs", "outputs/evidence", "sessions", "history", "reports")
 """Folders below ``.relay`` whose files move to the main work tree before a work tree is removed."""
@@ -326,9 +326,9 @@ def catch_up(main: Repo, job: Job) -> None:
         reopen(job, tip)
     elif made or not attempt:
         return
+    note_checked(repo, tip, *([own] if is_checked(repo, own) else []))
     move_branch(repo, get_branch(repo), own, tip, reason="relay run: an open phase goes on with what is new")
     drop_pending(repo)  # files that stayed are the sessions'
-    note_checked(repo, tip)
 
 
 def bring_together(main: Repo, job: Job, landing: Landing) -> tuple[str, ...]:
