@@ -1,9 +1,10 @@
 """`relay demo`: the product on a scripted model; with --serve, that model for any client of the Messages API."""
 
 import os
+import signal
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -13,9 +14,6 @@ from relay.cli.screen import complain, say, say_now
 from relay.rehearsal.script import FORMAT, load_script
 from relay.tools import toolbox
 from relay.tools.toolbox import find_faults, list_allowed
-
-if TYPE_CHECKING:
-    from relay.rehearsal.server import Player
 
 
 @click.command("demo")
@@ -61,26 +59,25 @@ def demo_command(keep: Path | None, served: Path | None, port: int | None, check
 
 
 def _serve(path: Path, port: int) -> int:
-    """Play a script until a signal; return 1 if it was used wrongly."""
-    from relay.rehearsal.server import run_forever
+    """Play a script until Ctrl-C or SIGTERM, also as a shell's background job, which ignores Ctrl-C.
 
-    players: list[Player] = []
+    Return 1 if the script was used wrongly.
+    """
+    from relay.rehearsal.server import serve
 
-    def announce(player: "Player") -> None:
-        players.append(player)
+    script, ends = load_script(path), {signal.SIGINT, signal.SIGTERM}
+    signal.pthread_sigmask(signal.SIG_BLOCK, ends)  # or a handler runs just before a wait, which then goes on
+    with serve(script, port=port) as player:
         complain(f"rehearsal: {path} plays the model; no real model answers; Ctrl-C ends it")
         say(f"export ANTHROPIC_BASE_URL={player.base_url}", exact=True)
         say_now("export ANTHROPIC_API_KEY=rehearsal")
-
-    run_forever(load_script(path), port=port, announce=announce)
-    errors = [error for player in players for error in player.errors]
-    for player in players:
-        complain(f"{count(player.state.requests_seen, 'request')} came")
-        for words in player.unplayed:
-            complain(f"not played: {words}")
-    for error in errors:
+        signal.sigwait(ends)
+    complain(f"{count(player.state.requests_seen, 'request')} came")
+    for words in player.unplayed:
+        complain(f"not played: {words}")
+    for error in player.errors:
         complain(f"Error: {error}")
-    return ExitCode.USER if errors else ExitCode.DONE
+    return ExitCode.USER if player.errors else ExitCode.DONE
 
 
 def _list_format() -> int:

@@ -1,8 +1,7 @@
 """The rehearsal server: a script, played on loopback."""
 
 import contextlib
-import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 from relay.base.values import dataclass
 from relay.rehearsal.connection import Connection, host_app
@@ -44,17 +43,3 @@ def serve(script: Script, *, port: int = 0) -> Iterator[Player]:
 
     with host_app(answer, port=port) as base_url:
         yield Player(base_url=base_url, state=state)
-
-
-def run_forever(script: Script, *, port: int = 0, announce: Callable[[Player], None]) -> None:
-    """Play a script until Ctrl-C or SIGTERM, also as a shell's background job, which ignores Ctrl-C.
-
-    Args:
-        port: 0 takes a free one.
-        announce: Called once with the running server, to show its address.
-    """
-    ends = {signal.SIGINT, signal.SIGTERM}
-    signal.pthread_sigmask(signal.SIG_BLOCK, ends)  # or a handler runs just before a wait, which then goes on
-    with serve(script, port=port) as player:
-        announce(player)
-        signal.sigwait(ends)

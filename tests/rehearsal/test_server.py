@@ -3,13 +3,8 @@
 import contextlib
 import http.client
 import json
-import os
-import signal
 import socket
-import subprocess
-import sys
 import threading
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -79,31 +74,6 @@ def test_a_delay_holds_each_answer_back() -> None:
         connection.sock.settimeout(0.3)
         with pytest.raises(TimeoutError):
             connection.getresponse().read()
-
-
-def test_run_forever_ends_with_ctrl_c(tmp_path: Path) -> None:
-    """It says where it listens, serves, and ends quietly with status 0."""
-    program = (
-        "from relay.rehearsal.script import parse_script\n"
-        "from relay.rehearsal.server import run_forever\n"
-        f"run_forever(parse_script({HELLO!r}), announce=lambda r: print(r.base_url, flush=True))\n"
-    )
-    process = subprocess.Popen(
-        [sys.executable, "-W", "error", "-c", program],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        cwd=Path(__file__).parents[2],
-        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
-    )
-    assert process.stdout is not None
-    url = process.stdout.readline().decode().strip()
-    with contextlib.closing(open_request(url)) as connection:
-        assert connection.getresponse().status == 200
-    open_request(url).close()  # who leaves at once leaves no traceback
-    process.send_signal(signal.SIGINT)
-    rest, errors = process.communicate(timeout=60)
-    assert (process.returncode, rest, errors) == (0, b"", b"")
-    assert not list(tmp_path.iterdir())
 
 
 def test_a_connection_is_kept_and_what_does_not_fit_is_refused(play: Any) -> None:
