@@ -267,5 +267,7 @@ def test_a_model_or_effort_that_there_is_not_is_an_error_with_what_is_allowed(re
         (project / "PLAN.md").write_text(f"# P\n\n## Phase 1\nVerify: `test -e a.py`\n{own}\n- [ ] Do — a.py\n")
         ran = relay("check")
         assert (ran.code, found in ran.out) == (1, True), ran.out
+    unknown = relay("check", env={"RELAY_ESCALATE": "model=claude-opus-99"})
+    assert (unknown.code, "RELAY_ESCALATE: escalate: found 'claude-opus-99'" in unknown.out) == (1, True), unknown
     typed = {"RELAY_MODEL": "claude-opus-5-5", "RELAY_EFFORT": "low"}
     assert relay("check", env=typed).code == 0  # a typed one counts for all phases

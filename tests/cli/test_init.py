@@ -224,8 +224,10 @@ def test_a_cloud_is_a_setting_that_is_written_with_its_model(relay, environ):
         assert (found.provider, found.model) == (name, cloud["model"])
         assert find_limits(found.model)
         assert find_price(found.model, at=date.today())  # noqa: DTZ011  # as prices are
+    shutil.rmtree(own)
     arn = "arn:aws:bedrock:us-east-1:1:application-inference-profile/x"
     assert f'[models."{arn}"]\nwindow_tokens' in relay("init", "--provider", "bedrock", "--model", arn).out
+    assert not own.exists()  # its limits have to be put right
 
 
 def test_the_users_settings_are_begun_and_never_changed(relay, environ):

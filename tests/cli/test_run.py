@@ -7,6 +7,8 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from urllib.error import HTTPError
+from urllib.request import Request, urlopen
 
 import pytest
 
@@ -273,13 +275,16 @@ def test_status_while_a_run_is_at_work(relay, planned, environ):
         assert json.loads(relay("status", "--json").out)["next"] is None
 
 
+UNKNOWN = {"model": "claude-opus-5-5", "max_tokens": 9, "messages": [{"role": "user", "content": "nobody knows me"}]}
+
+
 def test_a_served_script_prints_two_lines_to_export_and_serves(tmp_path, project, environ, doctor):
     """A doctor that follows the two lines finds the rehearsed model; Ctrl-C ends the server, with its report.
 
     Also as a shell's background job, which is begun with Ctrl-C ignored.
     """
     script = tmp_path / "script.yaml"
-    script.write_text(SCRIPT)
+    script.write_text("sessions: []")
     running = subprocess.Popen(
         ["env", "--ignore-signal=INT", sys.executable, "-P", "-m", "relay", "demo", "--serve", str(script)],
         cwd=project,
@@ -298,9 +303,12 @@ def test_a_served_script_prints_two_lines_to_export_and_serves(tmp_path, project
     model = next(finding for finding in body["findings"] if finding["name"] == "model")
     assert model["state"] == "ok"
     assert model["words"].endswith("; rehearsed: a script plays the model")
+    asked = Request(f"{exported['ANTHROPIC_BASE_URL']}/v1/messages", json.dumps(UNKNOWN).encode(), {"x-api-key": "k"})
+    with pytest.raises(HTTPError):
+        urlopen(asked)
     running.send_signal(signal.SIGINT)
     _, err = running.communicate(timeout=60)
-    assert running.returncode == 0
+    assert (running.returncode, "\nError: " in err) == (1, True), err
     assert ("no real model answers" in err, "Traceback" in err) == (True, False)
     assert re.search(r"\d+ requests? came", err)
 
@@ -379,7 +387,7 @@ def test_a_locale_that_is_not_utf8_is_no_obstacle(planned, environ, endpoint, gi
     command = [sys.executable, "-P", "-m", "relay", "run", "--phase", "next"]
     done = subprocess.run(command, cwd=planned, env=plain, capture_output=True, check=False)
     assert (done.returncode, done.stderr) == (0, b"")
-    assert b"phase 1 - Hello" in done.stdout or b"phase 1 session 1 - Hello" in done.stdout
+    assert b"phase 1 session 1 \\u2014 Hello" in done.stdout
     assert "relay: phase 1 — Hello" in git("log", "--format=%s%n%gs", "-g", "main")
 
 

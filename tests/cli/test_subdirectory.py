@@ -108,7 +108,7 @@ def test_a_packages_plan_is_built_in_its_directory(play, relay, project, commit,
     for words in (("check", "PLAN.md"), ("run", "--dry-run", "--plan", "PLAN.md"), ("gate", "--plan", "PLAN.md")):
         ran = relay(*words, cwd=api, env={"ANTHROPIC_API_KEY": "k"})
         assert ran.code == 1
-        assert "packages/api/PLAN.md:4: `In: ../x` names no place for verify commands; allowed is" in ran.out + ran.err
+        assert (ran.out + ran.err).count("packages/api/PLAN.md:4: `In: ../x` names no place for verify commands") == 1
     (api / "PLAN.md").write_text(text)
     commit()
     assert "runs in packages/api  bash check.sh\n" in relay("check", "PLAN.md", cwd=api).out

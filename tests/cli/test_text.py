@@ -1,13 +1,15 @@
 """What may reach a terminal."""
 
+import io
 import json
+import sys
 import unicodedata
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relay.cli.screen import clean, clean_line, escape_json
+from relay.cli.screen import clean, clean_line, escape_json, prepare_streams, say
 from tests.terminal import answer_at_terminal
 
 HOSTILE = st.text(alphabet=st.characters(codec=None) | st.sampled_from("\x1b[]\x07\\;m\x9b\u202e\u2066\udc80\r\n\t"))
@@ -63,6 +65,15 @@ def test_escaped_json_is_ascii_and_says_the_same(text):
     assert line.isprintable()
     # A pair of lone surrogates is read back as the character that they encode: JSON has no other way.
     assert json.loads(line)["k"].encode("utf-16", "surrogatepass") == text.encode("utf-16", "surrogatepass")
+
+
+def test_an_output_without_unicode_gets_escapes(monkeypatch):
+    raw = io.BytesIO()
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(raw, encoding="ascii"))
+    prepare_streams()
+    say("phase 1 — a")
+    sys.stdout.flush()
+    assert raw.getvalue() == b"phase 1 \\u2014 a\n"
 
 
 @pytest.mark.processor(30)

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -128,6 +129,20 @@ def test_what_was_written_between_two_looks_at_a_run_that_ends_is_not_missed(tmp
 
     code, lines = watch(tmp_path, alive=end, pause=lambda _: pytest.fail("nothing to wait for"))
     assert (code, lines[-1]) == (0, "next: relay run")
+
+
+def test_the_end_of_a_phase_beside_others_is_not_the_end_of_the_run(tmp_path):
+    """Each phase's own run has an end in its log."""
+    write_log(tmp_path, LOG)
+
+    class Beside(RunLogs):
+        def read(self):
+            ended = RunEnded(exit_code=4, reason="", next_command="", spent_usd=None)
+            yield "2", LoggedEvent(at=1.0, event=ended)
+            yield "", LoggedEvent(at=2.0, event=replace(ended, exit_code=0))
+
+    with Beside(tmp_path, LogTail(tmp_path, "aaaa1111")) as log:
+        assert follow(log, make_view(json=True, stream=io.StringIO()), lambda: True, lambda _: None) == 0
 
 
 def test_ctrl_c_leaves_the_run_alone(program, project, environ):
