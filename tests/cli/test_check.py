@@ -50,6 +50,8 @@ def test_errors_are_exit_1_and_warnings_are_not(relay, project):
     assert ran.code == 1
     assert "PLAN.md:" in ran.out
     assert ran.out.splitlines()[-1].startswith("PLAN.md: 1 error")
+    write(project, "---\nrelay: {sandbox: 'off'}\n---\n" + PLAN)
+    assert "may not be set by a repository" in relay("check").out
 
 
 def test_a_file_without_phases_is_an_error_with_its_place(relay, project):
@@ -256,7 +258,8 @@ def test_a_phase_is_priced_at_its_own_model(relay, project):
     assert "a session hands over at 90k or 100k" in ran.out
     assert "on claude" not in relay("check", env={"RELAY_MODEL": "claude-opus-5-5", "RELAY_EFFORT": "low"}).out
     phases = read_document("relay check", relay("check", "--json").out)["phases"]
-    assert [(one["model"], one["effort"]) for one in phases] == [(None, None), ("claude-haiku-4-5", "low")]
+    chosen = [(one["runner"], one["model"], one["effort"]) for one in phases]
+    assert chosen == [(None, None, None), (None, "claude-haiku-4-5", "low")]
 
 
 def test_a_model_or_effort_that_there_is_not_is_an_error_with_what_is_allowed(relay, project):
