@@ -98,11 +98,11 @@ def command(plan: str | None, *, show: str | None, resume: str | None, as_json: 
     from relay.insight.report.page import render_page
 
     root = place.repo.root
-    with keep_logs(root, experiment, tuple(read_results(place.repo, experiment))) as results:
-        comparison = compare_arms(results, experiment.arms)
-        page = make_experiment_page(experiment, comparison, read_contexts(root, experiment, results))
-        document = render_comparison(experiment, comparison)
-        kept = save_files(root, experiment, document, render_page(page, clean=clean_line))
+    results = keep_logs(root, experiment, read_results(place.repo, experiment))
+    comparison = compare_arms(results, experiment.arms)
+    page = make_experiment_page(experiment, comparison, read_contexts(root, experiment, results))
+    document = render_comparison(experiment, comparison)
+    kept = save_files(root, experiment, document, render_page(page, clean=clean_line))
     if as_json:
         say_document(document)
     else:

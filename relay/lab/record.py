@@ -6,8 +6,7 @@ All but the logs is made anew from git whenever the experiment is shown.
 import csv
 import io
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, fields, replace
 from itertools import chain
 from pathlib import Path
@@ -26,15 +25,14 @@ _FOLDER = "compare"
 _LOGS = "logs"
 
 
-@contextmanager
-def keep_logs(root: Path, experiment: Experiment, results: Sequence[TrialResult]) -> Iterator[tuple[TrialResult, ...]]:
-    """Copy the logs of the runs to the experiment's directory; yield the results with the places of the copies there.
+def keep_logs(root: Path, experiment: Experiment, results: Iterable[TrialResult]) -> tuple[TrialResult, ...]:
+    """Copy the logs of the runs to the experiment's directory; return the results with the places of the copies there.
 
     Raises:
         OSError: They cannot be written.
     """
+    kept = []
     with open_ignored(root, (STATE_DIR,), _FOLDER, experiment.id, _LOGS) as folder:
-        kept = []
         for result in results:
             names = []
             for log in map(Path, result.logs):
@@ -45,7 +43,7 @@ def keep_logs(root: Path, experiment: Experiment, results: Sequence[TrialResult]
                 if (_find_place(root, experiment) / _LOGS / name).is_file():
                     names.append(f"{_LOGS}/{name}")
             kept.append(replace(result, logs=tuple(names)))
-        yield tuple(kept)
+    return tuple(kept)
 
 
 def read_contexts(root: Path, experiment: Experiment, results: Sequence[TrialResult]) -> dict[str, tuple[Row, ...]]:
