@@ -36,11 +36,6 @@ def render_time(at: float) -> str:
     return f"{datetime.fromtimestamp(at, tz=UTC):%Y-%m-%d %H:%M:%S}"
 
 
-def render_number(n: int) -> str:
-    """Write a whole number."""
-    return f"{n:,}"
-
-
 def cut_id(name: str) -> str:
     """Shorten an id."""
     return name[:ID_CHARS]
@@ -182,9 +177,9 @@ def make_table(caption: str, columns: str, rows: Iterable[Sequence[str]]) -> Tab
 FORMATS: Mapping[str, Callable[[Any], str]] = {
     "": str,
     "or": lambda text: text or NOTHING,
-    "n": lambda n: NOTHING if n is None else render_number(n),
+    "n": lambda n: NOTHING if n is None else f"{n:,}",
     "tokens": lambda n: render_tokens(None if n is None else round(n)),
-    "known": lambda n: UNKNOWN if n is None else render_number(n),
+    "known": lambda n: UNKNOWN if n is None else f"{n:,}",
     "usd": render_usd,
     "cost": lambda row: render_usd(row.cost_usd, estimated=row.estimated),
     "each": render_per_decision,

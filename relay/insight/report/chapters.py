@@ -23,7 +23,6 @@ from relay.insight.report.blocks import (
     cut_id,
     list_rows,
     make_table,
-    render_number,
     render_per_decision,
     render_share,
 )
@@ -215,7 +214,7 @@ def show_cache(figures: Figures) -> Chapter:
         "neither": totals.input_tokens,
     }
     rows = [(name, render_tokens(n), render_share(n / totals.prompt_tokens)) for name, n in amounts.items() if n]
-    rows.append(("cache misses: less read than expected", render_number(totals.cache_breaks), NOTHING))
+    rows.append(("cache misses: less read than expected", f"{totals.cache_breaks:,}", NOTHING))
     table = make_table("Prompt tokens", "What, #Amount, #Share", rows)
     return Chapter(name="cache", title="Cache", lead=lead, tables=(table,))
 
@@ -348,7 +347,7 @@ def say_worth(worth: Row) -> str:
     share = f" ({worth.used_tokens / worth.shown_tokens:.0%} of the tokens)" if worth.shown_tokens else ""
     return (
         f"{count(worth.sessions, 'session')} had {count(worth.shown, 'claim')} in the first message, which cost "
-        f"{render_number(worth.paid_tokens)} tokens over all prompts. They used {worth.used}{share}: "
+        f"{worth.paid_tokens:,} tokens over all prompts. They used {worth.used}{share}: "
         f"named {worth.named}, read a cited file of {worth.read}, changed one of {worth.changed}."
     )
 
