@@ -11,7 +11,9 @@ from relay.base.errors import RepoError
 from relay.git.command import GitError
 from relay.git.message import read_text
 from relay.git.objects import find_blob_id
+from relay.git.status import ChangeKind, PathChange
 from relay.session.usage import Spent, Usage
+from relay.session.values import SessionEnd
 from relay.store import snapshot
 from relay.store.attempts import (
     AttemptStart,
@@ -19,14 +21,19 @@ from relay.store.attempts import (
     continue_attempt,
     drop_spent,
     find_attempt_changes,
+    find_brought_paths,
+    find_repeated_error,
     find_spent,
+    is_refunded,
+    make_ending,
     note_spent,
     open_attempt,
     read_attempt,
     render_skipped,
+    select_owned,
 )
 from relay.store.checkpoints import WipRecord, save_wip
-from relay.store.ref_notes import Carried, Course, read_notes
+from relay.store.ref_notes import Carried, Course, Ending, read_notes
 from relay.store.snapshot import Skipped, write_snapshot_tree
 from relay.store.spend import (
     PlanningRecord,
@@ -36,6 +43,7 @@ from relay.store.spend import (
     save_plan_usage,
     save_rejected_plan,
 )
+from relay.store.worktree_notes import Brought, save_brought
 
 
 def given(value):
@@ -245,16 +253,83 @@ def test_rejected_plans_are_kept(box):
 def test_another_session_goes_on_with_an_open_attempt(box):
     repo = box.open()
     box.write("user.txt", "user")
-    attempt = save_wip(repo, open_attempt(repo, START), WipRecord(spend=spend(), items=("2.1",), handoff_note="go on"))
+    attempt = open_attempt(repo, replace(START, carried=Carried(said=("one",))))
+    record = WipRecord(spend=spend(), items=("2.1",), handoff_note="go on", carried=Carried(said=("two",)))
+    attempt = save_wip(repo, attempt, record)
     box.write("later.txt", "the attempt's")
-    now = continue_attempt(repo, attempt, AttemptStart(session_id="s-2", phase_id="2", plan_path="docs/PLAN.md"))
+    now = continue_attempt(repo, attempt, replace(START, session_id="s-2", carried=Carried(said=("three",))))
     assert read_attempt(repo) == now
     assert now.session_id == "s-2"
-    for name in ("base_tree", "base_head", "spend", "items", "handoff_note", "last_wip"):
+    assert now.carried.said == ("one", "two", "three")
+    for name in ("base_tree", "base_head", "spend", "items", "handoff_note", "last_wip", "author"):
         assert getattr(now, name) == getattr(attempt, name), name
     assert [c.path for c in find_attempt_changes(repo, now, write_snapshot_tree(repo))] == ["later.txt"]
     with pytest.raises(RepoError, match="changed by somebody else"):
         continue_attempt(repo, attempt, START)
+
+
+def test_what_an_attempt_cost_is_added_up_over_its_sessions(box):
+    """A session's note goes when something lasting says as much, and a checkpoint from before says less."""
+    repo = box.open()
+    save_wip(repo, open_attempt(repo, replace(START, session_id="s1")), WipRecord(spend=spend(10)))
+    note_spent(repo, "s1", spend(30), synced=True)
+    continue_attempt(repo, given(read_attempt(repo)), replace(START, session_id="s2"))
+    assert (given(read_attempt(repo)).spend, find_spent(repo, "s1")) == (spend(30), None)
+    note_spent(repo, "s2", spend(5), synced=True)
+    attempt = given(read_attempt(repo))
+    assert attempt.spend == spend(30) + spend(5)
+    assert close_attempt(repo, attempt)
+    assert find_spent(repo, "s2") is None
+
+
+def test_sessions_in_a_row_with_the_same_error_are_counted(box):
+    """Each once, however many checkpoints repeat its words; one that met a limit neither counts nor ends it."""
+    repo = box.open()
+    close_attempt(repo, attempt := open_attempt(repo, START))
+    wips = iter(range(100))
+
+    def end(session, error, *, item="2.1", end=SessionEnd.FINISHED):
+        nonlocal attempt
+        attempt = continue_attempt(repo, attempt, replace(START, session_id=session))
+        for _ in range(2):
+            box.write("src/app.py", str(next(wips)))
+            attempt = save_wip(repo, attempt, WipRecord(spend=spend(), ending=make_ending(end, item=item, error=error)))
+        return find_repeated_error(repo, attempt)
+
+    attempt = open_attempt(repo, START)
+    assert find_repeated_error(repo, attempt) == (0, "")
+    assert end("s1", "line 3: no table") == (1, "2.1: line 3: no table")
+    assert end("s2", "line 4: no table") == (2, "2.1: line 4: no table")
+    assert end("s3", "", end=SessionEnd.LIMIT)[0] == 2
+    assert end("s4", "line 5: no table") == (3, "2.1: line 5: no table")
+    assert end("s5", "line 5: no table", item="2.2")[0] == 1
+    assert end("s6", "line 5: no row", item="2.2")[0] == 1
+    assert end("s7", "") == (0, "")
+    assert end("s8", "line 5: no row", item="2.2")[0] == 1
+
+
+def test_of_an_attempt_s_changes_a_commit_takes_only_its_own(box):
+    """Not the plan and its ledger, by either name; no submodule, and nothing that the user has ignored."""
+    repo = box.open()
+    save_brought(repo, Brought(copies={"brought": ("", "")}, lent=()))
+    box.write("brought/users")
+    brought = find_brought_paths(repo, ["brought/users", "brought/own", "own"])
+    names = ("PLAN.md", "PLAN.ledger.yaml", "docs/PLAN.md", "docs/PLAN.ledger.yaml", "own", "brought/users", "module")
+    changes = [
+        PathChange(path=name, kind=ChangeKind.ADDED, mode="160000" if name == "module" else "100644") for name in names
+    ]
+    assert brought == {"brought/users"}
+    assert select_owned("PLAN.md", open_attempt(repo, START), changes, brought) == ("own",)
+
+
+@pytest.mark.parametrize(
+    ("end", "note", "is_fault"),
+    [("", "", False), (SessionEnd.LIMIT, "go on", False), (SessionEnd.FINISHED, "go on", True)],
+)
+def test_a_session_that_was_killed_or_limited_is_refunded(box, end, note, is_fault):
+    repo = box.open()
+    record = WipRecord(spend=spend(), handoff_note=note, ending=Ending(end=end))
+    assert is_refunded(save_wip(repo, open_attempt(repo, START), record)) == (not is_fault)
 
 
 def test_a_note_of_cost_that_is_cut_off_counts_as_the_one_before(box):

@@ -2,9 +2,10 @@
 
 import pytest
 
+from relay.base.errors import RepoError
 from relay.git.refs import move_ref
 from relay.plan.parse import parse_plan
-from relay.store.branches import move_branch, read_kept
+from relay.store.branches import begin_branch, move_branch, read_kept
 from relay.store.completion import finish_pending, note_pending
 from relay.store.obstacles import find_in_the_way
 from relay.store.plan_state import PlanSource, ask
@@ -88,6 +89,7 @@ def test_a_branch_that_moved_meanwhile_stays(box):
     old, new = make_pair(box)
     box.write("c.txt")
     meanwhile = box.commit()
+    box.git("branch", "other")
     assert move_branch(box.open(), "main", old, new, reason="relay") is None
     assert move_branch(box.open(), "other", meanwhile, new, reason="relay") is None
     assert box.text("rev-parse", "HEAD") == meanwhile
@@ -135,3 +137,14 @@ def test_a_note_of_a_strangers_is_no_move(box):
     (repo.relay_dir / "pending").write_text(f"{old}:--output=evil\n{old}:HEAD\n")
     assert read_kept(repo, "PLAN.md").move is None
     assert finish_pending(repo) == ()
+
+
+def test_a_branch_of_relay_s_own_is_made_once_and_open_phases_go_along(box):
+    repo, moved = box.open(), []
+    assert begin_branch(repo, "relay/one", moved.append)
+    assert not begin_branch(repo, "relay/two", moved.append)
+    assert (box.text("symbolic-ref", "HEAD"), moved) == ("refs/heads/relay/one", ["relay/one"])
+    box.git("checkout", "-q", "--orphan", "unborn")
+    with pytest.raises(RepoError, match="there is a branch relay/one already"):
+        begin_branch(repo, "relay/one", moved.append)
+    assert (box.text("symbolic-ref", "HEAD"), moved) == ("refs/heads/unborn", ["relay/one"])

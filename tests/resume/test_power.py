@@ -87,20 +87,3 @@ def test_the_newest_checkpoint_comes_back_and_what_was_found_is_kept_or_ignored_
     blocked = next(words for words in told(stage) if words.startswith("not restored, since "))
     assert "an ignored file is in the way: notes/a.txt" in blocked
     assert stage.git("show", blocked.partition("git show ")[2].replace("<file>", "notes/a.txt")) == "a\n"
-
-
-@pytest.mark.nightly
-def test_a_session_that_ended_with_an_error_counts_once(stage):
-    """What is found after the restart is stored with that session's words; it is not another session in a row."""
-    stuck = """
-sessions:
-  - turns:
-      - tools: [{name: bash, input: {command: "echo hel > hello.txt; echo no such table >&2; exit 3"}}]
-      - text: I give up.
-      - text: I give up.
-"""
-    assert "stuck" not in stage.run(stuck).reason
-    restart(stage)
-    stage.write("hello.txt", "")
-    assert "stuck" not in stage.run(stuck).reason
-    assert "3 sessions in a row" in stage.run(stuck).reason
