@@ -29,8 +29,6 @@ from relay.sandbox.supervisor import find_descendants, read_processes
 
 POLL_S = 0.1
 """Interval at which `should_stop` and the limits are checked."""
-WALK_S = 0.5
-"""Interval of the walks over /proc on a machine that has more processes than a command may have."""
 DRAIN_S = 0.2
 """How long output is still read after the process has ended."""
 _CHUNK_BYTES = 256 * 1024
@@ -303,7 +301,7 @@ class _Tree:
 
     def watch(self, *, limits: Limits, should_stop: Callable[[], bool], hear: Callable[[bytes], None]) -> _Stopped:
         """Read until the process ends or must be ended."""
-        next_look, next_walk = 0.0, time.monotonic() + WALK_S  # at first no process can be the command's
+        next_look = 0.0
         while self._process.poll() is None:
             now, deadline = time.monotonic(), self.begun_s + limits.timeout_s
             if now >= deadline:
@@ -314,11 +312,9 @@ class _Tree:
                     return _Stopped(interrupted=True)
                 hear(self._capture.get_end())
                 # The kernel's limit on processes does not bind uid 0.
-                tasks, all_tasks = limits.processes, _count_all_tasks()
-                # The machine's count is one cheap read. relay walks over /proc only if the tree can be over its limit:
-                # at once if the machine gained that many processes, else now and then, since others may have ended.
-                if all_tasks - self._idle_tasks > tasks or (all_tasks > tasks and now >= next_walk):
-                    next_walk = now + WALK_S
+                # The machine's count is one cheap read: relay walks over /proc only where so many are new.
+                tasks = limits.processes
+                if _count_all_tasks() - self._idle_tasks > tasks:
                     table = read_processes()
                     if sum(table[pid].tasks for pid in find_descendants(self._process.pid, table)) > tasks:
                         return _Stopped(notes=(f"killed: more than {tasks} processes at once",))

@@ -67,6 +67,7 @@ def forge(arena, paths):
     return head, arena.play([{"turns": turns}], "run", "--phase", "1", warm=True, environ=once)
 
 
+@pytest.mark.nightly
 def test_nothing_that_git_ignores_makes_a_gate_green(arena):
     """Not with the times and the size that it had."""
     head, played = forge(arena, IGNORED)

@@ -98,6 +98,7 @@ def test_control_what_nobody_named_is_shown(arena, level):
     assert [secret for secret in SECRETS if secret not in get_words(played)] == []
 
 
+@pytest.mark.nightly
 def test_a_repository_takes_nothing_out_of_the_list(arena):
     """An empty list in a repository's file leaves the user's own and relay's own lists as they are."""
     hide(arena, named=True)

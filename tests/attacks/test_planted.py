@@ -121,6 +121,7 @@ def test_what_steers_others_later_is_not_committed_and_not_obeyed(arena, name):
     assert not (arena.outside / "executed").exists()
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("name", RUNS)
 def test_what_a_gate_plants_goes_with_its_tree(arena, name):
     """Two gates run in that tree; git there executes nothing of what the first has left."""
@@ -149,6 +150,7 @@ def own_tree(arena):
     return arena.root.with_name("repo.relay") / "1"
 
 
+@pytest.mark.nightly
 def test_what_a_person_has_staged_counts_and_is_not_committed(arena):
     """The way out that the refusal names, in relay's own tree: no command can write git's index."""
     prepare(arena)
