@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 from pathlib import Path, PurePosixPath
 
+from relay.base.errors import SandboxError
 from relay.base.tree import replace_unsynced
 from relay.base.walk import open_folder, open_ignored, open_regular
 from relay.base.words import render_size
@@ -35,15 +36,19 @@ _DIGEST = re.compile(r"[0-9a-f]{64}")
 _SUFFIX = re.compile(r"\.[A-Za-z0-9]{1,8}")
 
 
-def open_evidence(scratch: Path) -> Path | LeftFile:
-    """Return a new, empty directory for a gate's files; if the disk refuses it, a file that says so."""
+def open_evidence(scratch: Path) -> Path:
+    """Return a new, empty directory for a gate's files.
+
+    Raises:
+        SandboxError: The disk refuses it.
+    """
     try:
         return Path(tempfile.mkdtemp(prefix="evidence-", dir=scratch))
     except OSError as error:
-        return _note(f"${VARIABLE}", 0, "", _name_fault(error))
+        raise SandboxError(f"there is no place for what a gate leaves: {error.strerror}") from error
 
 
-def keep_evidence(root: Path, left: Path | LeftFile, handed: Sequence[str]) -> tuple[LeftFile, ...]:
+def keep_evidence(root: Path, left: Path, handed: Sequence[str]) -> tuple[LeftFile, ...]:
     """Keep the files of a gate; an error of the disk loses them, and not the gate.
 
     Args:
@@ -51,8 +56,6 @@ def keep_evidence(root: Path, left: Path | LeftFile, handed: Sequence[str]) -> t
         left: From `open_evidence`.
         handed: Values that no file may hold.
     """
-    if not isinstance(left, Path):
-        return (left,)
     found: list[tuple[str, int, bytes]] = []
     with contextlib.suppress(OSError):  # a command may have taken the directory away
         found.extend(islice(_iter_files(left), MAX_FILES))

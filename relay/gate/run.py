@@ -68,18 +68,17 @@ def run_gate(
     Raises:
         SandboxError: The sandbox could not be set up.
     """
-    left = open_evidence(sandbox.private.tmp) if commands else None
+    left = open_evidence(sandbox.private.tmp)
     gate = _Gate(
         sandbox=sandbox,
         limits=limits,
         should_stop=should_stop,
         root=root,
         handed=tuple(handed),
-        env={VARIABLE: str(sandbox.tmp / left.name)} if isinstance(left, Path) else {},
+        env={VARIABLE: str(sandbox.tmp / left.name)},
     )
     ran = tuple(_run_command(gate, command) for command in commands)
-    kept = keep_evidence(root, left, gate.handed) if left else ()
-    return GateResult(commands=ran, evidence=kept)
+    return GateResult(commands=ran, evidence=keep_evidence(root, left, gate.handed))
 
 
 def _run_command(gate: _Gate, command: str) -> CommandCheck:
