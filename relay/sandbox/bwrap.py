@@ -362,10 +362,9 @@ class Bwrap:
             *("--json-status-fd", str(status_write_fd), "--", *command),
         )
         env = build_env(policy, home=self.view.home, tmp=self.view.tmp, stores=self.view.stores)
-        layers = self.view.layers.keep({mount.source for mount in mounts})
         env |= {**dict(pair for opening in find_open(policy) for pair in opening.env), **extra_env}
         return Launch(
-            argv=layers.wrap(self.program, argv),
+            argv=self.view.layers.wrap(self.program, argv, {mount.source for mount in mounts}),
             env=env,
             pass_fds=(seccomp_fd, status_write_fd),
             status_fd=status_fd,

@@ -64,8 +64,6 @@ class Layers:
     """Directories on the host, resolved."""
     place: Path
     """An empty directory of relay's own, in which the layers are mounted, in the command's namespace only."""
-    used: tuple[Path, ...]
-    """The `caches` that have a layer now: a directory of the repository may be gone."""
     own: bool
     """Whether the bubblewrap that confines a command mounts the layers itself, each over its cache."""
 
@@ -73,25 +71,25 @@ class Layers:
         """Return the mount point of a cache with its layer; the cache itself if bubblewrap mounts the layer over it."""
         return cache if self.own else self.place / str(self.caches.index(cache)) / "whole"
 
-    def wrap(self, bwrap: Path, argv: Sequence[str]) -> tuple[str, ...]:
-        """Return a command line that mounts the layers and becomes `argv`."""
-        if self.own or not self.used:
+    def wrap(self, bwrap: Path, argv: Sequence[str], sources: Collection[Path | None]) -> tuple[str, ...]:
+        """Return a command line that mounts the layers which are among the sources of all mounts, and becomes `argv`.
+
+        A directory of the repository may be gone, and no mount has its layer then.
+        """
+        used = [cache for cache in self.caches if self.get_source(cache) in sources]
+        if self.own or not used:
             return tuple(argv)
         mount = next((place for place in PROGRAMS if os.access(place, os.X_OK)), PROGRAMS[0])
-        tops = [self.get_source(cache).parent for cache in self.used]
+        tops = [self.get_source(cache).parent for cache in used]
         table = "".join(  # in the form of fstab(5)
             f"relay {top}/whole overlay lowerdir={cache},upperdir={top}/new,workdir={top}/work,userxattr 0 0\n"
-            for cache, top in zip(map(_escape, self.used), map(_escape, tops), strict=True)
+            for cache, top in zip(map(_escape, used), map(_escape, tops), strict=True)
         )
         folders = (part for top in tops for name in _PARTS for part in ("--dir", f"{top}/{name}"))
         memory = (*(("--size", str(LAYER_BYTES)) if takes_size(bwrap) else ()), "--tmpfs", str(self.place), *folders)
         place = shlex.quote(str(self.place / "fstab"))
         script = f'printf %s "$1" > {place} && shift && {mount} -n -i -a -T {place} && exec "$@"'
         return (str(bwrap), *_OUTER, *memory, "--", "/bin/sh", "-c", script, "relay", table, *argv)
-
-    def keep(self, sources: Collection[Path | None]) -> "Layers":
-        """Return only the layers that some mount uses: `sources` are the sources of all mounts."""
-        return replace(self, used=tuple(cache for cache in self.caches if self.get_source(cache) in sources))
 
 
 def _escape(place: Path) -> str:
@@ -121,12 +119,11 @@ def open_layers(bwrap: Path, caches: Sequence[Path], place: Path) -> Layers:
     """
     fitting = tuple(cache for cache in caches if not _ODD.intersection(str(cache)))
     own = b"--tmp-overlay" in _read_help(bwrap)
-    layers = Layers(caches=fitting, place=place, used=fitting, own=own)
     if not fitting or _ODD.intersection(str(place)) or not _works(bwrap):
-        return Layers(caches=(), place=place, used=(), own=own)
+        return Layers(caches=(), place=place, own=own)
     if not own:
         place.mkdir(mode=0o700, exist_ok=True)
-    return layers
+    return Layers(caches=fitting, place=place, own=own)
 
 
 @functools.cache
@@ -139,12 +136,12 @@ def _works(bwrap: Path) -> bool:
         (cache / "inner").mkdir(parents=True)
         place.mkdir()
         own, caches = b"--tmp-overlay" in _read_help(bwrap), (cache.resolve(),)
-        layers = Layers(caches=caches, place=place.resolve(), used=caches, own=own)
+        layers = Layers(caches=caches, place=place.resolve(), own=own)
         inner = ("--unshare-all", "--unshare-user", "--cap-drop", "ALL", "--bind", "/", "/", "--dev", "/dev")
         layer = Mount(op=Op.LAYER, source=caches[0], dest=caches[0]).render() if own else ()
         touch = ("/bin/touch", str(layers.get_source(caches[0]) / "inner" / "file"))
         try:
-            argv = layers.wrap(bwrap, (str(bwrap), *inner, *layer, "--", *touch))
+            argv = layers.wrap(bwrap, (str(bwrap), *inner, *layer, "--", *touch), {layers.get_source(caches[0])})
             done = run_program(argv, env=os.environ, cwd=None, limit_s=_TRIAL_S, most_bytes=0)
         except OSError:
             return False

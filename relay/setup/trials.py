@@ -267,14 +267,8 @@ class AgentFound:
     """The reason why it cannot be used; empty if it can."""
     login: str
     """The variable of its key; without a key, the login that it could use."""
-
-    @property
-    def has_login(self) -> bool:
-        """Whether there is no key, but a login that the agent could use."""
-        return self.login.startswith(_NO_KEY_BUT)
-
-
-_NO_KEY_BUT = "no key; a login "
+    has_login: bool = False
+    """Whether there is no key, but a login that the agent could use."""
 
 
 def examine_agents(settings: Settings, environ: Mapping[str, str]) -> tuple[AgentFound, ...]:
@@ -284,16 +278,17 @@ def examine_agents(settings: Settings, environ: Mapping[str, str]) -> tuple[Agen
 
 def examine_agent(profile: Profile, settings: Settings, environ: Mapping[str, str]) -> AgentFound:
     """Look for one agent without starting it."""
+    place, program, missing = "", "", ""
     try:
         login = make_kind(profile, settings).get_key(environ)
     except (RunnerError, ConfigError):
         place = "" if profile.has_login else find_login(profile, environ)
-        login = f"{_NO_KEY_BUT}({place})" if place else "no login" if profile.has_login else "no key"
+        login = f"no key; a login ({place})" if place else "no login" if profile.has_login else "no key"
     try:
-        installed = get_installed(profile, environ)
+        program = str(get_installed(profile, environ).program)
     except RunnerError as error:
-        return AgentFound(profile=profile, missing=error.message, login=login)
-    return AgentFound(profile=profile, program=str(installed.program), login=login)
+        missing = error.message
+    return AgentFound(profile=profile, program=program, missing=missing, login=login, has_login=bool(place))
 
 
 _TICK = ToolSpec(
