@@ -7,14 +7,13 @@ still name a hidden file. So relay only names things that exist on this machine,
 
 import hashlib
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from secrets import token_hex
 
 from relay.base.redaction import hide_values
-from relay.base.values import dataclass
 from relay.base.words import list_some, render_output, shorten
 from relay.gate.checker_output import find_failures, ran_no_tests, ran_tests
 from relay.gate.evidence import VARIABLE, keep_evidence, open_evidence
@@ -33,16 +32,6 @@ TAIL_CHARS = 4_000
 
 _MISSING = frozenset({126, 127})
 """Exit codes of POSIX shells: found but not executable, not found."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Gate:
-    sandbox: Sandbox
-    limits: Limits
-    should_stop: Callable[[], bool]
-    root: Path
-    handed: tuple[str, ...]
-    env: Mapping[str, str]
 
 
 def run_gate(
@@ -69,51 +58,44 @@ def run_gate(
         SandboxError: The sandbox could not be set up.
     """
     left = open_evidence(sandbox.private.tmp)
-    gate = _Gate(
-        sandbox=sandbox,
-        limits=limits,
-        should_stop=should_stop,
-        root=root,
-        handed=tuple(handed),
-        env={VARIABLE: str(sandbox.tmp / left.name)},
-    )
-    ran = tuple(_run_command(gate, command) for command in commands)
-    return GateResult(commands=ran, evidence=keep_evidence(root, left, gate.handed))
+
+    def run(command: str) -> CommandCheck:
+        if should_stop():
+            status = Outcome.INTERRUPTED
+            return CommandCheck(command=command, exit_code=None, status=status, duration_s=0.0, output_tail="")
+        spool = reserve_output(root, f"gate-{token_hex(4)}.txt")
+        result = sandbox.run(
+            ["bash", "-o", "pipefail", "-c", command],
+            limits=limits,
+            should_stop=should_stop,
+            spool=spool,
+            extra_env={VARIABLE: str(sandbox.tmp / left.name)},
+        )
+        output = hide_values(render_output(result.output).strip("\n"), handed)
+        cut = result.total_bytes > limits.keep_bytes
+        whole = len(output) <= TAIL_CHARS and not cut
+        if spool is not None and whole:
+            spool.unlink(missing_ok=True)
+        elif spool is not None and not _keep_output(spool, b"" if cut else result.output, handed):
+            spool = None
+        check = CommandCheck(
+            command=command,
+            exit_code=result.exit_code,
+            status=_judge(command, result, output),
+            duration_s=result.duration_s,
+            output_tail=_cut_tail("\n".join((output, *(f"[{note}]" for note in result.notes)))),
+            output_sha256=hashlib.sha256(output.encode("utf-8", "replace")).hexdigest(),
+            failures=() if result.exit_code == 0 else find_failures(output),
+            handle="" if spool is None or whole else f"{OUTPUTS}/{spool.name}",
+            ran_tests=ran_tests(output) or bool(list_tests(command)),
+        )
+        return explain(check, output, find_restrictions(sandbox), limits.timeout_s)
+
+    ran = tuple(map(run, commands))
+    return GateResult(commands=ran, evidence=keep_evidence(root, left, handed))
 
 
-def _run_command(gate: _Gate, command: str) -> CommandCheck:
-    if gate.should_stop():
-        return CommandCheck(command=command, exit_code=None, status=Outcome.INTERRUPTED, duration_s=0.0, output_tail="")
-    spool = reserve_output(gate.root, f"gate-{token_hex(4)}.txt")
-    result = gate.sandbox.run(
-        ["bash", "-o", "pipefail", "-c", command],
-        limits=gate.limits,
-        should_stop=gate.should_stop,
-        spool=spool,
-        extra_env=gate.env,
-    )
-    output = hide_values(render_output(result.output).strip("\n"), gate.handed)
-    cut = result.total_bytes > gate.limits.keep_bytes
-    whole = len(output) <= TAIL_CHARS and not cut
-    if spool is not None and whole:
-        spool.unlink(missing_ok=True)
-    elif spool is not None and not _keep_output(spool, b"" if cut else result.output, gate.handed):
-        spool = None
-    check = CommandCheck(
-        command=command,
-        exit_code=result.exit_code,
-        status=_judge(command, result, output),
-        duration_s=result.duration_s,
-        output_tail=_cut_tail("\n".join((output, *(f"[{note}]" for note in result.notes)))),
-        output_sha256=hashlib.sha256(output.encode("utf-8", "replace")).hexdigest(),
-        failures=() if result.exit_code == 0 else find_failures(output),
-        handle="" if spool is None or whole else f"{OUTPUTS}/{spool.name}",
-        ran_tests=ran_tests(output) or bool(list_tests(command)),
-    )
-    return explain(check, output, find_restrictions(gate.sandbox), gate.limits.timeout_s)
-
-
-def _keep_output(spool: Path, output: bytes, handed: tuple[str, ...]) -> bool:
+def _keep_output(spool: Path, output: bytes, handed: Sequence[str]) -> bool:
     """Keep the full output without the values that were handed out; return whether it is kept.
 
     Args:

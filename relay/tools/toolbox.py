@@ -338,37 +338,29 @@ def _build(
         replace(spec, input_schema=_object({"command": _TEXT}, {"timeout_s": timeout})) if spec.name == "bash" else spec
         for spec in specs
     )
-    return Toolbox(specs=known, run=partial(_run, workspace, known, handlers, notes))
+    by_name = {spec.name.lower(): spec for spec in known}  # some models were taught `Bash` and `Read`
 
+    def answer(spec: ToolSpec | None, call: ToolCall) -> ToolResult:
+        if spec is None:
+            names = ", ".join(spec.name for spec in known)
+            return ToolResult(text=f"There is no tool {call.name!r}. Tools: {names}.", is_error=True)
+        if fault := check_input(spec, call.input):
+            return ToolResult(text=fault, is_error=True)
+        try:
+            return handlers[spec.name](call.input)
+        except RefusedError as refusal:
+            return ToolResult(text=str(refusal), is_error=True)
+        except OSError as error:
+            return ToolResult(text=f"{spec.name} failed: {error.strerror or error}.", is_error=True)
 
-def _run(
-    workspace: Workspace,
-    known: tuple[ToolSpec, ...],
-    handlers: Mapping[str, _Handler],
-    notes: AttemptNotes | None,
-    call: ToolCall,
-) -> ToolResult:
-    names = {spec.name.lower(): spec.name for spec in known}  # some models were taught `Bash` and `Read`
-    call = replace(call, name=names.get(call.name.lower(), call.name))
-    result = fit_output(workspace, _answer(known, handlers, call))
-    if notes is not None:
-        notes.counts[call.name] += 1
-        notes.last_errors.pop(call.name, None)
-        if result.is_error:
-            notes.last_errors[call.name] = result.text
-    return result
+    def run(call: ToolCall) -> ToolResult:
+        spec = by_name.get(call.name.lower())
+        name, result = spec.name if spec else call.name, fit_output(workspace, answer(spec, call))
+        if notes is not None:
+            notes.counts[name] += 1
+            notes.last_errors.pop(name, None)
+            if result.is_error:
+                notes.last_errors[name] = result.text
+        return result
 
-
-def _answer(known: tuple[ToolSpec, ...], handlers: Mapping[str, _Handler], call: ToolCall) -> ToolResult:
-    spec = next((spec for spec in known if spec.name == call.name), None)
-    if spec is None:
-        names = ", ".join(spec.name for spec in known)
-        return ToolResult(text=f"There is no tool {call.name!r}. Tools: {names}.", is_error=True)
-    if fault := check_input(spec, call.input):
-        return ToolResult(text=fault, is_error=True)
-    try:
-        return handlers[call.name](call.input)
-    except RefusedError as refusal:
-        return ToolResult(text=str(refusal), is_error=True)
-    except OSError as error:
-        return ToolResult(text=f"{call.name} failed: {error.strerror or error}.", is_error=True)
+    return Toolbox(specs=known, run=run)
