@@ -65,7 +65,7 @@ def keep_evidence(root: Path, left: Path, handed: Sequence[str]) -> tuple[LeftFi
         with open_ignored(root, OUTPUTS.split("/"), FOLDER) as folder:
             return tuple(_keep(folder, *one, handed) for one in found)
     except OSError as error:
-        return tuple(_note(name, size, "", _name_fault(error)) for name, size, _ in found)
+        return tuple(LeftFile(name=name, size_bytes=size, sha256="", why=_name_fault(error)) for name, size, _ in found)
 
 
 def read_evidence(root: Path, name: str, sha256: str) -> bytes | None:
@@ -97,22 +97,18 @@ def _iter_files(left: Path) -> Iterator[tuple[str, int, bytes]]:
 
 def _keep(folder: int, name: str, size: int, data: bytes, handed: Sequence[str]) -> LeftFile:
     if len(data) > MAX_BYTES:
-        return _note(name, size, "", f"larger than {render_size(MAX_BYTES)}")
+        return LeftFile(name=name, size_bytes=size, sha256="", why=f"larger than {render_size(MAX_BYTES)}")
     if any(value.encode() in data for value in handed):
-        return _note(name, size, "", "a value of env_file is in it")
+        return LeftFile(name=name, size_bytes=size, sha256="", why="a value of env_file is in it")
     digest = hashlib.sha256(data).hexdigest()
     try:
         kept, there = name_kept(name, digest), os.listdir(folder)
         if kept not in there and len(there) >= MAX_KEPT:
-            return _note(name, size, "", f"{MAX_KEPT} files are kept already")
+            return LeftFile(name=name, size_bytes=size, sha256="", why=f"{MAX_KEPT} files are kept already")
         replace_unsynced(folder, kept, data)
     except OSError as error:
-        return _note(name, size, "", _name_fault(error))
-    return _note(name, size, digest, "")
-
-
-def _note(name: str, size: int, digest: str, why: str) -> LeftFile:
-    return LeftFile(name=name, size_bytes=size, sha256=digest, why=why)
+        return LeftFile(name=name, size_bytes=size, sha256="", why=_name_fault(error))
+    return LeftFile(name=name, size_bytes=size, sha256=digest, why="")
 
 
 def _name_fault(error: OSError) -> str:

@@ -82,13 +82,8 @@ class Rules:
         return sum(file.bytes_used for file in self.files if not file.path.startswith("/"))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Found:
-    """The file of a directory."""
-
-    shown: str
-    real: str
-    """Its path with links resolved."""
+_Found = tuple[str, str]
+"""The file of a directory: its path in the project, and with links resolved."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -173,9 +168,9 @@ def _read_all(
             next(filter(None, (_probe(project, folder / name) for name in project.names)), None) for folder in folders
         )
         found = [file for file in looks if file]
-        strange = find_strange(frozenset(file.shown for file in found)) if found else ()
+        strange = find_strange(frozenset(shown for shown, _ in found)) if found else ()
         project.warnings.extend(f"{path} may be a session's; it is not read" for path in sorted(strange))
-        return [*_read_files([file for file in found if file.shown not in strange], max_bytes, project.warnings)]
+        return [*_read_files([file for file in found if file[0] not in strange], max_bytes, project.warnings)]
     except OSError as exc:
         project.warnings.append(f"no project rules are loaded: {exc.filename or project.root}: {exc.strerror or exc}")
         return []
@@ -242,7 +237,7 @@ def _probe(project: _Project, path: Path) -> _Found | None:
     elif found.st_nlink > _count_names(project, real, found):
         what = "has another name elsewhere (a hard link), which may be a hidden file's"
     if not what:
-        return _Found(shown=shown, real=str(real))
+        return shown, str(real)
     project.warnings.append(f"{shown} {what}; it is left out")
     return None
 
@@ -256,30 +251,28 @@ def _count_names(project: _Project, real: Path, found: os.stat_result) -> int:
 def _read_files(found: Sequence[_Found], max_bytes: int, warnings: list[str]) -> Iterator[tuple[str, RuleFile]]:
     """Yield each file with its text (empty: omitted) within the shared budget; blank files cost nothing."""
     left = max_bytes
-    for file in found:
-        read = _read_start(file.real, left)
+    for shown, real in found:
+        read = _read_start(real, left)
         if read is None:
             continue
         content, total = read
         if left == 0 and total:
-            warnings.append(f"{file.shown} is left out: the {max_bytes:,} bytes for rules are used up")
-            yield "", RuleFile(path=file.shown, bytes_used=0, bytes_total=total, omitted=True)
+            warnings.append(f"{shown} is left out: the {max_bytes:,} bytes for rules are used up")
+            yield "", RuleFile(path=shown, bytes_used=0, bytes_total=total, omitted=True)
             continue
         text, words = _decode(content, is_cut=total > len(content))
-        warnings.extend(f"{file.shown} {what}" for what in words)
+        warnings.extend(f"{shown} {what}" for what in words)
         if not text.strip():
-            warnings.append(f"{file.shown} is blank; no other file of its directory is read")
+            warnings.append(f"{shown} is blank; no other file of its directory is read")
             continue
         left -= len(content)
-        if imports := _find_imports(text, Path(file.real).parent):
+        if imports := _find_imports(text, Path(real).parent):
             names = list_some(imports)
-            warnings.append(f"{file.shown} imports {names}, which relay does not read: put its rules into {file.shown}")
+            warnings.append(f"{shown} imports {names}, which relay does not read: put its rules into {shown}")
         cut = total > len(content)
         if cut:
-            warnings.append(
-                f"{file.shown} is cut to {len(content):,} of {total:,} bytes: {max_bytes:,} are for all rules"
-            )
-        yield text, RuleFile(path=file.shown, bytes_used=len(content), bytes_total=total, truncated=cut)
+            warnings.append(f"{shown} is cut to {len(content):,} of {total:,} bytes: {max_bytes:,} are for all rules")
+        yield text, RuleFile(path=shown, bytes_used=len(content), bytes_total=total, truncated=cut)
 
 
 def _find_imports(text: str, folder: Path) -> list[str]:
