@@ -19,6 +19,7 @@ from relay.base.values import dataclass
 from relay.base.walk import open_folder, open_ignored
 from relay.config import Settings
 from relay.git import refs, worktrees
+from relay.git.message import read_text
 from relay.git.names import JOB_BRANCHES, find_plan_branch, name_jobs
 from relay.git.notes import is_locked, lock_worktree
 from relay.git.objects import is_ancestor
@@ -37,6 +38,7 @@ from relay.store.branches import move_branch
 from relay.store.completion import drop_pending
 from relay.store.history import read_relay_commits
 from relay.store.refs import ATTEMPTS, find_attempt_ref, get_branch
+from relay.store.trailers import ATTEMPT_STATUSES, STATUS
 from relay.store.worktree_notes import find_home, get_gate_place, get_jobs_place, is_checked, note_checked, note_home
 
 _KEPT = ("outputs", "outputs/evidence", "sessions", "history", "reports")
@@ -183,10 +185,16 @@ def adopt_jobs(main: Repo) -> tuple[str, ...]:
 
 
 def _stands_here(main: Repo, branch: str) -> bool:
-    tip = get_tip(main)
-    jobs = main.list_refs(f"refs/heads/{name_jobs(branch)}")
-    attempts = (read_attempt(main, ref.removeprefix("refs/heads/")) for ref in jobs)
-    return all(attempt is not None and is_ancestor(main, attempt.base_head or tip, tip) for attempt in attempts)
+    """Return whether a branch has open phases, and each of its phases began at a commit that HEAD has."""
+    tip, is_any_open = get_tip(main), False
+    for ref, commit in main.list_refs(f"refs/heads/{name_jobs(branch)}").items():
+        is_any_open |= read_attempt(main, ref.removeprefix("refs/heads/")) is not None
+        while not is_ancestor(main, commit, tip):
+            text, is_any_open = read_text(main, commit), True
+            if text.get(STATUS) not in ATTEMPT_STATUSES:
+                return False
+            commit = text.parents[0]  # noqa: PLW2901  # below the phase's own
+    return is_any_open
 
 
 def find_lost(trees: Trees, plan: Plan) -> tuple[str, ...]:
