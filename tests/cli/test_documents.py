@@ -47,7 +47,7 @@ def test_what_commands_print_is_documented(relay, project, commit, doctor):
     assert before["parallel"]
     read("any command that ends with 1", "ledger", "list", "c000", code=ExitCode.USER)
     with serving(SCRIPT) as (server, env):
-        ran = relay("run", "--sandbox", "off", env={**env, "RELAY_MAX_REPAIRS": "1"})
+        ran = relay("run", "--sandbox", "off", env={**env, "RELAY_MAX_REPAIRS": "0"})
         assert (ran.code, server.errors) == (ExitCode.STOPPED, [])
         tried = relay("doctor", "--model", "claude-opus-5-5", "--json", env=env)
         shown = relay("doctor", "--model", "claude-opus-5-5", env=env).out
