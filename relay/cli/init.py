@@ -7,7 +7,7 @@ import shlex
 import tomllib
 from collections.abc import Mapping
 from importlib.util import find_spec
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
 import click
 
@@ -15,13 +15,11 @@ from relay.base.errors import ExitCode, RelayError, RepoError
 from relay.base.hints import AT_ROOT, advise_extra
 from relay.base.tree import read_file, replace_file
 from relay.base.walk import open_folder
-from relay.base.words import count
 from relay.cli.screen import say, say_json
 from relay.config import ModelSettings, find_user_dir
 from relay.config.sources import render_model_table, show_user_file
 from relay.gate.needs import KnownCommand, find_test_command
 from relay.git.repository import open_repo
-from relay.git.status import read_status
 from relay.git.trees import FILE
 from relay.plan.paths import split_place
 from relay.plan.text import DEFAULT_PLAN
@@ -30,7 +28,7 @@ from relay.runners.registry import list_profiles
 from relay.session.prices import UserPrice, find_limits
 from relay.setup.place import find_nearest_plan, find_settings, get_place
 from relay.setup.preconditions import list_login_settings
-from relay.setup.project import find_packages, find_set_up, is_unfinished, render_project_rules
+from relay.setup.project import find_set_up, is_unfinished, render_project_rules
 from relay.setup.trials import examine_agent
 
 _MODEL = "NAME-OF-THE-MODEL"
@@ -107,7 +105,6 @@ _RULES = ("AGENTS.override.md", "AGENTS.md", "CLAUDE.md", "GEMINI.md")
 """relay reads the first of these files by itself, so `init` adds no other one."""
 _SKILLS = (".claude/skills/relay/SKILL.md", ".agents/skills/relay/SKILL.md")
 """Paths of a project's skills for Claude Code, and for Codex and others."""
-_HERE = PurePosixPath(".")
 _MAIN = frozenset({"main", "master", "trunk", "develop"})
 WORKFLOWS = {"github": ".github/workflows/relay.yml", "gitlab": ".gitlab-ci.yml"}
 """Path of each forge's workflow."""
@@ -186,35 +183,24 @@ def _start_project(root: Path, missing: str, *, on_main: bool) -> None:
     plan_path = beside if nearest in {"", DEFAULT_PLAN} else nearest
     test = find_test_command(root, plan_path)
     made = _write_first_files(root, test, plan_path)
-    ignorable, shared = dict[str, str](), ""
+    shared = ""
     if not missing:
         repo = open_repo(root)
-        before = read_status(repo).untracked
         # Only now: the sandbox keeps a command from writing these files, but not from creating them.
         if test is not None:
             _propose_gate(root, test, made.get("relay.toml", "") if plan_path == DEFAULT_PLAN else "")
-        after = read_status(repo).untracked
-        for place, files in find_packages(after).items():
-            ignorable[place] = f"each step of a run would look through its {count(files, 'file')}"
-        known = {_HERE, *(above for path in (*repo.git.list_files(), *before) for above in PurePosixPath(path).parents)}
-        for path in sorted(set(after).difference(before)):  # the outermost new folder of a file, or the file
-            new = (f"{above}/" for above in reversed(PurePosixPath(path).parents) if above not in known)
-            ignorable[next(new, path)] = "the tests leave it behind"
-        names = [name for name in made if name != plan_path] + [".gitignore"] * bool(
-            ignorable
+        names = (
+            [name for name in made if name != plan_path] if repo.head() is not None else ["."]
         )  # a run commits the plan
-        typed = names if repo.head() is not None else ["."]
-        shared = " ".join(shlex.quote(os.path.relpath(root / name)) for name in typed)
+        shared = " ".join(shlex.quote(os.path.relpath(root / name)) for name in names)
     say("\nNext:")
     if missing:
         say(f"  {missing}")
     if is_unfinished(made.get("AGENTS.md", "")):
         say("  edit AGENTS.md      fill in the places marked …: how to build and test your project")
-    for place, words in ignorable.items():
-        say(f"  edit .gitignore     add {place}: {words}", exact=True)
     if plan_path in made:
         say('  relay plan "…"      write PLAN.md from a sentence, in place of the example')
-    say("  relay doctor        see what is still missing")
+    say("  relay doctor        see what is still missing, and what belongs into .gitignore")
     if shared:
         say(f"  git add {shared} && git commit")
         say("                      clones and gates see committed files only")
