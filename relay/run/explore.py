@@ -115,7 +115,7 @@ class Explorer:
         """
         question, paths = read_question(self.ctx.workspace, given)
         allowance = Allowance(self.sessions.price, self.ctx.observe)
-        if why := self.ctx.meter.check_apart(allowance.most):
+        if why := self.ctx.meter.budget.check(allowance.most.cost_usd, allowance.most.tokens):
             most = f"{allowance.most.tokens:,} tokens, {render_usd(allowance.most.cost_usd)}"
             return _refuse(f"Not explored: an explorer may need {most}, and the caps do not hold that ({why})")
         late: list[tuple[Record, ...]] = []

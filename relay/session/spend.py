@@ -57,7 +57,8 @@ class Meter:
     """
 
     def __init__(self, budget: Budget, *, price: Price | None, before: Spent) -> None:
-        self._budget = budget.charge(before.cost_usd, before.tokens)
+        self.budget = budget.charge(before.cost_usd, before.tokens)
+        """The caps, and what counts against them by now."""
         self._price = price
         self.unrecorded = Spent()
         """What no commit on the branch records yet."""
@@ -80,11 +81,7 @@ class Meter:
             self.session += spent
             if not event.query:
                 self.models[event.model] = None
-            self._charge(spent)
-
-    def restore(self, spent: Spent) -> None:
-        """Count what an earlier process used for the open phase without having committed it."""
-        self._charge(spent)
+            self.charge(spent)
 
     def take_up(self, spent: Spent) -> None:
         """Take what an open phase has used for unrecorded; the total has it already."""
@@ -94,11 +91,11 @@ class Meter:
     @property
     def cap_usd(self) -> float | None:
         """The cap of the plan; None: no cap."""
-        return self._budget.run_cap_usd
+        return self.budget.run_cap_usd
 
     def move_cap(self, cap_usd: float | None) -> None:
         """Set the plan's cap, from the next request on."""
-        self._budget = replace(self._budget, run_cap_usd=cap_usd)
+        self.budget = replace(self.budget, run_cap_usd=cap_usd)
 
     def open_phase(self, before: Spent) -> None:
         """Start the phase's own cap.
@@ -106,7 +103,7 @@ class Meter:
         Args:
             before: What the commits of its earlier sessions record. Unrecorded usage belongs to the phase anyway.
         """
-        self._budget = self._budget.open_phase((before + self.unrecorded).cost_usd)
+        self.budget = self.budget.open_phase((before + self.unrecorded).cost_usd)
 
     def open_session(self, price: Price | None) -> None:
         """Start counting a session. Its requests are checked at this price: models differ in price."""
@@ -121,10 +118,6 @@ class Meter:
         finally:
             self._price = before
 
-    def check_apart(self, worst: Spent) -> str | None:
-        """Return why the caps cannot hold several requests that cost this at most; None if they can."""
-        return self._budget.check(worst.cost_usd, worst.tokens)
-
     def record(self) -> None:
         """Note that a commit now records the unrecorded usage."""
         self.unrecorded = Spent()
@@ -135,17 +128,18 @@ class Meter:
         worst = None if self._price is None else worst_cost_usd(prompt_tokens, output_tokens, self._price)
         worst_usage = Usage(input_tokens=prompt_tokens, output_tokens=output_tokens)
         self._worst = Spent(usage=worst_usage, cost_usd=worst, estimated=True)
-        return self._budget.check(worst, prompt_tokens + output_tokens)
+        return self.budget.check(worst, prompt_tokens + output_tokens)
 
     @property
     def unsent(self) -> Spent | None:
         """The last checked request at the most that it can cost, if a higher cap of the run would allow it; else
         None."""
-        usd, own = self._worst.cost_usd, replace(self._budget, phase_cap_usd=None)
+        usd, own = self._worst.cost_usd, replace(self.budget, phase_cap_usd=None)
         can_help = usd is not None or own.token_cap is not None
         return self._worst if can_help and own.check(usd, self._worst.tokens) else None
 
-    def _charge(self, spent: Spent) -> None:
-        self._budget = self._budget.charge(spent.cost_usd, spent.tokens)
+    def charge(self, spent: Spent) -> None:
+        """Count what no commit records yet: a response, or what an earlier process used for the open phase."""
+        self.budget = self.budget.charge(spent.cost_usd, spent.tokens)
         self.unrecorded += spent
         self.total += spent

@@ -283,7 +283,7 @@ def make_meter(repo: Repo, plan_path: str, settings: Settings, price: Price | No
     )
     cost = read_plan_cost(repo, plan_path)
     meter = Meter(budget, price=price, before=cost.closed)
-    meter.restore(cost.open)
+    meter.charge(cost.open)
     return meter
 
 

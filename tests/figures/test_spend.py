@@ -17,7 +17,7 @@ PRICE = UserPrice(input=1, output=1, write_5m=1, write_1h=1).make_price("m")
 def test_a_phase_that_goes_on_counts_what_no_commit_of_it_records() -> None:
     """Its cap holds for all of its sessions, those of a process that was killed too."""
     meter = Meter(Budget(run_cap_usd=None, phase_cap_usd=2.0), price=PRICE, before=Spent(cost_usd=5.0))
-    meter.restore(Spent(cost_usd=0.75))
+    meter.charge(Spent(cost_usd=0.75))
 
     meter.open_phase(Spent(cost_usd=1.0))
 
@@ -31,7 +31,7 @@ def test_what_an_open_phase_used_before_is_in_no_commit_yet_and_is_counted_once(
     assert meter.unrecorded == Spent(cost_usd=2.0)
     assert meter.check(900_000, 0) is None
     killed = Meter(Budget(run_cap_usd=1.0), price=None, before=Spent())
-    killed.restore(Spent(usage=Usage(input_tokens=7), cost_usd=0.75))
+    killed.charge(Spent(usage=Usage(input_tokens=7), cost_usd=0.75))
     assert (killed.unrecorded, killed.session) == (Spent(usage=Usage(input_tokens=7), cost_usd=0.75), Spent())
 
 
@@ -117,8 +117,8 @@ def test_requests_to_another_model_within_a_session_are_checked_at_its_price() -
     assert meter.check(200_000, 0) is None
 
     worst = meter.session_at_most
-    assert meter.check_apart(Spent(cost_usd=0.9)) is None
-    assert "cap of 1.00 USD" in str(meter.check_apart(Spent(cost_usd=1.1)))
+    assert meter.budget.check(0.9, 0) is None
+    assert "cap of 1.00 USD" in str(meter.budget.check(1.1, 0))
     assert meter.session_at_most == worst
     _, answered = turn(1, 100, model="dear")
     assert isinstance(answered, ResponseReceived)
