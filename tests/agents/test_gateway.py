@@ -20,7 +20,6 @@ import httpx2
 from relay.base.http_peer import MAX_BODY_BYTES
 from relay.runners.agents.gateway import (
     HeldRequest,
-    Memory,
     Passed,
     RejectedRequest,
     Route,
@@ -72,8 +71,8 @@ def gateway(script, place, keep=lambda _: None, room=MAX_BODY_BYTES):
     with serve(parse_script(script)) as server:
         environ = {"ANTHROPIC_API_KEY": "sk-real-key-of-the-user", "ANTHROPIC_BASE_URL": server.base_url}
         with closing(open_wire(environ, 5.0)) as wire:
-            secrets, held = find_own_secrets(environ), Memory(left_bytes=room)
-            route = Route(wire=wire, mark=MARK, secrets=secrets, tell=told.put, keep=keep, memory=held)
+            secrets = find_own_secrets(environ)
+            route = Route(wire=wire, mark=MARK, secrets=secrets, tell=told.put, keep=keep, left_bytes=room)
             with listen(place / "socket", partial(serve_agent, route)):
                 yield server, told, place / "socket"
 
@@ -454,8 +453,7 @@ def test_an_answer_for_which_there_is_no_room_passes_and_counts_as_one_that_brok
     """Its lines are held until they end, and all of it for the session's history."""
     notes: list[Any] = []
     tail = json.dumps({"type": "message", "content": [{"type": "text", "text": "x" * 100_000}], "usage": {}})
-    room = Memory(left_bytes=2_000)
-    with played(answer_with(tail.encode()), tmp_path, memory=room, keep=notes.append) as (told, path):
+    with played(answer_with(tail.encode()), tmp_path, left_bytes=2_000, keep=notes.append) as (told, path):
         (status, _, text), _, passed = ask_released(path, told, BODY)
 
     assert (status, text) == (200, tail.encode())

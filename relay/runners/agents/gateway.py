@@ -103,44 +103,8 @@ Told = HeldRequest | Passed | RejectedRequest
 
 
 @dataclass(slots=True, kw_only=True)
-class Memory:
-    """Memory for all connections together. Mutable: taken and given back."""
-
-    left_bytes: int = MAX_HELD_BYTES
-    lock: Lock = field(default_factory=Lock)
-
-    def take(self, size: int) -> bool:
-        """Take bytes, or give them back if negative; return False if there are not enough."""
-        with self.lock:
-            is_free = size <= self.left_bytes
-            self.left_bytes -= size if is_free else 0
-            return is_free
-
-
-@dataclass(slots=True, kw_only=True)
-class OwnRequests:
-    """Requests of the session's own conversation. Mutable: notes the first.
-
-    Their mark is no secret: a command in the session may find it in the agent's files, and use it.
-    """
-
-    turns: Lock = field(default_factory=Lock)
-    """Held by each such request: an agent gets an answer before its cost is counted, and its next request would be
-    judged without that cost."""
-    least_bytes: int = 0
-
-    def judge(self, request: ModelRequest) -> ModelRequest:
-        """Return the request, as not of the conversation if it is too short for it."""
-        return request if request.prompt_bytes >= self.least_bytes else replace(request, is_main=False)
-
-    def begin(self, request: ModelRequest) -> None:
-        """Note the size of the first request, before any tool runs: every later one contains it."""
-        self.least_bytes = self.least_bytes or request.prompt_bytes // 2
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Route:
-    """Where the gateway sends requests."""
+    """Where the gateway sends requests, and what its connections share. Mutable: memory is taken and given back."""
 
     wire: "PlainWire | SdkWire"
     """Knows address and key."""
@@ -156,16 +120,30 @@ class Route:
     """Takes notes of each request and answer, for the tape."""
     hide: Callable[[str], str] = str
     """Removes from a request what no model may see: an agent reads files itself."""
-    own: OwnRequests = field(default_factory=OwnRequests)
+    turns: Lock = field(default_factory=Lock)
+    """Held by each request of the session's own conversation: an agent gets an answer before its cost is counted, and
+    its next request would be judged without that cost."""
+    least_bytes: int = 0
+    """A shorter request is not of the conversation: half of its first request, which was sent before any tool ran and
+    which every later one contains. The mark is no secret: a command may find it in the agent's files, and use it."""
     lock: Lock = field(default_factory=Lock)
     """Keeps the notes of two requests apart."""
+    taking: Lock = field(default_factory=Lock)
+    left_bytes: int = MAX_HELD_BYTES
+    """Memory that is left for all connections together."""
     reading: Lock = field(default_factory=Lock)
     """Held while a request is decoded: it then takes many times its size."""
-    memory: Memory = field(default_factory=Memory)
     passes_login: bool = False
     """Whether the agent's own login goes with its requests, in place of relay's key."""
     api_key: str = ""
     """Replaces the ``x-api-key`` of an agent that sends one; empty for other agents."""
+
+    def take(self, size: int) -> bool:
+        """Take bytes of memory, or give them back if negative; return False if there are not enough."""
+        with self.taking:
+            is_free = size <= self.left_bytes
+            self.left_bytes -= size if is_free else 0
+            return is_free
 
 
 def serve_agent(route: Route, connection: socket.socket) -> None:
@@ -196,7 +174,7 @@ class _Exchange:
             if request is None:
                 self._forward(body, None)
             else:
-                with self.route.own.turns if request.is_main else contextlib.nullcontext():
+                with self.route.turns if request.is_main else contextlib.nullcontext():
                     self._hold(request, body)
         except _RejectedError as refusal:
             _refuse(self.peer, refusal.status, str(refusal))
@@ -204,7 +182,7 @@ class _Exchange:
             self._take(-self.held)
 
     def _take(self, size: int) -> bool:
-        is_free = self.route.memory.take(size)
+        is_free = self.route.take(size)
         self.held += size if is_free else 0
         return is_free
 
@@ -231,7 +209,8 @@ class _Exchange:
         except ValueError as error:
             self.route.tell(RejectedRequest(words=str(error)))
             raise _RejectedError(400, str(error)) from None
-        return self.route.own.judge(request) if request and request.is_main else request
+        is_posing = request and request.is_main and request.prompt_bytes < self.route.least_bytes
+        return replace(request, is_main=False) if request and is_posing else request
 
     def _require_fit(self, request: ModelRequest | None) -> None:
         """Refuse what a cloud has no place for: model and stream are part of the addresses there.
@@ -257,7 +236,7 @@ class _Exchange:
             raise _RejectedError(400, said)
         sent = request
         if request.is_main:
-            self.route.own.begin(request)
+            self.route.least_bytes = self.route.least_bytes or request.prompt_bytes // 2
         if said is not None:
             with self.route.reading:
                 sent, body = replace(request, max_output_tokens=said), shorten_answer(body, request.dialect, said)
