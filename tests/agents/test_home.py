@@ -185,18 +185,11 @@ def spoil_by_files(folder):
         (folder / str(number)).touch()
 
 
-def spoil_by_folders(folder):
-    for number in range(MOST_BROUGHT_FILES + 1):
-        (folder / str(number)).mkdir()
-
-
 SPOILED: list[tuple[Any, str]] = [
     (lambda folder: (folder / "login").symlink_to("../.credentials.json"), "'login' cannot be copied: it is a link"),
     (lambda folder: (folder / "all\nof it").symlink_to(folder.parent), r"'all\nof it' cannot be copied: it is a link"),
     (lambda folder: os.mkfifo(folder / "SKILL.md"), "'SKILL.md' cannot be copied: not a regular file"),
-    (lambda folder: (folder / "/".join("a" * 40)).mkdir(parents=True), "'a' cannot be copied: 1,000 folders, 30 deep"),
     (spoil_by_files, "~/.claude/skills is too large"),
-    (spoil_by_folders, "cannot be copied: 1,000 folders, 30 deep, are the most"),
 ]  # fmt: skip
 
 

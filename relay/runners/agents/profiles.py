@@ -128,7 +128,6 @@ _OWN_FAMILIES = (("claude", "anthropic"), ("gemini", "gemini"), ("gpt", "openai"
 """Beginnings of models' names, and their families."""
 MOST_BROUGHT_FILES = 1_000
 MOST_BROUGHT_BYTES = 20_000_000
-_DEEPEST_BROUGHT = 30
 _MOST_LOGIN_BYTES = 256 * 1024
 
 
@@ -257,18 +256,15 @@ def _walk_files(source: Path) -> Iterator[tuple[Path, int]]:
     """Yield the path of each file below a folder, and the file opened; the order is always the same.
 
     Raises:
-        OSError: Something cannot be opened, is a link or no file, or lies too deep.
+        OSError: Something cannot be opened, or is a link or no file.
     """
 
     def refuse(error: OSError) -> None:
         raise error
 
-    for number, (here, folders, names, holder) in enumerate(os.fwalk(source, onerror=refuse)):
+    for here, folders, names, holder in os.fwalk(source, onerror=refuse):
         folders.sort()
         inside = Path(here).relative_to(source)
-        if number > MOST_BROUGHT_FILES or len(inside.parts) > _DEEPEST_BROUGHT:
-            most = f"{MOST_BROUGHT_FILES:,} folders, {_DEEPEST_BROUGHT} deep, are the most"
-            raise OSError(errno.EINVAL, most, inside.parts[0])
         for name in sorted((*names, *(each for each in folders if Path(here, each).is_symlink()))):
             yield inside / name, open_regular(name, holder)
 
