@@ -11,8 +11,7 @@ import sys
 import tempfile
 import textwrap
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -203,24 +202,11 @@ def _play(stage: _Stage) -> tuple[str, int] | None:
 
 
 def _run(stage: _Stage, *words: str, until_silent: bool = False) -> tuple[str, int] | None:
-    """Run a command, or kill it once the model is silent; return None if it ended so, without an error."""
-    deadline = time.monotonic() + _PATIENCE_S
-    with _started(stage, words) as command:
-        while command.poll() is None and time.monotonic() < deadline:
-            if until_silent and stage.player.state.held:
-                time.sleep(_SILENCE_S)
-                command.kill()
-                return None
-            time.sleep(_POLL_S)
-        code = ExitCode.BUG if command.returncode is None else command.returncode
-    if code == ExitCode.DONE and until_silent:
-        code = ExitCode.BUG
-    return (f"`{_show(words)}` ended with exit status {code}.", code) if code else None
+    """Run a command on the user's terminal, or kill it once the model is silent.
 
-
-@contextmanager
-def _started(stage: _Stage, words: Sequence[str]) -> Iterator[subprocess.Popen[bytes]]:
-    """Start a relay command on the user's terminal; end it with the block."""
+    Returns:
+        None if it ended without an error, or was killed so; else what it did, and its exit status.
+    """
     stage.say(f"\n$ {_show((*words, *stage.flags))}")
     sys.stdout.flush()  # the command writes to the same place
     command = subprocess.Popen(
@@ -230,8 +216,16 @@ def _started(stage: _Stage, words: Sequence[str]) -> Iterator[subprocess.Popen[b
         env=stage.environ,
         stdin=subprocess.DEVNULL,
     )
+    deadline = time.monotonic() + _PATIENCE_S
     try:
-        yield command
+        while command.poll() is None and time.monotonic() < deadline:
+            if until_silent and stage.player.state.held:
+                time.sleep(_SILENCE_S)
+                command.kill()
+                return None
+            time.sleep(_POLL_S)
+        unplayed = until_silent or command.returncode is None
+        code = command.returncode or (ExitCode.BUG if unplayed else ExitCode.DONE)
     finally:
         if command.poll() is None:
             command.terminate()
@@ -240,6 +234,7 @@ def _started(stage: _Stage, words: Sequence[str]) -> Iterator[subprocess.Popen[b
         except subprocess.TimeoutExpired:
             command.kill()
             command.wait()
+    return (f"`{_show(words)}` ended with exit status {code}.", code) if code else None
 
 
 def _fill(text: str) -> str:
