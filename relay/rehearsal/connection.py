@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 from relay.base.errors import ConfigError
 from relay.base.http_peer import MAX_BODY_BYTES, HttpPeer, MalformedError
-from relay.rehearsal.wire import ApiError
+from relay.rehearsal.wire import ApiError, RefusedError
 from relay.sandbox.openings import serve_connections
 
 _IDLE_S = 300.0
@@ -18,18 +18,19 @@ _HOST = "127.0.0.1"
 class Connection(HttpPeer):
     """One client's connection, and the request that it is at."""
 
-    def read_request_body(self) -> bytes | ApiError:
+    def read_request_body(self) -> bytes:
         """Read the request's body; one that is too large is read to its end, so that the client reads the refusal.
 
         Raises:
             MalformedError: The client left, or its body is not what the head announces.
+            RefusedError: It is too large.
         """
         body, size = bytearray(), 0
         for part in self.read_body():
             size += len(part)
             body += part if size <= MAX_BODY_BYTES else b""
         if size > MAX_BODY_BYTES:
-            return ApiError(status=413, message="Request exceeds the maximum size")
+            raise RefusedError(ApiError(status=413, message="Request exceeds the maximum size"))
         return bytes(body)
 
     def start(self, status: int, headers: Mapping[str, str]) -> None:

@@ -13,6 +13,7 @@ from relay.rehearsal.wire import (
     ApiError,
     Body,
     ModelCard,
+    RefusedError,
     dump,
     encode,
     refuse,
@@ -51,16 +52,15 @@ class Exchange:
         Raises:
             OSError: Nothing more can be sent, because the client left.
         """
-        raw = self.connection.read_request_body()
-        if isinstance(raw, ApiError):
-            self.refuse(raw)
-            return
         try:
-            self.body = json.loads(raw) if raw else None
-        except (ValueError, RecursionError):
-            self.refuse(refuse("The request body is not valid JSON"))
-            return
-        self.route()
+            raw = self.connection.read_request_body()
+            try:
+                self.body = json.loads(raw) if raw else None
+            except (ValueError, RecursionError):
+                raise RefusedError(refuse("The request body is not valid JSON")) from None
+            self.route()
+        except RefusedError as refusal:
+            self.refuse(refusal.error)
 
     def route(self) -> None:
         """Answer by method and path."""
@@ -76,59 +76,61 @@ class Exchange:
             case "GET", ["v1" | "v1beta", "models", model]:
                 self.send_found(self.get_model(model))
             case _:
-                self.refuse(ApiError(status=404, message=f"Not found: {self.method} {self.path}"))
+                raise RefusedError(ApiError(status=404, message=f"Not found: {self.method} {self.path}"))
 
     # messages
 
     def answer_message(self) -> None:
         """Find the turn that answers, and play it."""
         card = self.read_request()
-        if isinstance(card, ApiError):
-            self.refuse(card)
-            return
         with self.state.guard:
             cue = self.state.stage.cue(self.asked)
         if isinstance(cue, Miss):
             self.state.errors.append(cue.words)
-            self.refuse(refuse(f"rehearsal: {cue.words}"))
-            return
+            raise RefusedError(refuse(f"rehearsal: {cue.words}"))
         try:
             self.perform(cue, card)
         except OSError:
             self.state.stage.note_broken(cue)
             raise
 
-    def read_request(self) -> ModelCard | ApiError:
-        """Read a request of any API as one of the Messages API; returns its model."""
+    def read_request(self) -> ModelCard:
+        """Read a request of any API as one of the Messages API; returns its model.
+
+        Raises:
+            RefusedError: It is none, or of no known model.
+        """
         body = self.body
         if not isinstance(body, Mapping):
-            return refuse("The request body should be a JSON object")
+            raise RefusedError(refuse("The request body should be a JSON object"))
         model = self.other.model if self.other and self.other.model else body.get("model")
         if not isinstance(model, str):
-            return refuse("model: Field required")
-        card = self.find_card(model)
-        if isinstance(card, ApiError):
-            return card
+            raise RefusedError(refuse("model: Field required"))
+        card = self.get_card(model)
         try:
             self.asked = translate(self.other.api, body, model, card.output_tokens) if self.other else body
         except (AttributeError, TypeError):  # an object of that API is none
-            return refuse("The request body is malformed")
+            raise RefusedError(refuse("The request body is malformed")) from None
         if not isinstance(self.asked.get("thinking") or {}, Mapping):
-            return refuse("thinking: Input should be an object")
+            raise RefusedError(refuse("thinking: Input should be an object"))
         return card
 
-    def find_card(self, model: str) -> ModelCard | ApiError:
+    def find_card(self, model: str) -> ModelCard | None:
         """Find a model by its name."""
-        found = next((card for card in self.state.script.cards if card.id == model), None)
-        return found or ApiError(status=404, message=f"model: {model}")
+        return next((card for card in self.state.script.cards if card.id == model), None)
+
+    def get_card(self, model: str) -> ModelCard:
+        """Return a model; RefusedError if there is none of this name."""
+        if (card := self.find_card(model)) is None:
+            raise RefusedError(ApiError(status=404, message=f"model: {model}"))
+        return card
 
     def perform(self, cue: Cue, card: ModelCard) -> None:
         """Play a turn."""
         with self.state.guard:
             use = self.state.measure(self.asked, cue.turn)
         if use.tokens > card.window_tokens:
-            self.refuse(refuse(f"prompt is too long: {use.tokens} tokens > {card.window_tokens} maximum"))
-            return
+            raise RefusedError(refuse(f"prompt is too long: {use.tokens} tokens > {card.window_tokens} maximum"))
         performer = Performer(cue.turn, f"toolu_rehearsal_{cue.cast}_{cue.step}_", self.asked)
         use = count_writes_as_input(use) if self.other else use
         answer = performer.build_answer(f"msg_rehearsal_{self.number:06d}", card.id, use)
@@ -170,32 +172,27 @@ class Exchange:
 
     # the other endpoints
 
-    def count_tokens(self) -> Mapping[str, Any] | ApiError:
+    def count_tokens(self) -> Mapping[str, Any]:
         """Answer ``count_tokens``."""
-        card = self.read_request()
-        return card if isinstance(card, ApiError) else {"input_tokens": self.state.measure(self.asked).tokens}
+        self.read_request()
+        return {"input_tokens": self.state.measure(self.asked).tokens}
 
-    def list_models(self) -> Mapping[str, Any] | ApiError:
+    def list_models(self) -> Mapping[str, Any]:
         """Write all models as one page of ``GET /v1/models``."""
         data = [render_model_info(card) for card in self.state.script.cards]
         return {"data": data, "has_more": False, "first_id": data[0]["id"], "last_id": data[-1]["id"]}
 
-    def get_model(self, model: str) -> Mapping[str, Any] | ApiError:
+    def get_model(self, model: str) -> Mapping[str, Any]:
         """Write a model, in the form of the API that is asked; the Messages API's clients name a version."""
-        card = self.find_card(model)
-        if isinstance(card, ApiError):
-            return card
+        card = self.get_card(model)
         if "x-goog-api-key" in self.headers:
             return render_google_model(card)
         return render_model_info(card) if "anthropic-version" in self.headers else render_model_name(card)
 
     # sending
 
-    def send_found(self, found: Mapping[str, Any] | ApiError) -> None:
+    def send_found(self, found: Mapping[str, Any]) -> None:
         """Send the answer of an endpoint."""
-        if isinstance(found, ApiError):
-            self.refuse(found)
-            return
         self.record(200)
         self.send_json(200, found)
 

@@ -145,6 +145,14 @@ class ApiError:
     headers: Mapping[str, str] = field(default_factory=dict)
 
 
+class RefusedError(Exception):
+    """The request is answered with an error."""
+
+    def __init__(self, error: ApiError) -> None:
+        super().__init__(error.message)
+        self.error = error
+
+
 def refuse(message: str) -> ApiError:
     """Build the 400 of a malformed request."""
     return ApiError(status=400, message=message)

@@ -18,6 +18,7 @@ from relay.rehearsal.stage import Cue
 from relay.rehearsal.wire import (
     ApiError,
     ModelCard,
+    RefusedError,
     find_error_type,
     refuse,
     render_model_name,
@@ -83,11 +84,9 @@ class EndpointExchange(Exchange):
 
     def route(self) -> None:
         """Answer by method and path, whom may ask."""
-        problem = self._check_credentials()
-        if problem is None:
-            super().route()
-        else:
-            self.refuse(problem)
+        if problem := self._check_credentials():
+            raise RefusedError(problem)
+        super().route()
 
     def _check_credentials(self) -> ApiError | None:
         headers = self.headers
@@ -105,15 +104,14 @@ class EndpointExchange(Exchange):
 
     # messages
 
-    def find_card(self, model: str) -> ModelCard | ApiError:
+    def find_card(self, model: str) -> ModelCard | None:
         """Find a model by its id or an alias."""
-        return find_card(model, self.state.script.cards) or ApiError(status=404, message=f"model: {model}")
+        return find_card(model, self.state.script.cards)
 
-    def read_request(self) -> ModelCard | ApiError:
+    def read_request(self) -> ModelCard:
         """Read and check a request."""
         card = super().read_request()
-        if not isinstance(card, StrictCard):
-            return card
+        assert isinstance(card, StrictCard)
         body, script = self.asked, self.state.script
         version, betas = (self.headers.get(name, "") for name in ("anthropic-version", "anthropic-beta"))
         paused = self.state.stage.has_paused(body)
@@ -124,7 +122,7 @@ class EndpointExchange(Exchange):
         problem = problem or check_request(body, card, version=version, paused=paused, counting=counting)
         prompt = problem or _fit_window(self.state.read_prompt(body, card))
         if isinstance(prompt, ApiError):
-            return prompt
+            raise RefusedError(prompt)
         self.prompt = prompt
         return card
 
@@ -137,8 +135,7 @@ class EndpointExchange(Exchange):
             self.cue, self.fault = cue, state.stage.take_fault(cue)
             prompt = _fit_window(state.pad(self.prompt, body, cue))
         if isinstance(prompt, ApiError):
-            self.refuse(prompt)
-            return
+            raise RefusedError(prompt)
         fault = self.fault
         works = fault is not None and bool(fault.options.get("after_work"))
         if fault is not None and fault.kind in BEFORE and not works:
@@ -157,8 +154,7 @@ class EndpointExchange(Exchange):
         if fault is not None and fault.kind is FaultName.ERROR_EVENT and not self.streams:
             kind = fault.options.get("type", find_error_type(529))
             status = {"overloaded_error": 529, "rate_limit_error": 429}.get(kind, 500)
-            self.refuse(ApiError(status=status, type=kind, message=fault.options.get("message", kind)))
-            return
+            raise RefusedError(ApiError(status=status, type=kind, message=fault.options.get("message", kind)))
         self.send_answer(answer)
 
     @property
@@ -208,7 +204,7 @@ class EndpointExchange(Exchange):
 
     # the other endpoints
 
-    def send_found(self, found: Mapping[str, Any] | ApiError) -> None:
+    def send_found(self, found: Mapping[str, Any]) -> None:
         """Send the answer of an endpoint, unless that of the Models API has a fault."""
         if not self.path.endswith("/count_tokens"):
             self.fault = self.state.find_models_fault()
@@ -217,18 +213,16 @@ class EndpointExchange(Exchange):
             return
         super().send_found(found)
 
-    def count_tokens(self) -> Mapping[str, Any] | ApiError:
+    def count_tokens(self) -> Mapping[str, Any]:
         """Answer ``count_tokens``."""
-        card = self.read_request()
-        if isinstance(card, ApiError) or self.prompt is None:
-            return card if isinstance(card, ApiError) else {}
+        self.read_request()
+        assert self.prompt is not None
         return {"input_tokens": self.prompt.tokens}
 
-    def get_model(self, model: str) -> Mapping[str, Any] | ApiError:
+    def get_model(self, model: str) -> Mapping[str, Any]:
         """Write a model, in the form of the API that is asked."""
-        card = self.find_card(model)
-        if isinstance(card, ModelCard) and not self.state.script.server.lists_limits and not self._is_foreign:
-            return render_model_name(card)
+        if not self.state.script.server.lists_limits and not self._is_foreign:
+            return render_model_name(self.get_card(model))
         return super().get_model(model)
 
     # sending
