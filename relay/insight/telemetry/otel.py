@@ -120,8 +120,23 @@ class Spans:
             case events.GaugeCrossed() | events.CacheBroken() | events.RetryScheduled() | events.Committed():
                 if self._session.is_recording():
                     self._session.add_event(f"relay.{type(event).__name__}", timestamp=render_nano(record.at))
-            case events.ResponseReceived() | events.ToolFinished() | events.GateFinished():
-                self._add_part(record, event)
+            case events.ResponseReceived():
+                if event.turn:
+                    self._context = {f"relay.context.{name}": getattr(event, name) for name in _OF_CONTEXT}
+                said = {OPERATION: "chat", CONVERSATION: record.scope.session_id, REQUEST_MODEL: self._model}
+                said |= {RESPONSE_MODEL: event.model, FINISH_REASONS: [event.stop_reason]}
+                said |= {"relay.cost_usd": event.cost_usd, "relay.fill_tokens": event.fill_tokens}
+                said |= {} if event.usage is None or event.estimated else _describe_usage(event.usage)
+                said[PROVIDER] = "anthropic" if self._runner in OWN_RUNNER else None
+                self._add_part(f"chat {event.model}", said, event.duration_s, kind=SpanKind.CLIENT)
+            case events.ToolFinished():
+                said = {OPERATION: "execute_tool", TOOL: event.name, TOOL_CALL: event.call_id}
+                said[ERROR] = "tool_error" if event.is_error else None
+                self._add_part(f"execute_tool {event.name}", said, event.duration_s, failed=event.is_error)
+            case events.GateFinished():
+                said = {"relay.phase": event.phase_id, "relay.gate.passed": event.passed}
+                said["relay.gate.model"] = event.baseline
+                self._add_part("relay.gate", said, event.duration_s)
             case events.SessionEnded():
                 self._end_session(event)
             case events.RunEnded():
@@ -140,27 +155,16 @@ class Spans:
         return ended
 
     def _add_part(
-        self, record: LoggedEvent, event: events.ResponseReceived | events.ToolFinished | events.GateFinished
+        self,
+        name: str,
+        said: Mapping[str, Any],
+        took_s: float,
+        *,
+        kind: SpanKind = SpanKind.INTERNAL,
+        failed: bool = False,
     ) -> None:
-        said: dict[str, Any]
-        name, kind, failed = "relay.gate", SpanKind.INTERNAL, False
-        match event:
-            case events.ResponseReceived():
-                if event.turn:
-                    self._context = {f"relay.context.{name}": getattr(event, name) for name in _OF_CONTEXT}
-                name, kind = f"chat {event.model}", SpanKind.CLIENT
-                said = {**_describe_answer(event), CONVERSATION: record.scope.session_id, REQUEST_MODEL: self._model}
-                said[PROVIDER] = "anthropic" if self._runner in OWN_RUNNER else None
-            case events.ToolFinished():
-                name, failed = f"execute_tool {event.name}", event.is_error
-                said = {OPERATION: "execute_tool", TOOL: event.name, TOOL_CALL: event.call_id}
-                said[ERROR] = "tool_error" if failed else None
-            case events.GateFinished():
-                said = {"relay.phase": event.phase_id, "relay.gate.passed": event.passed}
-                said["relay.gate.model"] = event.baseline
         above = self._session if self._session.is_recording() else self._run
-        part = self._begin(name, said, above=above, at=record.at - event.duration_s, kind=kind)
-        self._end(part, {}, failed=failed)
+        self._end(self._begin(name, said, above=above, at=self._at - took_s, kind=kind), {}, failed=failed)
 
     def _end_session(self, event: events.SessionEnded | None) -> None:
         said: dict[str, Any] = {"relay.result": event.result if event else "unknown", **self._context}
@@ -199,12 +203,6 @@ class Spans:
         if failed:
             span.set_status(StatusCode.ERROR)
         span.end(max(span.start_time or 0, render_nano(self._at)))
-
-
-def _describe_answer(event: events.ResponseReceived) -> dict[str, Any]:
-    said: dict[str, Any] = {OPERATION: "chat", RESPONSE_MODEL: event.model, "relay.cost_usd": event.cost_usd}
-    said |= {} if event.usage is None or event.estimated else _describe_usage(event.usage)
-    return {**said, FINISH_REASONS: [event.stop_reason], "relay.fill_tokens": event.fill_tokens}
 
 
 def _describe_usage(usage: Usage) -> dict[str, Any]:
