@@ -135,7 +135,7 @@ class Spans:
                 self._add_part(f"execute_tool {event.name}", said, event.duration_s, failed=event.is_error)
             case events.GateFinished():
                 said = {"relay.phase": event.phase_id, "relay.gate.passed": event.passed}
-                said["relay.gate.model"] = event.baseline
+                said["relay.gate.baseline"] = event.baseline
                 self._add_part("relay.gate", said, event.duration_s)
             case events.SessionEnded():
                 self._end_session(event)
