@@ -91,13 +91,6 @@ def test_pyproject_serves_where_there_is_no_relay_toml(root: Path) -> None:
     assert "keep one of them" in refuse(root=root)
 
 
-@pytest.mark.processor(30)
-def test_what_is_no_such_key_is_looked_through_once(root: Path) -> None:
-    for text in ("a" * 900_000, '"' * 900_001, "'\"" * 300_000, ("a" + " " * 300) * 3_000, "a." * 99):
-        (root / "relay.toml").write_text(text + "\n")
-        assert "100 parts" not in refuse(root=root)
-
-
 def test_a_pyproject_that_has_nothing_to_say_is_not_checked(root: Path) -> None:
     (root / "pyproject.toml").write_text("not toml at all [")
     assert load(root=root) == load()

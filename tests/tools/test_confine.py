@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relay.base.secrecy import fold_name, is_covered
+from relay.base.secrecy import is_covered
 from relay.base.walk import WalkError, locate
 from relay.session.values import ToolCall
 
@@ -190,12 +190,6 @@ def test_no_descriptor_is_left_open(tmp_path, make_tools):
         for name, more in (("read", {}), ("edit", {"old": "1", "new": "2"}), ("write", {"content": "1\n"})):
             tools.run(ToolCall(id="1", name=name, input={"path": path} | more))
     assert len(list(Path("/dev/fd").iterdir())) == before
-
-
-@given(name=st.text(min_size=1, max_size=8).filter(lambda text: not set(text) & {"/", "\0"}))
-def test_folding_is_stable_and_ignores_case(name):
-    assert fold_name(fold_name(name)) == fold_name(name)
-    assert fold_name(name.casefold()) == fold_name(name)
 
 
 def test_patterns_cover_what_lies_below_and_with_stars_any_depth():
