@@ -120,7 +120,7 @@ def let_go(started: Started) -> int | None:
     """Let a command begin once its sandbox is set up.
 
     Returns:
-        The sandbox's init process, 0 without one; None if the set-up failed: the program ends, or never will.
+        The sandbox's init process, 0 without one; None if the set-up failed, and the program has ended or must be.
     """
     started.speak.settimeout(START_S)
     ready, init, status_fd = b"", 0, started.launch.status_fd
