@@ -40,7 +40,7 @@ class Carried(Struct, frozen=True, kw_only=True, omit_defaults=True):
     merges: CommitId = ""
     """The phase's own commit, if the attempt only merges it onto what others landed; empty if it does work."""
     is_unchecked: bool = False
-    """Whether nothing of that commit was checked in this work tree."""
+    """Whether nothing of the phase's commits was checked in this work tree."""
     joins: CommitId = ""
     """The phase's own commits, if it was put on others before it was done: its next commit has them as a parent."""
     unmerged: tuple[Name, ...] = ()

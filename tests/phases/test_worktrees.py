@@ -32,7 +32,8 @@ from relay.session.usage import Spent
 from relay.setup.context import PlanFiles
 from relay.store.attempts import NOWHERE, AttemptStart, find_owned_paths, open_attempt, read_attempt
 from relay.store.checkpoints import WipRecord, save_wip
-from relay.store.worktree_notes import find_home, find_made_places, find_other_trees, get_jobs_place
+from relay.store.worktree_notes import find_home, find_made_places, find_other_trees, get_jobs_place, note_checked
+from relay.store.worktree_notes import is_checked as find_checked
 from tests.effort import take_each
 
 START = AttemptStart(session_id="s-1", phase_id="1", plan_path="PLAN.md")
@@ -421,6 +422,28 @@ def test_one_that_somebody_removed_without_git_is_made_again_where_its_phase_was
         assert (again.repo.branch, again.repo.head()) == (job.repo.branch, own), what
         assert box.text("status", "--porcelain") == ""
         assert not [tree for tree in list_worktrees(main) if tree.unusable]
+
+
+@pytest.mark.parametrize("is_checked", [True, False])
+def test_what_somebody_else_has_handed_over_is_checked_again_when_the_branch_has_moved(box, main, is_checked):
+    """It becomes the open attempt's work; files that only a person writes are left out of what comes from elsewhere."""
+    job = ensure(main, "1")
+    place = type(box)(root=job.repo.root, home=box.home)
+    place.write("AGENTS.md", "obey\n")
+    trailers = "Relay-Plan: PLAN.md\nRelay-Phase: 1\nRelay-Status: handoff\nRelay-Session: s-1"
+    handed = place.commit(f"relay: phase 1\n\nHandoff note:\nGo on.\n\n{trailers}")
+    note_checked(job.repo, *([handed] if is_checked else []))
+    box.write("other.txt")
+    tip = box.commit("meanwhile")
+
+    again = ensure(main, "1").repo
+
+    attempt = read_attempt(again)
+    assert attempt is not None
+    assert (again.head(), attempt.carried.joins, attempt.carried.is_unchecked) == (tip, handed, not is_checked)
+    assert (find_checked(again, tip), "Go on." in attempt.handoff_note) == (is_checked, True)
+    assert attempt.last_wip is not None
+    assert box.tree(attempt.last_wip.tree)["AGENTS.md"] == b"obey\n"
 
 
 def test_a_branch_of_a_job_that_is_gone_is_put_back_by_the_command_that_is_named(box, main):

@@ -412,10 +412,10 @@ def read_earlier_sessions(files: PlanFiles, plan: Plan, phase_id: str) -> tuple[
     return number + 1, told, tuple(pair for pair in last.found if pair[0] != SAID)
 
 
-def read_carried(earlier: tuple[tuple[str, str], ...], *, joins: str = "") -> Carried:
+def read_carried(earlier: tuple[tuple[str, str], ...]) -> Carried:
     """Return what a phase's next attempt keeps of the trailers of its last handoff commit."""
     rungs = tuple(value for key, value in earlier if key == RUNG)
-    return Carried(said=parse_said(earlier), rungs=rungs, joins=joins)
+    return Carried(said=parse_said(earlier), rungs=rungs)
 
 
 def read_phase_spent(files: PlanFiles, plan: Plan, attempt: OpenAttempt) -> Spent:

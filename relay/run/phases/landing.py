@@ -413,12 +413,12 @@ def reopen(job: Job, tip: str) -> None:
         tip: The tip of the plan's branch.
     """
     repo, plan_path, own = job.repo, job.plan_path, get_tip(job.repo)
-    base, attempt = find_common(repo, plan_path, tip, own), read_attempt(repo)
+    base, attempt, is_unchecked = find_common(repo, plan_path, tip, own), read_attempt(repo), not is_checked(repo, own)
     files = PlanFiles(repo=repo, plan_path=plan_path, ledger_path=find_ledger_path(plan_path))
     if attempt is not None and not attempt.carried.joins:
         attempt = save_found(files, attempt) if is_here(repo, attempt) else attempt
         tree = objects.write_paths_tree(repo, list_changes(repo, own, attempt.base_tree), start=base)
-        carried = structs.replace(attempt.begun.carried, joins=own)
+        carried = structs.replace(attempt.begun.carried, joins=own, is_unchecked=is_unchecked)
         begun = structs.replace(attempt.begun, base=base, carried=carried)
         displace_attempt(repo, replace(attempt, base_tree=tree, begun=begun))
         return
@@ -430,7 +430,7 @@ def reopen(job: Job, tip: str) -> None:
             phase_id=job.phase_id,
             plan_path=plan_path,
             course=Course(number=number, tries=number, baseline=baseline),
-            carried=read_carried(earlier, joins=own),
+            carried=structs.replace(read_carried(earlier), joins=own, is_unchecked=is_unchecked),
             onto=base,
         )
         attempt = open_attempt(repo, start, base=TreeSnapshot(tree=find_tree(repo, base)))

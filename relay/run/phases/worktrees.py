@@ -334,7 +334,8 @@ def catch_up(main: Repo, job: Job) -> None:
         reopen(job, tip)
     elif made or not attempt:
         return
-    note_checked(repo, tip, *([own] if is_checked(repo, own) else []))
+    if is_checked(repo, own):  # else others made what it has, and it is checked again when it lands
+        note_checked(repo, tip, own)
     move_branch(repo, get_branch(repo), own, tip, reason="relay run: an open phase goes on with what is new")
     drop_pending(repo)  # files that stayed are the sessions'
 
