@@ -189,9 +189,8 @@ def _start_project(root: Path, missing: str, *, on_main: bool) -> None:
         # Only now: the sandbox keeps a command from writing these files, but not from creating them.
         if test is not None:
             _propose_gate(root, test, made.get("relay.toml", "") if plan_path == DEFAULT_PLAN else "")
-        names = (
-            [name for name in made if name != plan_path] if repo.head() is not None else ["."]
-        )  # a run commits the plan
+        own = [name for name in made if name != plan_path]  # a run commits the plan
+        names = own if repo.head() is not None else ["."]
         shared = " ".join(shlex.quote(os.path.relpath(root / name)) for name in names)
     say("\nNext:")
     if missing:
