@@ -16,7 +16,7 @@ from relay.base.hints import Command
 from relay.base.values import dataclass
 from relay.base.words import count, list_some, render_tokens, render_usd, shorten
 from relay.cli.boundary import note_place
-from relay.cli.documents import CheckDocument, Parallel, PlanPhase, PlanViolation, SharedPath, fill
+from relay.cli.documents import CheckDocument, PlanPhase, PlanViolation, fill
 from relay.cli.options import json_option
 from relay.cli.screen import say, say_document
 from relay.config import Settings
@@ -227,18 +227,15 @@ def measure_plan(root: Path, plan: Plan, settings: Settings) -> tuple[PhaseSize,
 
 
 def render_json(checked: PlanCheck) -> CheckDocument:
-    """Return the plan and its violations as JSON; ``time`` of jobs side by side is relative to one after the other."""
+    """Return the plan and its violations as JSON."""
     phases = [
         fill(PlanPhase, one, runner=one.runner or None, model=one.model or None, effort=one.effort or None)
         for one in (checked.plan.phases if checked.plan else ())
     ]
-    parallel = None
-    if waves := checked.waves:
-        shared = [SharedPath(path=one.path, phases=one.phase_ids) for one in waves.shared]
-        time = round(waves.parallel / waves.serial, 3) if waves.serial else None
-        parallel = fill(Parallel, waves, shared=shared, time=time)
     overkill = bool(describe_overkill(checked.sizes))
-    return fill(CheckDocument, None, phases=phases, violations=checked.remarks, parallel=parallel, overkill=overkill)
+    return fill(
+        CheckDocument, None, phases=phases, violations=checked.remarks, parallel=checked.waves, overkill=overkill
+    )
 
 
 def show_checked(checked: PlanCheck) -> None:

@@ -13,6 +13,7 @@ from relay.base.words import BoxState
 from relay.cli.views.board import Activity
 from relay.ledger.belief import ClaimStatus
 from relay.ledger.model import Kind, Nogood
+from relay.plan.waves import Waves
 from relay.sandbox.visibility import Inventory
 from relay.session.events import CheckResult
 from relay.session.usage import Spent
@@ -202,23 +203,6 @@ class PlanPhase(Document):
     items: tuple[PlanItem, ...]
 
 
-class SharedPath(Document):
-    """A path that several phases name, so that they cannot run side by side."""
-
-    path: str
-    phases: tuple[str, ...]
-
-
-class Parallel(Document):
-    """The phases that could run side by side."""
-
-    waves: tuple[tuple[str, ...], ...]
-    shared: tuple[SharedPath, ...]
-    jobs: int
-    time: float | None
-    """Duration with that many jobs, relative to one phase after the other."""
-
-
 class PlanViolation(Document):
     """A mistake in the plan, or a warning."""
 
@@ -237,7 +221,8 @@ class CheckDocument(Document):
     phases: tuple[PlanPhase, ...]
     """Empty if the plan cannot be read."""
     violations: tuple[PlanViolation, ...]
-    parallel: Parallel | None
+    parallel: Waves | None
+    """The phases that could run side by side, each weighed by its expected turns."""
     overkill: bool
     """Whether one session is expected to do all open phases in half of its context."""
 

@@ -209,8 +209,8 @@ def test_what_can_run_side_by_side(relay, project):
     assert "one by one    4, 5: they name docs" in lines
     parallel = json.loads(relay("check", "--json").out)["parallel"]
     assert parallel["waves"] == [["1", "5"], ["2", "3", "4"]]
-    assert (parallel["jobs"], parallel["time"]) == (3, 0.4)
-    assert parallel["shared"] == [{"path": "docs", "phases": ["4", "5"]}]
+    assert (parallel["jobs"], parallel["parallel"] / parallel["serial"]) == (3, 0.4)
+    assert parallel["shared"] == [{"path": "docs", "phase_ids": ["4", "5"]}]
 
 
 def test_a_tool_server_that_is_not_the_users_is_a_warning_with_its_line(relay, project, tmp_path):
