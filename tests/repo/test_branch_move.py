@@ -140,7 +140,7 @@ def test_a_note_of_a_strangers_is_no_move(box):
 
 
 def test_a_branch_of_relay_s_own_is_made_once_and_open_phases_go_along(box):
-    repo, moved = box.open(), []
+    repo, moved = box.open(), list[str]()
     assert begin_branch(repo, "relay/one", moved.append)
     assert not begin_branch(repo, "relay/two", moved.append)
     assert (box.text("symbolic-ref", "HEAD"), moved) == ("refs/heads/relay/one", ["relay/one"])
