@@ -103,7 +103,7 @@ class AttemptKeeper(Protocol):
 
         Args:
             gate_words: The last refusal of the commit step; empty without one.
-            hurried: There is time for spend and claims only: no look at the tree, no handoff note.
+            hurried: The session was stopped in the midst of its work: it leaves no handoff note.
         """
 
 
@@ -269,10 +269,7 @@ class Attempt:
     def _keep(
         self, kind: AttemptKind, outcome: SessionOutcome, detail: str, proposed: str | None = None
     ) -> AttemptResult:
-        """Leave the work in the tree and save it with a handoff note; the attempt stays open for the next session.
-
-        If relay must stop now, there is time to save the spend, but not to look at the whole tree.
-        """
+        """Leave the work in the tree and save it with a handoff note; the attempt stays open for the next session."""
         source, error = self._last_error
         item = next(iter(self._notes.open_ids()), "")
         ending = make_ending(outcome.end, item=item, error=f"{source}: {error}" if source else "")
