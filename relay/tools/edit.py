@@ -11,14 +11,17 @@ import re
 import stat
 from bisect import bisect_left
 from collections.abc import Mapping
+from contextlib import ExitStack, suppress
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from relay.base.tree import make_look, replace_with_file, take_look
-from relay.base.walk import Location, enter_all
+from relay.base.walk import Location, enter_all, open_ignored
+from relay.plan.text import OUTPUTS
 from relay.session.values import ToolResult
 from relay.tools.claims import AttemptNotes
-from relay.tools.workspace import RefusedError, Workspace, locate, open_outputs, open_regular, require_writable
+from relay.tools.workspace import RefusedError, Workspace, locate, open_regular, require_writable
 
 
 def require_target(place: Location) -> None:
@@ -39,27 +42,29 @@ def require_target(place: Location) -> None:
         raise RefusedError(f"{place.path} is marked read-only; use chmod in bash if it really must change.")
 
 
-def replace_target(place: Location, data: bytes, *, scratch_fd: int | None) -> None:
+def replace_target(root: Path, place: Location, data: bytes) -> None:
     """Write `data` to a target that `require_target` accepted.
 
     An existing file keeps its mode and owner; missing parent directories are made. The data and the directory are on
     disk when this returns.
 
     Args:
-        scratch_fd: A directory that git ignores, for the temporary file: after a crash no commit can pick it up. None:
-            the temporary file is made next to the target.
+        root: The work tree. The temporary file is in its directory of outputs, which git ignores: after a crash no
+            commit can pick it up. Where that cannot be made, or is a link that a repository ships, it is next to the
+            target.
 
     Raises:
         RefusedError: The file changed after it was located.
         OSError: The disk is full, or a directory is not writable; nothing changed then.
     """
     parent_fd = enter_all(place.parent_fd, place.missing, create=True)
-
-    try:
+    with ExitStack() as stack:
+        stack.callback(os.close, parent_fd)
+        scratch_fd = None
+        with suppress(OSError):
+            scratch_fd = stack.enter_context(open_ignored(root, OUTPUTS.split("/")))
         check = partial(_require_unchanged, parent_fd, place)
         replace_with_file(parent_fd, place.name, data, scratch_fd=scratch_fd, check=check)
-    finally:
-        os.close(parent_fd)
 
 
 def _require_unchanged(parent_fd: int, place: Location) -> None:
@@ -101,9 +106,8 @@ def run_edit(workspace: Workspace, notes: AttemptNotes, given: Mapping[str, Any]
                 "change it with a command in bash that writes the file's encoding."
             )
         ending = _pick_ending(data, data[start:end])
-        with open_outputs(workspace) as scratch_fd:
-            changed = data[:start] + new.encode().replace(b"\n", ending) + data[end:]
-            replace_target(place, changed, scratch_fd=scratch_fd)
+        changed = data[:start] + new.encode().replace(b"\n", ending) + data[end:]
+        replace_target(workspace.root, place, changed)
     _note_change(workspace, notes, place.path)
     line = data.count(b"\n", 0, start) + 1
     return ToolResult(text=f"Replaced in {place.path}, line {line}.", changed_paths=(place.path,))
@@ -123,8 +127,7 @@ def run_write(workspace: Workspace, notes: AttemptNotes, given: Mapping[str, Any
         data = _keep_form(before or b"", data)
         if before == data:
             return ToolResult(text=f"{place.path} already has this content.")
-        with open_outputs(workspace) as scratch_fd:
-            replace_target(place, data, scratch_fd=scratch_fd)
+        replace_target(workspace.root, place, data)
     unread = place.path not in notes.seen
     _note_change(workspace, notes, place.path)
     text = f"Created {place.path}." if place.status is None else _say_replaced(place, before, data, unread=unread)

@@ -15,7 +15,7 @@ from pathlib import Path
 from relay.base import walk
 from relay.base.secrecy import NOTHING_NAMED, Hidden, is_covered
 from relay.base.values import dataclass
-from relay.base.walk import Location, NotAFileError, WalkError, open_ignored
+from relay.base.walk import Location, NotAFileError, WalkError
 from relay.plan.text import OUTPUTS
 from relay.sandbox import command
 from relay.sandbox.policy import PROTECTED_NAMES, Limits
@@ -183,20 +183,6 @@ def cut_middle(text: str, where: str, *, lost_tokens: int = 0, cap_tokens: int =
     cut = estimate_size_tokens(len(data) - len(head) - len(tail)) + lost_tokens
     mark = f"\n… {cut:,} tokens cut; {where} …\n"
     return head.decode("utf-8", "ignore") + mark + tail.decode("utf-8", "ignore")
-
-
-@contextmanager
-def open_outputs(workspace: Workspace) -> Iterator[int | None]:
-    """Make the directory of outputs, ignored by git, and yield a descriptor of it.
-
-    None if it cannot be made or is a link: relay writes nothing through a link that a repository ships.
-    """
-    with ExitStack() as stack:
-        try:
-            fd = stack.enter_context(open_ignored(workspace.root, OUTPUTS.split("/")))
-        except OSError:
-            fd = None
-        yield fd
 
 
 def reserve_output(workspace: Workspace) -> Path | None:

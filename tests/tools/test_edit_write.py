@@ -180,12 +180,12 @@ def test_a_kill_leaves_the_old_or_the_new_content_and_nothing_else(bench):
     """SIGKILL while a session writes: what git would commit is a whole file or no file."""
     script = (
         "import sys; from pathlib import Path; from relay.base.walk import locate\n"
-        "from relay.tools.edit import replace_target; import os\n"
-        "root = Path(sys.argv[1]); fd = os.open(root / '.relay/outputs', os.O_RDONLY); n = 0\n"
+        "from relay.tools.edit import replace_target\n"
+        "root = Path(sys.argv[1]); n = 0\n"
         "while True:\n"
         "  n += 1\n"
         "  with locate(root, 'src/big.txt', follow=False) as place:\n"
-        "    replace_target(place, b'%d\\n' % (n % 10) * 200_000, scratch_fd=fd)\n"
+        "    replace_target(root, place, b'%d\\n' % (n % 10) * 200_000)\n"
         "  if n == 1: print('go', flush=True)\n"
     )
     bench.ok("bash", command="true")
@@ -211,6 +211,6 @@ def test_a_file_changed_by_something_else_meanwhile_is_not_overwritten(bench):
         with walk.locate(bench.root, "src/a.py", follow=False) as place:
             (bench.root / "src/a.py").write_text(text)
             with pytest.raises(RefusedError, match="read it again"):
-                replace_target(place, b"new\n", scratch_fd=None)
+                replace_target(bench.root, place, b"new\n")
         assert (bench.root / "src/a.py").read_text() == text
     assert [path.name for path in (bench.root / "src").iterdir()] == ["a.py"]
