@@ -18,8 +18,7 @@ import errno
 import os
 import sys
 import time
-from collections.abc import Callable, Mapping
-from pathlib import Path
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import click
@@ -150,15 +149,34 @@ def _say_error(error: RelayError, caller: Caller) -> None:
 
 
 def _say_bug(error: Exception, argv: list[str]) -> int:
+    """Write a report for a maintainer into the temporary directory, and say where.
+
+    It has command line, versions and the traceback without the values of variables. It leaves out the environment, and
+    replaces keys and the values of variables that look like secrets.
+    """
+    import platform
+    import tempfile
+    import traceback
+
     from relay.base.redaction import redact_for_strangers
 
     words = f"{type(error).__name__}: {str(error)[:500]}" if str(error) else type(error).__name__
     _say_block("Error", redact_for_strangers(f"relay failed, and it is relay's fault: {words}", os.environ))
-    where = save_bug_report(error, argv, os.environ)
-    if where is None:
+    text = (
+        f"relay {__version__} bug report\n\n"
+        f"command:  {' '.join(['relay', *argv])}\n"
+        f"time:     {time.strftime('%Y-%m-%dT%H:%M:%S%z')}\n"
+        f"python:   {platform.python_version()} ({sys.implementation.name})\n"
+        f"platform: {platform.platform()}\n\n"
+        f"{''.join(traceback.format_exception(error, limit=-50))}"
+    )
+    try:
+        handle, name = tempfile.mkstemp(prefix=f"relay-bug-{time.strftime('%Y%m%d-%H%M%S')}-", suffix=".log")
+        with os.fdopen(handle, "w", encoding="utf-8", errors="backslashreplace") as file:
+            file.write(redact_for_strangers(text, os.environ))
+        _say_block("Hint", f"{name} is ready to paste into a report (read it first)")
+    except OSError:
         complain("Hint: no log file could be written; run the command again with a writable TMPDIR")
-    else:
-        _say_block("Hint", f"{where} is ready to paste into a report (read it first)")
     return ExitCode.BUG
 
 
@@ -177,41 +195,3 @@ def _close_pipe() -> int:
     finally:
         os.close(null)
     return ExitCode.USER
-
-
-def save_bug_report(error: Exception, argv: list[str], environ: Mapping[str, str]) -> Path | None:
-    """Write a bug report for a maintainer: command line, versions and the traceback, without the values of variables.
-
-    It leaves out the environment, and replaces keys and the values of variables that look like secrets.
-
-    Returns:
-        The file, in the user's state directory (``$XDG_STATE_HOME/relay``, else ``~/.local/state/relay``) or else in
-        the temporary one; None if neither can be written.
-    """
-    import platform
-    import tempfile
-    import traceback
-
-    from relay.base.redaction import redact_for_strangers
-
-    text = (
-        f"relay {__version__} bug report\n\n"
-        f"command:  {' '.join(['relay', *argv])}\n"
-        f"time:     {time.strftime('%Y-%m-%dT%H:%M:%S%z')}\n"
-        f"python:   {platform.python_version()} ({sys.implementation.name})\n"
-        f"platform: {platform.platform()}\n\n"
-        f"{''.join(traceback.format_exception(error, limit=-50))}"
-    )
-    state, home = Path(environ.get("XDG_STATE_HOME", "")), Path(environ.get("HOME", ""))
-    own = state / "relay" if state.is_absolute() else home / ".local/state/relay"
-    for folder in (*([own] if own.is_absolute() else []), Path(tempfile.gettempdir())):
-        try:
-            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            stamp = time.strftime("%Y%m%d-%H%M%S")
-            handle, name = tempfile.mkstemp(prefix=f"relay-bug-{stamp}-", suffix=".log", dir=folder)
-            with os.fdopen(handle, "w", encoding="utf-8", errors="backslashreplace") as file:
-                file.write(redact_for_strangers(text, environ))
-            return Path(name)
-        except OSError:
-            continue
-    return None

@@ -1,4 +1,4 @@
-"""A command line in a clean place: its own home, its own state directory, no key, no `RELAY_*`."""
+"""A command line in a clean place: its own home, no key, no `RELAY_*`."""
 
 import os
 import shutil
@@ -33,7 +33,6 @@ def environ(tmp_path: Path) -> dict[str, str]:
     return {
         "PATH": os.environ["PATH"],
         "HOME": str(home),
-        "XDG_STATE_HOME": str(tmp_path / "state"),
         "TMPDIR": str(tmp_path),
         "LANG": "C.UTF-8",
         "PYTHONPATH": str(ROOT),
