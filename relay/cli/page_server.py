@@ -124,8 +124,6 @@ class _PageRequest(BaseHTTPRequestHandler):
     def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
         """Refuse a request, with nothing of the request in the answer."""
         del message, explain
-        if code == 501:  # noqa: PLR2004  # the library's code for every method but GET
-            code = 405
         self.close_connection = True
         with contextlib.suppress(OSError):
             self._send("text/plain", f"{code}\n", code)
