@@ -258,7 +258,7 @@ def show_checked(checked: PlanCheck) -> None:
         _show_sizes(checked, plan)
         say()
     if plan and checked.waves:
-        _show_waves(checked.waves, plan)
+        _show_waves(checked.waves)
     warnings = sum(found.warning for found in checked.remarks)
     errors = len(checked.remarks) - warnings
     items = sum(len(phase.items) for phase in plan.phases) if plan else 0
@@ -303,7 +303,7 @@ def _show_places(plan: Plan, *, is_below: bool) -> None:
         say(f"runs in {where}  {shorten(' '.join(rest.split()), _SHOWN_CHARS)}")
 
 
-def _show_waves(waves: Waves, plan: Plan) -> None:
+def _show_waves(waves: Waves) -> None:
     """Print which phases can run side by side; nothing if each phase waits for the one before it."""
     if waves.widest < _SIDE_BY_SIDE and not waves.shared:
         return
@@ -316,9 +316,6 @@ def _show_waves(waves: Waves, plan: Plan) -> None:
         say(f"one by one    {ids}: they name {shorten(shared.path, _PATH_CHARS)}")
     if left := waves.shared[_SHOWN_SHARED:]:
         say(f"              and for {count(len(left), 'more path')}")
-    there = {phase_id for wave in waves.waves for phase_id in wave}
-    if missing := [phase.id for phase in plan.phases if not phase.done and phase.id not in there]:
-        say(f"in no wave    {list_some(missing)}: what they wait for is never done")
     say()
 
 

@@ -267,12 +267,9 @@ def _ask(experiment: Experiment, costs: Sequence[float | None], *, yes: bool, qu
         say(f"experiment {experiment.id}: {count(total, 'run')}, seed {experiment.seed}", style="bold")
         for arm, cost in zip(experiment.arms, costs, strict=True):
             words = "its model's price is unknown" if cost is None else f"roughly {render_usd(cost)} a run"
-            less = " (less than that is its share of the cap)" if (cost or 0.0) > experiment.share_usd else ""
-            say(f"  {arm}: {count(experiment.repeats, 'run')}, {words}{less}")
-        known = [cost for cost in costs if cost is not None]
-        rough = f"roughly {render_usd(experiment.repeats * sum(known))}, " if len(known) == len(costs) else ""
+            say(f"  {arm}: {count(experiment.repeats, 'run')}, {words}")
         share = render_usd(experiment.share_usd)
-        say(f"  together {rough}never more than {render_usd(experiment.cap_usd)}: {share} a run")
+        say(f"  together never more than {render_usd(experiment.cap_usd)}: {share} a run")
     if yes:
         return
     if quiet or not has_person():

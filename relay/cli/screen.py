@@ -13,7 +13,7 @@ import sys
 import unicodedata
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, TextIO
+from typing import TYPE_CHECKING, TextIO
 
 if TYPE_CHECKING:
     from msgspec import Struct
@@ -100,16 +100,12 @@ def prepare_streams() -> None:
             os.fstat(number)
         except OSError:
             os.open(os.devnull, os.O_RDWR)  # the lowest free number
-    sys.stdin = sys.stdin or _open_null("r")
-    sys.stdout = sys.stdout or _open_null()
-    sys.stderr = sys.stderr or _open_null()
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, Path(os.devnull).open(mode, encoding="utf-8"))  # noqa: SIM115  # it stays open
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
-
-
-def _open_null(mode: Literal["r", "w"] = "w") -> TextIO:
-    return Path(os.devnull).open(mode, encoding="utf-8")
 
 
 def say(text: str = "", *, style: str = "", exact: bool = False) -> None:

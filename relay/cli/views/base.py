@@ -67,7 +67,6 @@ class View(ABC):
         return None
 
 
-MAX_ANSWER_CHARS = 1_000
 _MAX_LINE_BYTES = 4_096
 """A terminal cuts longer lines by itself."""
 
@@ -104,12 +103,9 @@ def _ask(view: View, interrupts: Interrupts, question: QuestionAsked, left: int)
                 if not line:
                     say()
                     return None
-                if not answer.isdecimal() and len(answer) <= MAX_ANSWER_CHARS:
-                    return answer or question.assumed
                 if not answer.isdecimal():
-                    say(f"{len(answer):,} characters are more than {MAX_ANSWER_CHARS:,}; please shorten your answer.")
-                elif 1 <= int(answer) <= len(question.options):
+                    return answer or question.assumed
+                if 1 <= int(answer) <= len(question.options):
                     return question.options[int(answer) - 1]
-                else:
-                    say(f"There are {len(question.options)} options.")
+                say(f"There are {len(question.options)} options.")
     return None
