@@ -87,11 +87,6 @@ class SessionKind(StrEnum):
         return self in {SessionKind.RUN, SessionKind.REWIND}
 
     @property
-    def is_offline(self) -> bool:
-        """Whether commands reach nothing, whatever the settings open."""
-        return self is SessionKind.EXPLORE
-
-    @property
     def plans(self) -> bool:
         """Whether a planner's session writes phases."""
         return self in {SessionKind.PLAN, SessionKind.CONVERGE}
@@ -100,11 +95,6 @@ class SessionKind(StrEnum):
     def commits_phases(self) -> bool:
         """Whether the tree must be clean, setup approved, hooks runnable and the reviewer known at its start."""
         return self is SessionKind.RUN
-
-    @property
-    def replaces_plan(self) -> bool:
-        """Whether the plan file will hold another plan."""
-        return self is SessionKind.PLAN
 
 
 CLAIM_LINKS = ("rests_on", "replaces", "contradicts", "confirms")

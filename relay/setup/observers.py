@@ -35,6 +35,7 @@ from relay.session.events import (
 )
 from relay.session.gauge import open_gauge
 from relay.session.spend import Meter
+from relay.session.values import SessionKind
 from relay.setup.context import RunContext, RunRequest
 from relay.setup.workspace import find_all_secrets, get_mechanism
 from relay.store.history import find_beginning
@@ -71,7 +72,7 @@ def announce(ctx: RunContext, request: RunRequest, run_id: str, left: tuple[str,
         context=ctx.settings.strategy,
         ablated=ctx.settings.ablate,
         skills=tuple(HashedFile(path=skill.path, sha256=skill.sha256) for skill in ctx.rules.skills),
-        plan_commit="" if request.kind.replaces_plan else find_beginning(ctx.repo, ctx.plan_path),
+        plan_commit="" if request.kind is SessionKind.PLAN else find_beginning(ctx.repo, ctx.plan_path),
     )
     ctx.observe(started)
     reset_at = ctx.settings.reset_at_for(ctx.settings.model)

@@ -38,6 +38,7 @@ from relay.sandbox.places import GENERATED, find_environments, find_real, is_soc
 from relay.sandbox.policy import MIB, Level, Limits, Mechanism, Policy
 from relay.sandbox.run import Sandbox, open_sandbox
 from relay.session.events import Observe, SetupFinished, SetupStarted
+from relay.session.values import SessionKind
 from relay.setup.context import RunRequest
 from relay.setup.preconditions import check_program, require
 from relay.setup.rules import Rules, load_repository_rules
@@ -223,7 +224,7 @@ def open_workspace(request: RunRequest, rules: Rules, interrupts: Interrupts) ->
         RelayError: No sandbox works here, or the settings do not fit the machine.
     """
     root, settings = request.repo.root, request.settings
-    if request.kind.is_offline:
+    if request.kind is SessionKind.EXPLORE:  # it reaches nothing, whatever the settings open
         settings = replace(settings, network=CLOSED)
     named = (file.path for file in rules.files if not file.path.startswith("/"))
     protected = tuple(dict.fromkeys((*find_protected(request.plan_path), *named)))
