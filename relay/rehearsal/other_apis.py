@@ -170,10 +170,6 @@ def _chat_choice(answer: PlayedAnswer, kind: str) -> dict[str, Any]:
     return {"index": 0, kind: said, "finish_reason": _CHAT_REASONS.get(answer.stop_reason, "length")}
 
 
-def _chat_message(answer: PlayedAnswer, _: Body) -> Mapping[str, Any]:
-    return _render_chat(answer, "chat.completion", [_chat_choice(answer, "message")]) | {"usage": _chat_usage(answer)}
-
-
 def _chat_events(answer: PlayedAnswer, body: Body) -> Iterator[Rendered]:
     choice = _chat_choice(answer, "delta")
     yield "", _render_chat(answer, "chat.completion.chunk", [{**choice, "finish_reason": None}])
@@ -193,7 +189,10 @@ CHAT = OtherApi(
     name="chat",
     read=_read_chat,
     limit=lambda body: body.get("max_completion_tokens") or body.get("max_tokens"),
-    message=_chat_message,
+    message=lambda answer, _: {
+        **_render_chat(answer, "chat.completion", [_chat_choice(answer, "message")]),
+        "usage": _chat_usage(answer),
+    },
     events=_chat_events,
     error=render_openai_error,
     ending=b"data: [DONE]\n\n",
@@ -257,10 +256,6 @@ def _gemini_message(answer: PlayedAnswer, _: Body) -> Mapping[str, Any]:
     }  # fmt: skip
 
 
-def _gemini_events(answer: PlayedAnswer, body: Body) -> Iterator[Rendered]:
-    yield "", _gemini_message(answer, body)
-
-
 def _gemini_error(error: ApiError) -> Mapping[str, Any]:
     status = 503 if error.status == 529 else error.status  # noqa: PLR2004  # which only Anthropic's API has
     words = error.message
@@ -274,7 +269,7 @@ GEMINI = OtherApi(
     read=_read_gemini,
     limit=lambda body: (body.get("generationConfig") or {}).get("maxOutputTokens"),
     message=_gemini_message,
-    events=_gemini_events,
+    events=lambda answer, body: iter([("", _gemini_message(answer, body))]),
     error=_gemini_error,
 )
 

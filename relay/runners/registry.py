@@ -122,7 +122,14 @@ def _open_agent(profile: Profile, given: Surroundings) -> Iterator[Runner]:
     settings = given.settings
     _require(profile, given.environ, settings)  # before the endpoint is asked
     if profile.has_login:
-        given.observe(Noticed(text=_describe_login(profile), warning=True))
+        sends = "and relay's gateway sends it to the vendor, whose terms may not allow that for a subscription"
+        words = f"{sends}; relay counts every token and stores nothing of the login"
+        if profile.tunnelled:
+            words = (
+                f"which reaches {', '.join(profile.hosts)} and nothing else; its usage is what it reports (~), and no "
+                "cap holds before a request, only after a report"
+            )
+        given.observe(Noticed(text=f"{profile.name} gets your login in its sandbox, {words}", warning=True))
         family = next(found for found in FAMILIES if found.name == profile.setups[0].family)
         way = Way(family=family)
         yield AgentRunner(profile=profile, setup=profile.setups[0], way=way, given=given, endpoint=None)
@@ -130,18 +137,6 @@ def _open_agent(profile: Profile, given: Surroundings) -> Iterator[Runner]:
     setup, way = choose_way(profile, settings, given.environ)
     with _open_api(given, way) as endpoint:
         yield AgentRunner(profile=profile, setup=setup, way=way, given=given, endpoint=endpoint)
-
-
-def _describe_login(profile: Profile) -> str:
-    if not profile.tunnelled:
-        return (
-            f"{profile.name} gets your login in its sandbox, and relay's gateway sends it to the vendor, whose terms "
-            "may not allow that for a subscription; relay counts every token and stores nothing of the login"
-        )
-    return (
-        f"{profile.name} gets your login in its sandbox, which reaches {', '.join(profile.hosts)} and nothing else; "
-        "its usage is what it reports (~), and no cap holds before a request, only after a report"
-    )
 
 
 def list_profiles(settings: Settings) -> Mapping[str, Profile]:

@@ -140,16 +140,11 @@ def parse_record(line: str | bytes) -> LoggedEvent | None:
             event = convert(body, _CLASSES[head.event])
     except (ValueError, KeyError, TypeError, RecursionError):
         return None
-    if head.v != SCHEMA_VERSION or any(not 0 <= n <= MOST_NUMBER for n in _list_counts(event)):
+    usage = getattr(event, "usage", None)  # `relay status` needs `Usage`, and must not wait for its limits
+    if head.v != SCHEMA_VERSION or (usage and any(not 0 <= n <= MOST_NUMBER for n in _COUNTS(usage))):
         return None
     scope = Scope(run_id=head.run_id, session_id=head.session_id, phase_id=head.phase_id, turn=head.turn)
     return LoggedEvent(at=head.at, scope=scope, event=event, size_bytes=len(line))
-
-
-def _list_counts(event: Event) -> tuple[int, ...]:
-    """Return the tokens that an event tells of; `relay status` needs `Usage`, and must not wait for its limits."""
-    usage = getattr(event, "usage", None)
-    return _COUNTS(usage) if usage else ()
 
 
 _COUNTS = attrgetter(*(f.name for f in fields(Usage)))

@@ -371,7 +371,9 @@ def read_request(path: str, body: bytes, mark: bytes) -> ModelRequest | None:
     dialect = find_dialect(path)
     if dialect is None and not _COUNTING.fullmatch(bare):
         return None
-    found = _load(body)
+    found = parse_json(body, most_parts=MAX_PARTS, most_levels=_MAX_DEPTH, object_pairs_hook=_join)
+    if not isinstance(found, dict):
+        raise ValueError("the request is no JSON object")  # noqa: TRY004  # what it is is the other side's choice
     unknown = require_permitted(found, dialect or (MESSAGES if bare.startswith("/v1/messages") else GEMINI))
     if dialect is None:
         return None
@@ -385,13 +387,6 @@ def read_request(path: str, body: bytes, mark: bytes) -> ModelRequest | None:
         is_streamed=bool(found.get("stream")),
         unknown=unknown,
     )
-
-
-def _load(body: bytes) -> dict[str, Any]:
-    found = parse_json(body, most_parts=MAX_PARTS, most_levels=_MAX_DEPTH, object_pairs_hook=_join)
-    if not isinstance(found, dict):
-        raise ValueError("the request is no JSON object")  # noqa: TRY004  # what it is is the other side's choice
-    return found
 
 
 def _join(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -435,7 +430,8 @@ def name_usage(found: Mapping[str, Any], paths: tuple[tuple[str, tuple[str, ...]
     """Return the usage in the Messages API's classes, which do not overlap."""
     if paths is None:
         return found
-    counts = {name: sum(_count(dig(found, path)) for path in several) for name, several in paths}
+    given = {name: [dig(found, path) for path in several] for name, several in paths}
+    counts = {name: sum(n for n in several if isinstance(n, int) and n > 0) for name, several in given.items()}
     prompt = counts["prompt"]
     read = min(prompt, counts["read"])
     written = min(prompt - read, counts["written"])
@@ -446,10 +442,6 @@ def name_usage(found: Mapping[str, Any], paths: tuple[tuple[str, tuple[str, ...]
         "output_tokens": counts["output"],
         "output_tokens_details": {"thinking_tokens": counts["thinking"]},
     }
-
-
-def _count(value: Any) -> int:
-    return value if isinstance(value, int) and value > 0 else 0
 
 
 _SAID = ("model", "reason", "usage", "error")
