@@ -219,13 +219,14 @@ def test_what_the_user_set_is_seen_as_they_set_it(box):
         box.git("config", "--file", f"{box.home}/work", "--add", key, value)
     box.git("config", "http.proxy", "http://evil:1")
     box.git("config", "user.name", ODD.replace("\n", " "))
+    box.git("config", "http.extraHeader", "one: 1\ntwo: 2")
     seen = list_seen(box.open(), b"global")
     assert seen["core.sshcommand"] == [ODD]
     assert seen["http.sslverify"] == [None]
     assert seen["http.proxy"] == ["http://proxy:1"]
     assert seen["credential.https://a.b/?x=y.helper"] == ["", "!gh auth git-credential"]
     assert seen['url.odd "\\ base.insteadof'] == ["o:"]
-    assert "http.proxy" not in list_seen(box.open())
+    assert {"http.proxy", "http.extraheader"}.isdisjoint(list_seen(box.open()))
     assert list_seen(box.open())["user.name"] == [ODD.replace("\n", " ")]
 
 
@@ -349,6 +350,7 @@ def test_a_remote_that_the_repository_holds_is_refused(world):
         remote = Remote(repo=box.open(), name="origin", environ=box.environ)
         assert is_refused(remote.list_refs), address
         assert is_refused(lambda remote=remote: remote.push(RefUpdate(ref=MINE, old=None, new=head))), address
+    assert is_refused(Remote(repo=box.open(), name=str(linked / "evil.git"), environ=box.environ).list_refs)
     for address in ("../away.git", "host:evil.git", "ssh://host/{root}", "https://host/{root}", "{root}x"):
         assert find_inside(box.open(), address.format(root=box.root)) is None, address
     assert world.list_harm() == []

@@ -58,9 +58,13 @@ def test_what_relay_has_done_since_the_first_commit_is_not_stale(new_box):
         changed = box.commit("by hand")
         box.commit(DONE)
         assert find_stale(box.open(), "PLAN.md", phase) == (f"src/app.py {words}: {changed[:8]} by hand",)
-    box.write("PLAN.md", f"{PLAN}\n")
-    box.commit("its author has looked")
-    assert find_stale(box.open(), "PLAN.md", phase) == ()
+    for number, message in enumerate(("its author has looked", DONE.replace("done", "amended"))):
+        box.write("src/app.py", f"print({number})\n")
+        box.commit("by hand")
+        assert find_stale(box.open(), "PLAN.md", phase)
+        box.write("PLAN.md", f"{PLAN}\n# {number}\n")
+        box.commit(message)
+        assert find_stale(box.open(), "PLAN.md", phase) == ()
 
 
 def commit_at(box, seconds, message, *parents):

@@ -1,6 +1,6 @@
 """How the work tree differs from HEAD."""
 
-from relay.git.status import read_status
+from relay.git.status import find_ignored, read_status
 from relay.git.trees import GITLINK
 
 
@@ -28,3 +28,9 @@ def test_a_moved_submodule_is_reported_and_a_dirty_one_is_not(box, new_box):
     assert read_status(box.open()).entries == ()
     box.git("-c", "user.name=x", "-c", "user.email=x@x", "commit", "-qam", "in", cwd=box.root / "lib")
     assert [(entry.path, entry.mode) for entry in read_status(box.open()).entries] == [("lib", GITLINK)]
+
+
+def test_a_directory_is_ignored_if_all_that_is_in_it_is(box):
+    for path in ("build/one", "logs/a.log", "logs/b.txt", "c.log"):
+        box.write(path)
+    assert find_ignored(box.open(), ["build/", "logs", "c.log", "gone.log"]) == ("build/", "c.log")
