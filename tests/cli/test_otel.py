@@ -1,6 +1,7 @@
 """A run's log as OpenTelemetry spans, taken by a collector on loopback."""
 
 import socket
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -266,6 +267,22 @@ def test_any_events_are_a_batch_that_can_be_sent(taken):
     for span in [span for one in encode_spans(spans.take_ended()).resource_spans for span in one.scope_spans[0].spans]:
         assert span.start_time_unix_nano <= span.end_time_unix_nano
         assert (len(span.trace_id), len(span.span_id)) == (16, 8)
+
+
+def test_an_estimate_is_no_usage_another_agent_no_provider_and_a_failed_call_an_error():
+    counted = answer(1)
+    tool = ToolFinished(
+        call_id="c", name="bash", is_error=True, result_sha256="", call_sha256="", result_bytes=0, duration_s=0.0,
+        changed_paths=(),
+    )  # fmt: skip
+    spans = Spans("r")
+    for record in happen(
+        RUN, STARTED, counted, replace(STARTED, runner="claude"), replace(counted, estimated=True), tool
+    ):
+        spans.take(record)
+    chats = [span for span in spans.take_ended() if not span.name.startswith("invoke_agent")]
+    said = [[(span.attributes or {}).get(key) for key in (otel.PROVIDER, otel.INPUT, otel.ERROR)] for span in chats]
+    assert said == [["anthropic", 100, None], [None, None, None], [None, None, "tool_error"]]
 
 
 def test_numbers_and_texts_that_otlp_has_no_room_for_are_sent_as_others():
