@@ -18,12 +18,14 @@ def make_pair(box):
     box.write("gone.txt", "gone\n")
     box.write("place", "a file\n")
     box.write("mine.txt", "mine\n")
+    box.write("tool", "as it was\n")
     old = box.commit("old")
     (box.root / "gone.txt").unlink()
     (box.root / "place").unlink()
     box.write("a.txt", "b\n")
     box.write("place/in.txt", "below\n")
-    box.write("new.sh", "#!/bin/sh\n").chmod(0o755)
+    for path, content in (("new.sh", "#!/bin/sh\n"), ("tool", "as it was\n")):
+        box.write(path, content).chmod(0o755)
     new = box.commit("new")
     box.git("reset", "-q", "--hard", old)
     return old, new
@@ -35,7 +37,7 @@ def test_files_and_index_go_along(box):
     assert box.text("rev-parse", "HEAD") == new
     assert box.text("status", "--porcelain") == ""
     assert (box.root / "place/in.txt").read_text() == "below\n"
-    assert (box.root / "new.sh").stat().st_mode & 0o111
+    assert all((box.root / path).stat().st_mode & 0o111 for path in ("new.sh", "tool"))
     assert "relay: lands" in box.text("reflog", "-1", "main")
     assert finish_pending(box.open()) == ()
 
