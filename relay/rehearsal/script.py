@@ -265,8 +265,6 @@ class _Reader:
         node, name = root, ""
         for key, index in _STEP.findall(place):
             node, name = (node.value[int(index)], "") if index else (get_child(node, key), f"{key}: ")
-        if isinstance(error.__cause__, ValueError):  # of a class's own check
-            return self.error(node, str(error.__cause__))
         return self.error(node, f"{name}{said}", hint="`relay demo --check` lists the keys and what they take")
 
 

@@ -107,10 +107,10 @@ WRONG = {
     "fault: overloaded\n": "3: the turn answers nothing",
     "fault: overload\n": "3: fault: Invalid enum value 'overload'",
     "fault: {times: 2}\n": "3: fault: Object missing required field `kind`",
-    "fault: {kind: empty, status: 500}\n": "3: fault empty has no key 'status'",
+    "fault: {kind: empty, status: 500}\n": "fault empty has no key 'status'",
     "fault: {kind: status, status: 200, times: always}\n": "status: Expected `int` >= 300",
     "text: a\n        fault: {kind: cut, how: hard}\n": "how: Invalid enum value 'hard'",
-    "text: a\n        fault: {kind: drop, how: end}\n": "4: a drop is rst or fin",
+    "text: a\n        fault: {kind: drop, how: end}\n": "a drop is rst or fin",
     'text: a\n        fault: {kind: status, headers: {x: "a\\r\\nb"}}\n': "4: headers: Expected `str` matching",
 }
 

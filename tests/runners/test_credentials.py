@@ -198,6 +198,10 @@ def test_a_program_that_a_session_wrote_is_not_the_command(tmp_path):
             with pytest.raises(CredentialError, match="no such program on PATH outside of this repository"):
                 KeyCommand(words, environ, find_work_trees(here)).fetch(fresh=False)
     assert KeyCommand(("op",), environ).fetch(fresh=False).value == "stolen"
+    (job / "op").symlink_to("/bin/echo")  # behind the planted one on PATH, outside of the repository
+    behind = {**environ, "PATH": f"{environ['PATH']}:{job}"}
+    with pytest.raises(CredentialError, match="printed nothing"):
+        KeyCommand(("op",), behind, find_work_trees(tmp_path)).fetch(fresh=False)
 
 
 def test_a_command_that_cannot_be_one_is_refused(tmp_path):
