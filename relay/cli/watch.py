@@ -191,14 +191,12 @@ def say_command(words: tuple[str, ...], phase: str, max_cost: str | None, plan: 
     jobs = [job for job in known if phase in {"", job.phase_id} and find_holder(job.repo) is not None]
     for one in [job.repo for job in jobs] or [repo]:
         leave_words(one, text, phase_id=phase)
-    whom = f"a session of phase {phase}" if phase else "its session"
-    if jobs:
-        told = " and ".join(f"phase {job.phase_id}" for job in jobs)
-        say(f"left for the session of {told}; it is told behind its next tool result")
-    elif find_holder(repo) is not None:
-        say(f"left for the run that is at work here; {whom} is told behind its next tool result")
+    told = " and ".join(f"phase {job.phase_id}" for job in jobs)
+    if told or find_holder(repo) is not None:
+        where = f"the session of {told}" if told else "the run that is at work here"
+        say(f"left for {where}; it is told behind its next tool result")
     else:
-        whom = whom if phase else "the next session"
+        whom = f"a session of phase {phase}" if phase else "the next session"
         say(f"no relay is at work here; {whom} is told when it begins: {place.caller.write(RUN)}")
 
 
