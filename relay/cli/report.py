@@ -217,13 +217,11 @@ def _say_page(entries: "Sequence[LogEntry]", wanted: Sequence[str], output: str 
 
 
 def _read_left(root: Path, name: str, sha256: str) -> bytes | str | None:
-    """Read a file that a gate left; a text comes without secrets."""
+    """Read a file that a gate left; what is no picture or other data comes as text, without secrets."""
     data = read_evidence(root, name, sha256)
-    try:
-        text = None if data is None or b"\0" in data else data.decode()
-    except UnicodeDecodeError:
+    if data is None or b"\0" in data:
         return data
-    return data if text is None else redact(text, environ_values=find_secret_values(os.environ))
+    return redact(data.decode(errors="replace"), environ_values=find_secret_values(os.environ))
 
 
 def get_entries() -> "tuple[LogEntry, ...]":
