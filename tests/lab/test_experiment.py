@@ -20,6 +20,16 @@ PLAN = (
     "# Greetings\n\n## Phase 1 — Greet\nVerify: `grep -q hello greet.py`\n- [ ] Return a greeting — greet.py\n\n"
     "## Phase 2 — Greet the world\nVerify: `grep -q world greet.py`\n- [ ] Greet the world — greet.py\n"
 )
+SPENT_BEFORE = """\
+plan
+
+Relay-Plan: PLAN.md
+Relay-Phase: 1
+Relay-Status: handoff
+Relay-Usage: input=100000 output=0 cache_read=0 cache_write=0
+Relay-Cost: 50.000000 USD
+"""
+"""The message of the commit that trials begin at: what the plan has cost until then is no trial's."""
 CHECK = (
     "import unittest, greet\nclass T(unittest.TestCase):\n"
     "    def test_world(self): self.assertIn('world', greet.greet())\n"
@@ -71,7 +81,7 @@ class Lab:
     def __init__(self, stage, server, tmp_path):
         self.stage, self.server = stage, server
         stage.write("PLAN.md", PLAN)
-        self.base = stage.commit("plan")
+        self.base = stage.commit(SPENT_BEFORE)
         self.hidden = tmp_path / "hidden"
         self.hidden.mkdir()
         (self.hidden / "check.py").write_text(CHECK)

@@ -198,15 +198,18 @@ def test_a_run_calls_those_who_want_to_know(endpoint, tmp_path):
 
 
 def test_a_run_that_breaks_off_calls_too_and_hides_secrets(tmp_path):
+    """Once it has said its end, that stands."""
     channels = [note(tmp_path / "said", ("stopped",), details=True)]
 
-    def break_off():
+    def break_off(*observed):
         with open_notifier(channels, {}, lambda text: text.replace(SECRET, "…"), lambda _: None) as notifier:
-            notifier.observe(STARTED)
+            for event in observed:
+                notifier.observe(event)
             raise RuntimeError(f"the disk with {SECRET} is full")
 
-    with pytest.raises(RuntimeError):
-        break_off()
+    for observed in ((STARTED,), (STARTED, ENDED)):
+        with pytest.raises(RuntimeError):
+            break_off(*observed)
     assert (tmp_path / "said").read_text() == "it could not go on · PLAN.md on main · the disk with … is full\n"
 
 

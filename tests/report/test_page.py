@@ -175,6 +175,8 @@ def test_the_page_says_what_a_person_asks_and_what_its_tables_promise():
         "2 (1-2) | next: the gate", "make test | passed | 0 | 3.0 s | ab", "+3 −1 in 2 files",
         "2 | 1 | confirmed | tests, important | the gate of phase 3 stayed red:7 | ",
         "hand-off line (dashed)", "smaller sources",
+        "rules | 12% | 2.2k | 2k | 6 ! | 0 | plan | 4% | 709 | 2k | 0 | 0 |",
+        "Turn | read | the gate of phase 3 stayed red | 800 | 1-1 | 1",
         *(f"{tick.commit[:9]} |" for tick in figures.ticks),
     ):  # fmt: skip
         assert wanted in texts, wanted
