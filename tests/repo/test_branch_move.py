@@ -13,15 +13,19 @@ from tests.effort import take_turns
 
 
 def make_pair(box):
-    """Two commits of which the second adds, changes and removes, and puts a directory where a file was."""
+    """Two commits: the second adds, changes and removes, and puts a directory in a file's place and the other way."""
     box.write("a.txt", "a\n")
     box.write("gone.txt", "gone\n")
     box.write("place", "a file\n")
     box.write("mine.txt", "mine\n")
     box.write("tool", "as it was\n")
+    box.write("folder/in.txt", "in\n")
     old = box.commit("old")
     (box.root / "gone.txt").unlink()
     (box.root / "place").unlink()
+    (box.root / "folder/in.txt").unlink()
+    (box.root / "folder").rmdir()
+    box.write("folder", "a file\n")
     box.write("a.txt", "b\n")
     box.write("place/in.txt", "below\n")
     for path, content in (("new.sh", "#!/bin/sh\n"), ("tool", "as it was\n")):
