@@ -201,37 +201,27 @@ def _try(agents: "Sequence[AgentFound]", name: str, settings: Settings, *, as_js
         raise click.UsageError(f"--agent: found {name!r}; allowed: {names}, {_ALL}")
     rows: list[AgentTrial] = []
     for agent in chosen:
-        findings = _run_trial(agent, settings)
-        ready = all(finding.state is not State.MISSING for finding in findings)
-        rows.append(AgentTrial(name=agent.profile.name, ready=ready, findings=_render(findings, AT_ROOT)))
-        if not as_json:
-            _show_trial(agent, findings, ready=ready)
+        findings, missing = try_out(agent, settings, quiet=as_json)
+        rows.append(AgentTrial(name=agent.profile.name, ready=not missing, findings=_render(findings, AT_ROOT)))
     if as_json:
         say_document({"trials": rows})
     return ExitCode.DONE if any(row.ready for row in rows) else ExitCode.USER
 
 
-def _run_trial(agent: AgentFound, settings: Settings) -> "tuple[Finding, ...]":
+def try_out(agent: AgentFound, settings: Settings, *, quiet: bool) -> "tuple[tuple[Finding, ...], set[str]]":
+    """Try an agent, and print what was found; return that, and the names of what is missing."""
     prepare_process()
-    kind = list_runners(settings)[agent.profile.name]
-    return tuple(try_agent(agent, kind, settings, os.environ, bwrap=find_bwrap()))
-
-
-def try_for_use(agent: AgentFound, settings: Settings) -> tuple[bool, bool]:
-    """Try an agent and print the findings; return whether it can run sessions here, and whether it needs its login."""
-    findings = _run_trial(agent, settings)
-    missing = {finding.name for finding in findings if finding.state is State.MISSING}
-    uses_login = missing == {"key"} and agent.has_login
-    _show_trial(agent, findings, ready=not missing or uses_login)
-    return not missing or uses_login, uses_login
-
-
-def _show_trial(agent: AgentFound, findings: "tuple[Finding, ...]", *, ready: bool) -> None:
     profile = agent.profile
-    say(f"{profile.title} ({profile.name})", style="bold")
-    _show_findings(findings, AT_ROOT)
-    say(f"relay run --runner {profile.name} {'can work here' if ready else 'cannot work here yet'}", style="bold")
-    say()
+    kind = list_runners(settings)[profile.name]
+    findings = tuple(try_agent(agent, kind, settings, os.environ, bwrap=find_bwrap()))
+    missing = {finding.name for finding in findings if finding.state is State.MISSING}
+    if not quiet:
+        say(f"{profile.title} ({profile.name})", style="bold")
+        _show_findings(findings, AT_ROOT)
+        with_login = "can work here with your login" if missing == {"key"} and agent.has_login else ""
+        verdict = with_login or ("cannot work here yet" if missing else "can work here")
+        say(f"relay run --runner {profile.name} {verdict}\n", style="bold")
+    return findings, missing
 
 
 _WAIT_S = 20.0

@@ -80,14 +80,16 @@ def set_up_agent(name: str, environ: Mapping[str, str]) -> int:
     Raises:
         click.UsageError: relay knows no such agent.
     """
-    from relay.cli.doctor import try_for_use
+    from relay.cli.doctor import try_out
 
     settings = find_settings({}, environ, get_place(plan=None, environ=environ, needs_repo=False).root, plan=None)
     profiles = list_profiles(settings)
     if name not in profiles:
         raise click.UsageError(f"--agent: found {name!r}; allowed: {', '.join(profiles)}")
-    ready, uses_login = try_for_use(examine_agent(profiles[name], settings, environ), settings)
-    if not ready:
+    agent = examine_agent(profiles[name], settings, environ)
+    _, missing = try_out(agent, settings, quiet=False)
+    uses_login = missing == {"key"} and agent.has_login
+    if missing and not uses_login:
         say(f"relay wrote nothing; fix this, then run relay init --agent {name} again")
         return ExitCode.USER
     lines = [f'runner = "{name}"', *(list_login_settings(profiles[name], settings) if uses_login else ())]
