@@ -87,12 +87,3 @@ def test_a_phase_that_is_finished_by_hand_has_cost_what_its_sessions_did(stage, 
 
     assert stage.git("for-each-ref", "refs/relay/leg") == ""
     assert count(stage) == opened
-
-
-@pytest.mark.usefixtures("opened")
-def test_another_plan_does_not_pay_for_it(stage):
-    stage.git("switch", "-qc", "other")
-    stage.write("other.md", "## Phase 1\nVerify: `test -d .`\n- [ ] Say bye — bye.txt\n")
-    stage.commit("another plan")
-
-    assert json.loads(stage.relay("status", "--plan", "other.md", "--json").stdout)["spent"]["usd"] == 0
