@@ -416,7 +416,11 @@ def reopen(job: Job, tip: str) -> None:
     base, attempt, is_unchecked = find_common(repo, plan_path, tip, own), read_attempt(repo), not is_checked(repo, own)
     files = PlanFiles(repo=repo, plan_path=plan_path, ledger_path=find_ledger_path(plan_path))
     if attempt is not None and not attempt.carried.joins:
-        attempt = save_found(files, attempt) if is_here(repo, attempt) else attempt
+        if is_here(repo, attempt):
+            attempt = save_found(files, attempt)
+        elif attempt.last_wip is None:
+            begun_at = TreeSnapshot(tree=attempt.base_tree, skipped=attempt.skipped)
+            attempt = save_snapshots(repo, attempt, WipRecord(spend=attempt.spend), begun_at)
         tree = objects.write_paths_tree(repo, list_changes(repo, own, attempt.base_tree), start=base)
         carried = structs.replace(attempt.begun.carried, joins=own, is_unchecked=is_unchecked)
         begun = structs.replace(attempt.begun, base=base, carried=carried)

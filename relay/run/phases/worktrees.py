@@ -27,7 +27,7 @@ from relay.git.repository import Repo, leave_work_tree, open_worktree
 from relay.git.status import check_state, read_status
 from relay.plan.model import Plan
 from relay.plan.text import STATE_DIR, find_ledger_path
-from relay.run.commit.readiness import is_untouched
+from relay.run.commit.readiness import find_common, is_untouched
 from relay.run.phases.landing import Job, Landing, LandingCase, find_landing, get_tip, prepare, reopen
 from relay.sandbox.places import GENERATED
 from relay.setup.ignored import bring_ignored, drop_packages, find_brought_packages, is_brought
@@ -330,10 +330,10 @@ def catch_up(main: Repo, job: Job) -> None:
     if own == tip or (attempt and (is_untouched(attempt) or own not in {attempt.base_head, attempt.carried.joins})):
         return
     made = next(iter(read_relay_commits(repo, job.plan_path, rev=own, newer_than=tip)), None)
-    if made and made.commit == own and made.status == "handoff":
-        reopen(job, tip)
-    elif made or not attempt:
+    if (made and made.status != "handoff") or not (made or attempt):
         return
+    if find_common(repo, job.plan_path, tip, own) != own:  # it has commits, of its sessions or made by hand
+        reopen(job, tip)
     if is_checked(repo, own):  # else others made what it has, and it is checked again when it lands
         note_checked(repo, tip, own)
     move_branch(repo, get_branch(repo), own, tip, reason="relay run: an open phase goes on with what is new")
