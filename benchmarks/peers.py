@@ -159,7 +159,9 @@ def make_script(agent: Agent, row: str) -> str:
         {"when": {"tools_include": [agent.bash]}, "turns": list(make_turns(agent, n, row))}
         for n in range(1, PHASES + 1)
     ]
-    return json.dumps({"sessions": [*([title] if agent.makes_titles else []), *sessions]})
+    # What a model thinks costs all alike, and is left out.
+    models = [{"id": model, "binds_thinking": False} for model in MODELS]
+    return json.dumps({"models": models, "sessions": [*([title] if agent.makes_titles else []), *sessions]})
 
 
 def run_job(agent: Agent, path: str, row: str) -> Job:

@@ -17,7 +17,7 @@ An answer longer than the request's ``max_tokens``, or than what is left of the 
 
 from dataclasses import replace
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from relay.rehearsal.script import Count, Script, ScriptModel, ScriptSession, Turn, decode_script
 from relay.rehearsal.wire import ModelCard
@@ -71,10 +71,11 @@ class StrictModel(ScriptModel, frozen=True, kw_only=True, forbid_unknown_fields=
     """A model."""
 
     min_cache_tokens: Count | None = None
+    binds_thinking: bool | None = None
 
     def limit(self, card: ModelCard) -> ModelCard:
-        card, tokens = super().limit(card), self.min_cache_tokens
-        return card if tokens is None else replace(card, min_cache_tokens=tokens)  # type: ignore[call-arg]
+        given: dict[str, Any] = {"min_cache_tokens": self.min_cache_tokens, "binds_thinking": self.binds_thinking}
+        return replace(super().limit(card), **{name: value for name, value in given.items() if value is not None})
 
 
 class EndpointScript(Script, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -72,6 +72,7 @@ ACTS = {
     "merges its commit": lambda bench: bench.git("merge", "-q", "--no-edit", "relay-jobs/main/1"),
     "mends it in its tree": mend_in_tree,
     "commits in its tree": commit_in_tree,
+    "commits in its tree and beside it": lambda bench: (commit_in_tree(bench), commit("other.txt", "mine\n")(bench)),
 }
 
 

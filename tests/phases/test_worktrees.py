@@ -446,6 +446,25 @@ def test_what_somebody_else_has_handed_over_is_checked_again_when_the_branch_has
     assert box.tree(attempt.last_wip.tree)["AGENTS.md"] == b"obey\n"
 
 
+def test_a_commit_that_somebody_made_by_hand_stays_part_of_an_open_phase_when_the_branch_has_moved(box, main):
+    job = ensure(main, "1")
+    made = type(box)(root=job.repo.root, home=box.home)
+    made.write("hand.txt", "by hand\n")
+    by_hand = made.commit("by hand")
+    open_attempt(job.repo, START)
+    box.write("other.txt")
+    tip = box.commit("meanwhile")
+
+    again = ensure(main, "1").repo
+
+    attempt = read_attempt(again)
+    assert attempt is not None
+    assert (again.head(), attempt.carried.joins) == (tip, by_hand)
+    assert attempt.last_wip is not None
+    assert box.tree(attempt.last_wip.tree)["hand.txt"] == b"by hand\n"
+    assert find_owned_paths(again, "PLAN.md", attempt, attempt.last_wip) == ("hand.txt",)
+
+
 def test_a_branch_of_a_job_that_is_gone_is_put_back_by_the_command_that_is_named(box, main):
     """Its work tree is on it, and its log has the commit."""
     job = ensure(main, "1")
