@@ -2,14 +2,11 @@
 
 from dataclasses import replace
 
-import pytest
-
-from relay.base.errors import ExitCode
 from relay.plan.parse import parse_plan
 from relay.run.commit.candidate import PhaseCommit, Refused
 from relay.session.events import GateFinished
 from relay.session.values import SessionKind
-from tests.commit.candidate import WHOLE, commit_each
+from tests.commit.candidate import commit_each
 from tests.scripted import ScriptedRunner
 
 
@@ -92,22 +89,3 @@ def test_a_gate_and_a_hook_that_rewrite_each_others_file_are_refused(stage):
     assert isinstance(made, Refused)
     assert "hello.txt" in made.for_user
     assert stage.commits() == ()
-
-
-@pytest.mark.nightly
-def test_what_is_written_all_the_time_and_is_not_the_commits_holds_nothing_up(stage):
-    """`relay run | tee run.log`: each line that relay says of a gate is written while that gate looks."""
-    stage.write("run.log", "begins\n")
-    stage.write("notes.txt", "committed\n")
-    stage.git("add", "notes.txt")
-    stage.git("commit", "-qm", "notes")
-
-    def write_more():
-        for path in (stage.root / "run.log", stage.root / "notes.txt"):
-            path.write_text(path.read_text() + "more\n")
-
-    stage.on_gate = write_more
-
-    assert stage.run(WHOLE, phase="1").exit_code == ExitCode.DONE
-    assert [gate.passed for gate in stage.seen(GateFinished) if not gate.baseline] == [True]
-    assert "run.log" not in stage.git("ls-files")
