@@ -88,6 +88,14 @@ def test_each_promise_names_tests_that_there_are():
     assert [promise for promise, tests in named.items() if late.issuperset(tests)] == []
 
 
+def test_the_scripts_of_ci_name_tests_that_there_are():
+    scripts = [ROOT / "Makefile", *(ROOT / ".ci").iterdir()]
+    named = re.findall(r"\btests/([\w/]+\.py)(?:::(test_\w+))?", "".join(path.read_text("utf-8") for path in scripts))
+    assert named
+    gone = [(path, name) for path, name in named if not (ROOT / "tests" / path).exists()]
+    assert gone + [(path, name) for path, name in named if name and name not in list_tests(ROOT / "tests" / path)] == []
+
+
 def test_each_row_of_a_fleet_s_recovery_names_tests_that_there_are():
     page = (ROOT / "docs/reference/fleet.md").read_text(encoding="utf-8")
     table = page.partition("| What happens |")[2].partition("\n\n")[0]
