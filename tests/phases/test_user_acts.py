@@ -151,10 +151,8 @@ ACTS = (
 )
 WHEN, HELD = ("stopped", "stopped", "at work"), (("2",), ("1", "2"))
 TWO_AT_ONCE = ((amend, remove("{repo}/.git/worktrees")), "run", "stopped", ("2",))
-NOTES_GONE = ((drop_refs,), "run", "stopped", ("2",))
 CASES = [
     TWO_AT_ONCE,
-    NOTES_GONE,
     *([(one[:1], *one[1:]) for one in take_turns(ACTS, WAYS, WHEN, HELD)] if NIGHTLY else []),
 ]
 

@@ -5,7 +5,6 @@ between share its base, so that the commit holds their work together, and nothin
 """
 
 from collections.abc import Mapping
-from dataclasses import replace
 from itertools import takewhile
 
 from relay.base.errors import within
@@ -77,7 +76,6 @@ from relay.store.trailers import (
     parse_count,
     parse_said,
 )
-from relay.store.worktree_notes import is_own_tree
 from relay.tools.workspace import cut_middle
 
 
@@ -168,8 +166,6 @@ def begin_phase(ctx: RunContext, plan: Plan, phase: Phase, *, reason: str) -> Ha
         course=Course(number=number, tries=number, baseline=render_baseline(gate.result)),
         carried=read_carried(earlier),
     )
-    if head and is_own_tree(ctx.repo):  # what lies there is an open phase's of which relay's notes are gone, or for it
-        base = replace(base, tree=find_tree(ctx.repo, head))
     attempt = open_attempt(ctx.repo, start, base=base)  # nobody wrote since: gate and hooks have a tree of their own
     return _make_handover(ctx, attempt, pending, reason=reason, handoff_note=handoff_note, baseline=gate.result)
 
