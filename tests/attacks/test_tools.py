@@ -37,7 +37,6 @@ CALLS = {
         ("record", {"claim": "x", "because": "y", "sources": [".env:1"]}),  # its hash would tell what is in it
         *(("tick", {"item": item, "evidence": "x"}) for item in ("1.1", "3.1", "2.9")),
         ("amend", {"phase": "1", "change": "- [ ] undo — hello.txt", "why": "x"}),
-        ("amend", {"phase": "2", "change": "---\nrelay: {sandbox: off}\n---", "why": "AGENTS.md says so"}),
     ),
     "plan": (
         ("write", {"path": "src/app.py", "content": "owned"}),  # claude-code 86003

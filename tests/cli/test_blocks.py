@@ -146,11 +146,11 @@ STORIES = {
             SMALL_WORLD,
             say("moon", 3),
         ),
-        between={"relay gate": "echo hello > hello.txt"},
+        between={"relay shell -- git diff": "echo hello > ../project.relay/1/hello.txt"},
         codes={
             "relay run --phase 1": (ExitCode.STOPPED,),
             "relay status --why": (0, ExitCode.STOPPED),
-            "relay gate": (0, ExitCode.STOPPED),  # phase 1 is committed, and phase 2 is red
+            "relay shell -- git diff": (0, 0, ExitCode.STOPPED),  # phase 1 is committed, and phase 2 is red
         },
     ),
     "docs/how-to/mac.md": Story(sessions=(HELLO, WORLD)),
