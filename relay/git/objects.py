@@ -25,7 +25,17 @@ from relay.git.names import quote_path, render_path
 from relay.git.object_database import ask_about, compute_id, store_object
 from relay.git.repository import Repo
 from relay.git.status import ChangeKind, PathChange
-from relay.git.trees import ABSENT, GITLINK, TREE, find_entries, find_tree, is_plain_entry, write_changed_tree
+from relay.git.trees import (
+    ABSENT,
+    EXECUTABLE,
+    FILE,
+    GITLINK,
+    TREE,
+    find_entries,
+    find_tree,
+    is_plain_entry,
+    write_changed_tree,
+)
 from relay.session.events import ChangedFile
 
 RELAY_IDENTITY: Mapping[str, str] = {
@@ -166,6 +176,18 @@ def find_blob_id(repo: Repo, data: bytes) -> str:
 def store_blobs(repo: Repo, contents: Iterable[bytes]) -> tuple[str, ...]:
     """Store blobs as they are and return their ids in order."""
     return tuple(repo.store_object("blob", data) for data in contents)
+
+
+def check_out_entries(repo: Repo, git: Git, entries: Collection[tuple[str, str, str]]) -> list[tuple[str, str, str]]:
+    """Return entries of a commit's tree as a snapshot of its work tree has them, and store their blobs.
+
+    Args:
+        git: Guarded.
+        entries: ``(path, mode, object id)``.
+    """
+    found = check_out_all(git, {path: blob for path, mode, blob in entries if mode in {FILE, EXECUTABLE}})
+    blobs = dict(zip(found, store_blobs(repo, found.values()), strict=True))
+    return [(path, mode, blobs.get(path, blob)) for path, mode, blob in entries]
 
 
 def write_commit(repo: Repo, tree: str, parents: Iterable[str], message: Message | bytes) -> str:

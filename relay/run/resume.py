@@ -3,7 +3,7 @@
 `relay.store.plan_state.ask` finds out what to do and changes nothing; only `settle` acts.
 """
 
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from shlex import quote
 
@@ -17,7 +17,7 @@ from relay.git.lock_journal import hold_collections
 from relay.git.names import list_paths
 from relay.git.objects import (
     Merge,
-    check_out,
+    check_out_entries,
     diff_trees,
     load_blob,
     merge_commits,
@@ -162,8 +162,9 @@ def carry_over(files: PlanFiles, plan: Plan, attempt: OpenAttempt, observe: Obse
         return attempt
     gone = (ABSENT, repo.zero_id)
     own = (files.plan_path, files.ledger_path)  # the snapshot has drafts; an attempt starts from the files
-    merged, merge = _merge_files(files, attempt, head, last.tree, is_here=was_here)
-    reset = tuple({*find_owned_paths(repo, files.plan_path, attempt, last), *merged, *own})
+    merged, merge = _merge_files(files, attempt, head, last.tree, was_here=was_here)
+    owned = find_owned_paths(repo, files.plan_path, attempt, last)
+    reset = tuple({*owned, *merged, *own})
     entries = read_entries(repo, head, reset)
     base = write_paths_tree(repo, [(path, *entries.get(path, gone)) for path in reset], start=merge.tree)
     replayed, phase_id = replay_attempt(repo, attempt, files.plan_path, plan), attempt.phase_id
@@ -188,8 +189,11 @@ def carry_over(files: PlanFiles, plan: Plan, attempt: OpenAttempt, observe: Obse
         items=pending.claimed_ids,
         handoff_note=attempt.handoff_note,
         carried=Carried(unmerged=merge.conflicts),
-        # A session has to look at what was merged first.
-        ending=Ending(proposed=None if merged else attempt.ending.proposed, left=tuple(left[:MAX_LEFTOVERS])),
+        ending=Ending(
+            # A session has to look at what was merged first.
+            proposed=attempt.ending.proposed if merged.isdisjoint(owned) else None,
+            left=tuple(left[:MAX_LEFTOVERS]),
+        ),
     )
     carried = replace(attempt, base_tree=base, begun=structs.replace(attempt.begun, base=head, phase=now))
     found = TreeSnapshot(tree=tree, skipped=last.skipped, replaced=tuple(drafts))
@@ -197,23 +201,23 @@ def carry_over(files: PlanFiles, plan: Plan, attempt: OpenAttempt, observe: Obse
 
 
 def _merge_files(
-    files: PlanFiles, attempt: OpenAttempt, head: str, now: str, *, is_here: bool
-) -> tuple[Collection[str], Merge]:
+    files: PlanFiles, attempt: OpenAttempt, head: str, now: str, *, was_here: bool
+) -> tuple[frozenset[str], Merge]:
     """Merge HEAD's commits into an attempt's work; return the changed paths, and the work tree as it is to be.
 
     Args:
         now: The attempt's work, with files as they are in a work tree and not as git has them.
-        is_here: Whether that is the work tree: there files that only HEAD has changed are as somebody left them.
+        was_here: Whether that is the work tree: there files that only HEAD has changed are as somebody left them.
     """
     repo, begun = files.repo, attempt.base_head
     if not begun:
-        return (), Merge(tree=now)
+        return frozenset(), Merge(tree=now)
     pairs = (begun, now), (begun, head), (head, now)
     mine, theirs, differing = ({one.path for one in diff_trees(repo, *pair)} for pair in pairs)
     own, gone = (files.plan_path, files.ledger_path), (ABSENT, repo.zero_id)
-    missing = (theirs & differing & mine if is_here else theirs & differing).difference(own)
+    missing = (theirs & differing & mine if was_here else theirs & differing).difference(own)
     if not missing:
-        return (), Merge(tree=now)
+        return frozenset(), Merge(tree=now)
     both = sorted(missing & mine)
     git, before, heads = guard(repo).git, read_entries(repo, begun, both), read_entries(repo, head, own)
     cleaned = [(path, *heads.get(path, gone)) for path in own]  # relay merges them by meaning
@@ -224,14 +228,11 @@ def _merge_files(
     ours = write_paths_tree(repo, cleaned, start=now)
     work = write_commit(repo, ours, (begun,), b"relay: what an open phase has done")
     merged = merge_commits(repo, head, work, base=begun)
-    written = []
-    for change in diff_trees(repo, ours, merged.tree):  # others too: git follows a file to its new name
-        mode, blob = (change.mode, change.object_id) if change.object_id else gone
-        if mode in {FILE, EXECUTABLE}:
-            blob = store_blobs(repo, [check_out(git, change.path, blob)])[0]
-        written.append((change.path, mode, blob))
-    written.sort(key=lambda entry: entry[1] != ABSENT)  # removals first
-    return [path for path, _, _ in written], replace(merged, tree=write_paths_tree(repo, written, start=now))
+    changes = diff_trees(repo, ours, merged.tree)  # of other files too: git follows a file to its new name
+    removed = [(change.path, *gone) for change in changes if not change.object_id]
+    written = [(change.path, change.mode, change.object_id) for change in changes if change.object_id]
+    tree = write_paths_tree(repo, [*removed, *check_out_entries(repo, git, written)], start=now)
+    return frozenset(change.path for change in changes), replace(merged, tree=tree)
 
 
 def _take_along(files: PlanFiles, attempt: OpenAttempt, head: str, last: str) -> Ledger:

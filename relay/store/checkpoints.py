@@ -22,7 +22,7 @@ from relay.git.message import CommitText, clean_text, read_texts
 from relay.git.objects import RELAY_IDENTITY
 from relay.git.repository import Repo
 from relay.git.status import ChangeKind, PathChange
-from relay.git.trees import ABSENT, SYMLINK
+from relay.git.trees import ABSENT, EXECUTABLE, FILE
 from relay.session.usage import Spent
 from relay.store import trailers
 from relay.store.attempts import OpenAttempt, find_spent, read_attempt, render_skipped
@@ -79,17 +79,17 @@ def run_restoration(repo: Repo, restoration: Restoration, *commits: str | None) 
     git, changes = guard(repo).git, restoration.changes
     paths = [change.path for change in changes]
     cleaned = {pair for commit in commits if commit for pair in objects.read_entries(repo, commit, paths).items()}
+    # Git converts a commit's blob back, since it went through clean filters. Others are raw bytes.
+    as_committed = [c for c in changes if c.mode in {FILE, EXECUTABLE} and (c.path, (c.mode, c.object_id)) in cleaned]
+    converted = objects.check_out_all(git, {change.path: change.object_id for change in as_committed})
     # Removals first: a directory may have to make room for a file.
     for change in sorted(changes, key=lambda change: change.kind != ChangeKind.DELETED):
         if change.kind == ChangeKind.DELETED:
             remove_file(repo.root, change.path)
-            continue
-        # Git converts a commit's blob back, since it went through clean filters. Others are raw bytes.
-        if change.mode != SYMLINK and (change.path, (change.mode, change.object_id)) in cleaned:
-            data = objects.check_out(git, change.path, change.object_id)
         else:
-            data = objects.load_blob(repo, change.object_id)
-        replace_file(repo.root, change.path, data, change.mode)
+            data = converted.get(change.path)
+            data = objects.load_blob(repo, change.object_id) if data is None else data
+            replace_file(repo.root, change.path, data, change.mode)
 
 
 def _is_blocked(repo: Repo, change: PathChange, removed: Collection[str]) -> bool:

@@ -86,6 +86,8 @@ class LandingRig:
     on_disk: bool
     boot_id: Path | None = None
     phases: tuple[str, ...] = PHASES
+    variables: dict[str, str] = field(default_factory=dict)
+    """More of the environment."""
     _numbers: Iterator[int] = field(default_factory=itertools.count)
 
     def __post_init__(self) -> None:
@@ -102,7 +104,7 @@ class LandingRig:
     @property
     def environ(self) -> dict[str, str]:
         """The environment of every run."""
-        return make_environ(self.home, self.server.base_url, sandbox="off")
+        return make_environ(self.home, self.server.base_url, sandbox="off") | self.variables
 
     def git(self, top: Path, *args: str, check: bool = True) -> str:
         """Run git as the user would."""

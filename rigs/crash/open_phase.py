@@ -7,7 +7,7 @@ import json
 import sys
 import tempfile
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from relay.base.errors import ExitCode
@@ -58,11 +58,8 @@ class OpenPhaseRig(LandingRig):
     """What is copied for each trial: a repository whose phase is open, beside what its user did since."""
 
     phases: tuple[str, ...] = ("1",)
-
-    @property
-    def environ(self) -> dict[str, str]:
-        """The environment of every run; the gate's refusal ends the first one."""
-        return {**LandingRig.environ.fget(self), "RELAY_MAX_REPAIRS": "0"}  # type: ignore[attr-defined]
+    variables: dict[str, str] = field(default_factory=lambda: {"RELAY_MAX_REPAIRS": "0"})
+    """The gate's refusal ends the first run."""
 
     def _make(self, top: Path) -> None:
         self.start(top, PLAN)

@@ -310,6 +310,36 @@ def test_a_phase_that_handed_over_with_a_commit_goes_on_with_a_mended_gate_and_w
     assert spent.spent == sum((one.spent for one in sessions), start=Spent())
 
 
+def test_a_finished_phase_needs_no_session_where_the_user_mended_its_gate_and_changed_other_files(stage, monkeypatch):
+    """Also where it has handed over with a commit, and many files are new."""
+    monkeypatch.setenv("RELAY_MAX_REPAIRS", "0")
+    gate = "test ! -e 2.txt"
+    bench = Bench(stage, make_plan(gate) + "- [ ] Write two — 2.txt\n", **{".gitattributes": "*.crlf text eol=crlf\n"})
+    ticks = [call("tick", item=item, evidence="done") for item in ("1.1", "1.2")]
+    hand_off = call("hand_off", next_step="write two", learned=[], dead_ends=[])
+    one = {
+        "name": "one",
+        "turns": [call("bash", command="echo 1 > 1.txt; printf 'a\\r\\n' > its.crlf"), ticks[0], hand_off],
+    }
+    two = {"name": "two", "turns": [call("bash", command="echo 2 > 2.txt"), ticks[1], {"text": "Commit: Write two"}]}
+    bench.play([one, two], ends=ExitCode.STOPPED)
+    stage.edit(
+        f"Verify: `{gate}`", "Verify: `test -e 2.txt && test -e mine/19.txt && grep -q $(printf '\\r') mine.crlf`"
+    )
+    for number in range(20):
+        stage.write(f"mine/{number}.txt", f"{number}\n")
+    stage.write("mine.crlf", "b\r\n")
+    stage.git("add", "mine", "mine.crlf")
+    stage.git("commit", "-qm", "mine")
+    out = bench.play([])
+    assert bench.read_plan().done, out
+    assert stage.git("ls-files", "--eol", "its.crlf", "mine.crlf").split() == [
+        *("i/lf", "w/crlf", "attr/text", "eol=crlf", "its.crlf"),
+        *("i/lf", "w/crlf", "attr/text", "eol=crlf", "mine.crlf"),
+    ]
+    assert stage.git("status", "--porcelain") == ""
+
+
 def test_lines_that_the_user_and_an_open_phase_both_wrote_are_told_and_never_committed_with_marks(stage, monkeypatch):
     monkeypatch.setenv("RELAY_MAX_REPAIRS", "0")
     bench = Bench(stage, make_plan("false"), **{"both.txt": "first\n", "gone.txt": "one of many\nlines\n"})

@@ -24,7 +24,7 @@ from relay.git.names import JOB_BRANCHES, list_paths, render_ref_part
 from relay.git.objects import Merge, find_base, is_ancestor, merge_commits, read_patch
 from relay.git.refs import move_ref
 from relay.git.repository import Repo, is_checked_out
-from relay.git.trees import ABSENT, EXECUTABLE, FILE, find_tree
+from relay.git.trees import ABSENT, FILE, find_tree
 from relay.ledger.model import merge_entries, parse_ledger
 from relay.plan.lineage import find_lineage
 from relay.plan.model import Phase, Plan
@@ -248,16 +248,11 @@ class Merged:
         entries = [*list_changes(repo, tip, self.merge.tree)]
         if kept_for:
             new = {change.path for change in objects.diff_trees(repo, kept_for, self.merge.tree)}
-            entries = [_check_out(repo, entry) if entry[0] in new else entry for entry in entries]
+            found = objects.check_out_entries(repo, guard(repo).git, [one for one in entries if one[0] in new])
+            written = {entry[0]: entry for entry in found}
+            entries = [written.get(entry[0], entry) for entry in entries]
         blobs = zip(self.files, objects.store_blobs(repo, tuple(self.files.values())), strict=True)
         return objects.write_paths_tree(repo, [*entries, *((path, FILE, blob) for path, blob in blobs)], start=start)
-
-
-def _check_out(repo: Repo, entry: tuple[str, str, str]) -> tuple[str, str, str]:
-    path, mode, blob = entry
-    if mode not in {FILE, EXECUTABLE}:
-        return entry
-    return path, mode, objects.store_blobs(repo, [objects.check_out(guard(repo).git, path, blob)])[0]
 
 
 def prepare(job: Job, landing: Landing) -> tuple[str, ...]:

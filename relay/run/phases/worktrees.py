@@ -191,7 +191,7 @@ def _stands_here(main: Repo, branch: str) -> bool:
         is_any_open |= read_attempt(main, ref.removeprefix("refs/heads/")) is not None
         while not is_ancestor(main, commit, tip):
             text, is_any_open = read_text(main, commit), True
-            if text.get(STATUS) not in ATTEMPT_STATUSES:
+            if text.get(STATUS) not in ATTEMPT_STATUSES or not text.parents:
                 return False
             commit = text.parents[0]  # noqa: PLW2901  # below the phase's own
     return is_any_open
@@ -318,7 +318,7 @@ def _hand_on(main: Repo, free: Job, phase_id: str) -> Job:
 
 
 def catch_up(main: Repo, job: Job) -> None:
-    """Put a phase that sessions work on on the plan's tip: the user may have committed, amended or rebased.
+    """Move a phase that has begun to the plan's tip: the user may have committed, amended or rebased.
 
     What its sessions did stays as it is: its run merges that with what was done to the same files
     (`relay.run.resume.carry_over`).
@@ -341,7 +341,7 @@ def catch_up(main: Repo, job: Job) -> None:
 
 
 def bring_together(main: Repo, job: Job, landing: Landing) -> tuple[str, ...]:
-    """Open the landing attempt of a phase, or put the one that sessions work on on the plan's tip.
+    """Open the landing attempt of a phase, or move the one that sessions work on to the plan's tip.
 
     Args:
         landing: `LandingCase.APART` or `LandingCase.MERGING`.
