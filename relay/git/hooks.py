@@ -5,12 +5,10 @@ files works although the git directory is read-only. relay ignores the staged ob
 
 `copy_git_dir` makes a temporary git directory for each hook: hook managers write there (lint-staged keeps a stash while
 it works, lefthook its hooks' checksum). The copy has all that git needs except objects and other large directories; the
-caller shows the originals of those. `parse_programs` names the programs that a hook needs, from the hook's first bytes,
-which may hold anything.
+caller shows the originals of those.
 """
 
 import os
-import re
 import shlex
 import shutil
 import stat
@@ -27,55 +25,6 @@ from relay.git.repository import Repo
 
 CONFIGURED_HOOKS = (2, 54)
 """Git runs ``hook.<name>.command`` from this version on. Source: git-hook documentation, 2.54.0, 20 April 2026."""
-HEAD_BYTES = 4096
-_LONGEST_LINE = 120
-"""The longest first line: kernels before Linux 5.1 cut it here and then look for another program."""
-_NAME = re.compile(rb"[A-Za-z0-9_.+/][A-Za-z0-9_.+/-]*\r?")
-_ENV = frozenset({b"/usr/bin/env", b"/bin/env"})
-_FRAMEWORK = re.compile(
-    rb"(?:#[^\n]*\n|\n)*INSTALL_PYTHON=([^\n]+)\n(?:ARGS\+?=\([^\n()]*\)\n|HERE=[^\n]*\n|#[^\n]*\n|\n)*"
-    rb'if \[ -x "\$INSTALL_PYTHON" \]; then\n    exec "\$INSTALL_PYTHON" -mpre_commit [^\n]*\n'
-    rb"elif command -v pre-commit > /dev/null; then\n    exec pre-commit [^\n]*\n"
-    rb"else\n    echo [^\n]*\n    exit 1\nfi\n?"
-)
-"""An unedited hook of pre-commit. Source: pre-commit 4.7.0, resources/hook-tmpl."""
-
-
-def parse_programs(head: bytes) -> tuple[tuple[str, ...], ...]:
-    """Return groups of programs, paths or names on PATH; of each group one must exist.
-
-    Empty where nothing is known: git gives a hook without an interpreter line to ``sh``.
-    """
-    line, _, rest = head.partition(b"\n")
-    if not line.startswith(b"#!") or len(line) > _LONGEST_LINE or b"\0" in line:
-        return ()
-    program, _, argument = line[2:].replace(b"\t", b" ").strip(b" ").partition(b" ")
-    # The kernel looks for a name in the directory where git starts the hook, never on PATH.
-    first = program if b"/" in program else b"./" + program
-    found = [(first,) if program else (), _parse_env(argument) if program in _ENV else ()]
-    if value := _FRAMEWORK.fullmatch(rest):
-        found.append(_parse_python(value[1]))
-    return tuple(tuple(map(os.fsdecode, group)) for group in found if group)
-
-
-def _parse_env(argument: bytes) -> tuple[bytes, ...]:
-    """Return the name that ``env`` is given; nothing where it is given anything else."""
-    words = argument.split(b" ")
-    if words[0] == b"-S":
-        words = argument.split()[1:]
-    return (words[0],) if words and _NAME.fullmatch(words[0]) else ()
-
-
-def _parse_python(value: bytes) -> tuple[bytes, ...]:
-    """Return the Python that made a hook and its fallback; empty where the value is not quoted as pre-commit quotes."""
-    text = os.fsdecode(value)
-    try:
-        words = shlex.split(text)
-    except ValueError:
-        return ()
-    return (os.fsencode(words[0]), b"pre-commit") if list(map(shlex.quote, words)) == [text] else ()
-
-
 _COPIED = frozenset({"hooks", "info", "reftable", "refs"})
 """Directories to copy; the caller shows the others as they are."""
 _OWN_REFS = "relay"

@@ -33,7 +33,7 @@ from relay.session.values import SessionKind
 from relay.setup.context import RunContext, RunRequest
 from relay.setup.gate_tree import GateOpener
 from relay.setup.observers import Observers, Progress, announce, describe_sandbox, describe_settings
-from relay.setup.preconditions import check_apart, check_enclosed, check_taken, check_untaken, require_all
+from relay.setup.preconditions import check_apart, check_taken, check_untaken, require_all
 from relay.setup.rules import Rules
 from relay.setup.session import Book, Sessions, find_price_now, make_meter
 from relay.setup.workspace import (
@@ -98,7 +98,6 @@ def open_run(
         require_mechanism(
             Policy(root=request.repo.root, env=request.environ), Level.WORKSPACE_WRITE, get_mechanism(settings)
         )
-        require_all(check_enclosed(request, None if request.is_apart else get_workspace().sandbox))
         sessions, book = _make_sessions(request, get_runner, observe, meter)
         if not request.is_apart:
             sessions = _put_in(sessions, get_workspace())
@@ -159,7 +158,6 @@ def _open_tree(
     with _watching(own):
         rules = load_run_rules(own)
         with open_heard(own, rules) as workspace:
-            require_all(check_enclosed(own, workspace.sandbox))
             for words in dict.fromkeys((*left, *describe_sandbox(workspace.sandbox))):
                 if words not in told:
                     ctx.observe(Noticed(text=words, warning=True))

@@ -5,10 +5,7 @@ A check changes nothing and asks no endpoint.
 
 import json
 import os
-import shlex
-import shutil
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
@@ -19,23 +16,17 @@ from relay.base.places import find_place, is_outside, name_outside
 from relay.base.tree import read_start, replace_with_file
 from relay.base.values import dataclass
 from relay.base.walk import open_folder
-from relay.base.words import list_some, shorten
+from relay.base.words import list_some
 from relay.config import Settings, find_user_dir
 from relay.config.choices import check_models, require_models
 from relay.config.sources import show_user_file
-from relay.gate.needs import may_be_made
 from relay.git.command import get_version
-from relay.git.config_guard import read_config
-from relay.git.hooks import HEAD_BYTES, get_hooks_dir, has_hook, parse_programs
 from relay.git.identity import check_signing, get_identity
 from relay.git.repository import Repo
 from relay.git.status import check_state
 from relay.runners.agents.profiles import Profile, find_family, find_login, get_installed
 from relay.runners.base import RunnerKind
 from relay.runners.registry import check_runners, get_kind, list_profiles, list_runners
-from relay.sandbox.run import Sandbox
-from relay.sandbox.toolchains import clean_search_path
-from relay.sandbox.visibility import find_restrictions
 from relay.session.prices import suggest_models
 from relay.session.spend import Meter
 from relay.setup.context import RunRequest
@@ -136,10 +127,6 @@ def _read(folder: Path | None) -> dict[str, list[str]]:
         return {str(root): [str(command) for command in commands] for root, commands in values.items()}
     except (OSError, ValueError, AttributeError, TypeError):
         return {}
-
-
-_NAMED_CHARS = 200
-_WITHOUT_HOOKS = "RELAY_HOOKS=skip commits without your hooks"
 
 
 class State(StrEnum):
@@ -277,74 +264,6 @@ def _get_plan_file(repo: Repo, plan_path: str, settings: Settings | None) -> str
     return plan_path
 
 
-def check_hooks(repo: Repo, settings: Settings, environ: Mapping[str, str], sandbox: Sandbox | None = None) -> Finding:
-    """Check that the programs exist that the commit hooks name in their first bytes; no hook is run.
-
-    A program that a session or a setup command may still make is fine.
-
-    Args:
-        sandbox: The sandbox of the hooks; None if it is not open yet, and hidden paths are unknown.
-    """
-
-    def get() -> str:
-        config = read_config(repo)
-        folder = get_hooks_dir(repo, config)
-        found = [name for name in settings.hooks if has_hook(repo, config, name)]
-        for name in found:
-            for group in parse_programs(_read_hook(folder / name)):
-                places = _list_places(group, repo.root, environ)
-                there = [place for place in places if shutil.which(place)]
-                hidden = _find_hidden(sandbox, there)
-                if (hidden or not there) and not any(_may_come(place, repo.root, settings) for place in places):
-                    raise _make_hook_error(folder / name, group, hidden)
-        return f"{', '.join(found)}: their programs are installed" if found else "no commit hook runs"
-
-    return find_out(get, name="hooks")
-
-
-def _list_places(programs: tuple[str, ...], root: Path, environ: Mapping[str, str]) -> list[Path]:
-    """Return all paths where programs, given as paths or names, may be."""
-    path = clean_search_path(environ.get("PATH", os.defpath)).split(os.pathsep)
-    return [place for name in programs for place in ([root / name] if "/" in name else [Path(p, name) for p in path])]
-
-
-def _may_come(place: Path, root: Path, settings: Settings) -> bool:
-    """Return whether a session or a setup command may make a file at a path."""
-    writable = (root, *(Path(folder).expanduser() for folder in settings.paths.write))
-    made = [place.relative_to(folder) for folder in writable if place.is_relative_to(folder)]
-    return any(settings.setup or may_be_made(f"./{path}", ()) for path in made)
-
-
-def _find_hidden(sandbox: Sandbox | None, places: list[Path]) -> str:
-    """Return the first path if hooks can see none of them; empty if they see one, or without a sandbox."""
-    restrictions = find_restrictions(sandbox) if places and sandbox is not None and sandbox.mechanism.confines else None
-    hidden = [restrictions.find_hidden(str(place)) for place in places] if restrictions is not None else []
-    return hidden[0] if hidden and all(hidden) else ""
-
-
-def _read_hook(place: Path) -> bytes:
-    """Return the first bytes of a hook; empty if git would not run it, or it is unreadable."""
-    with suppress(OSError):
-        return read_start(place, HEAD_BYTES) or b"" if os.access(place, os.X_OK) else b""
-    return b""
-
-
-def _make_hook_error(place: Path, programs: tuple[str, ...], hidden: str) -> RepoError:
-    first, *others = (shorten(program, _NAMED_CHARS) for program in programs)
-    words, typed = f"the {place.name} hook cannot be started", shlex.quote(str(place))
-    if programs[0].endswith("\r"):
-        way = f"sed -i 's/\\r$//' {typed} takes it away"
-        return RepoError(f"{words}: its first line ends in a carriage return", hint=f"{way}; {_WITHOUT_HOOKS}")
-    if hidden:
-        words = f"{words}: {shorten(hidden, _NAMED_CHARS)}, which it names, is hidden from hooks"
-        return RepoError(words, hint=f"paths.read in your own settings shows it a directory; {_WITHOUT_HOOKS}")
-    if others:
-        words = f"{words}: neither {first}, which made it, nor {others[0]} is there"
-        return RepoError(words, hint=f"install {others[0]} again, then type: {others[0]} install; {_WITHOUT_HOOKS}")
-    words = f"{words}: there is no program {first}, which its first line names"
-    return RepoError(words, hint=f"install it, or correct the first line of {typed}; {_WITHOUT_HOOKS}")
-
-
 def check_caps(request: RunRequest, meter: Meter | None = None) -> Finding:
     """Check that the caps can be enforced: without a price no cap in money can.
 
@@ -409,7 +328,6 @@ def check_all(request: RunRequest) -> Iterator[Finding]:
     yield from check_apart(request)
     yield from check_untaken(request)
     yield from check_taken(request)
-    yield from check_enclosed(request)
 
 
 def check_apart(request: RunRequest, known: Mapping[str, RunnerKind] | None = None) -> Iterator[Finding]:
@@ -463,12 +381,6 @@ def check_taken(request: RunRequest, meter: Meter | None = None) -> Iterator[Fin
     yield find_out(lambda: str(get_identity(repo)), name="identity")
     yield find_out(sign, name="signing")
     yield check_caps(request, meter)
-
-
-def check_enclosed(request: RunRequest, sandbox: Sandbox | None = None) -> Iterator[Finding]:
-    """Run the checks that depend on the sandbox; None if it is not open yet."""
-    if request.kind.commits_phases:
-        yield check_hooks(request.repo, request.settings, request.environ, sandbox)
 
 
 def require_all(findings: Iterable[Finding]) -> None:

@@ -36,7 +36,6 @@ from relay.base.values import dataclass
 from relay.base.words import count, fill_variables, list_some, render_output
 from relay.config.servers import REPOSITORY, ServerSettings
 from relay.git.command import clean_path
-from relay.git.hooks import HEAD_BYTES, parse_programs
 from relay.sandbox.child import Child, start_child
 from relay.sandbox.run import open_sandbox
 from relay.sandbox.toolchains import LOCATIONS, find_hosts, find_package
@@ -207,6 +206,9 @@ _EXEC = ("/bin/bash", "-c", 'exec "$@"', "server")
 _HERE = (".", "..")
 _SYSTEM = Path("/usr")
 """Shown to every command, though a repository may be below it."""
+_HEAD_BYTES = 4096
+_INTERPRETER = re.compile(rb"#![ \t]*(?:(/(?:usr/)?bin/env)[ \t]+(?:-S[ \t]+)?([\w.+/-]+)|([^\s\0]+))")
+"""The first line of a script, with the program that ``env`` looks for."""
 
 
 def make_opener(
@@ -270,9 +272,10 @@ def _get_program(program: str, path: str, root: Path) -> Path:
 def _list_places(program: Path, path: str) -> Iterator[Path]:
     """Yield the places of a program and of its interpreter, as named and as resolved."""
     yield from (program, program.resolve())
-    for names in parse_programs(read_start(program.resolve(), HEAD_BYTES) or b""):
-        if found := shutil.which(names[0], path=path):
-            yield from (Path(found), Path(found).resolve())
+    if found := _INTERPRETER.match(read_start(program.resolve(), _HEAD_BYTES) or b""):
+        for name in filter(None, map(os.fsdecode, found.groups(b""))):
+            if there := shutil.which(name, path=path):
+                yield from (Path(there), Path(there).resolve())
 
 
 def _list_shown(places: Iterator[Path], root: Path, environ: Mapping[str, str]) -> tuple[Path, ...]:

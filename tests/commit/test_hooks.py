@@ -114,6 +114,25 @@ def test_a_hook_that_would_not_run_stops_the_run(stage):
     assert stage.commits() == ()
 
 
+NOT_STARTED = {
+    "#!/no/such/interpreter\n": "it cannot be started",
+    "#!/usr/bin/env no-such-program\n": "a program of it is missing",
+    "#!/bin/sh\r\nexit 0\r\n": "it cannot be started",
+}
+
+
+@pytest.mark.parametrize("script", NOT_STARTED)
+def test_a_hook_that_cannot_be_started_costs_nothing(stage, script):
+    hook = stage.root / ".git/hooks/pre-commit"
+    hook.write_bytes(script.encode())
+    hook.chmod(0o755)
+    runner = ScriptedRunner(sessions=[*WORK])
+    with pytest.raises(RepoError, match=NOT_STARTED[script]) as caught:
+        stage.play(runner, sandbox="auto")
+    assert "RELAY_HOOKS=skip" in str(caught.value.hint)
+    assert (runner.specs, stage.commits()) == ([], ())
+
+
 @pytest.mark.nightly
 def test_what_a_session_leaves_in_its_scratch_directory_is_not_there_for_a_hook(begun):
     """It could be a configuration that makes the hook's program say yes."""
