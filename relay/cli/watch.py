@@ -7,10 +7,10 @@ import contextlib
 import os
 import signal
 import sys
-import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 
 import click
 
@@ -41,14 +41,9 @@ POLL_S = 0.25
 @click.argument("run", required=False, default="", help="Run id, or its beginning; default: the newest run.")
 @events_option
 @click.option(
-    "--serve",
-    metavar="[PORT]",
-    is_flag=False,
-    flag_value=0,
-    type=click.IntRange(0, 65535),
-    help="Serve the page of `relay report` to a browser on this machine, always anew; default: a free port.",
+    "--page", is_flag=True, help="Write the page of `relay report`, always anew: a browser that shows it keeps up."
 )
-def command(run: str, *, as_json: bool, serve: int | None) -> int:
+def command(run: str, *, as_json: bool, page: bool) -> int:
     """Watch a run from another terminal, during its work or after its end.
 
     The view comes from the run's event log alone, so nothing that you do here reaches the run: Ctrl-C ends only the
@@ -58,13 +53,9 @@ def command(run: str, *, as_json: bool, serve: int | None) -> int:
     repo, run_id = place.repo, get_run(place.repo, run)
     is_alive = partial(is_run_alive, repo, run_id)
     with RunLogs(repo.root, open_tail(repo, run_id)) as log:
-        if serve is not None:
-            from relay.cli.page_server import serve_page
-
-            with open_live_page(log, is_alive) as render, serve_page(render, serve) as address:
-                say_now(f"{address}\n{_SERVED}")
-                with contextlib.suppress(KeyboardInterrupt):
-                    threading.Event().wait()  # also behind the end of the run
+        if page:
+            with contextlib.suppress(KeyboardInterrupt):
+                keep_page(repo.root, run_id, log, is_alive, time.sleep)
             return ExitCode.DONE
         view = make_view(json=as_json, stream=sys.stdout, keeps_board=True)
         try:
@@ -74,35 +65,36 @@ def command(run: str, *, as_json: bool, serve: int | None) -> int:
             return ExitCode.DONE
 
 
-_SERVED = "whoever has this address can see the run but not change it; Ctrl-C ends the server"
 REFRESH_S = 5
-"""Seconds between two pages of a run at work in a browser."""
+"""Seconds between two pages of a run at work."""
 
 
-@contextlib.contextmanager
-def open_live_page(log: RunLogs, is_alive: Callable[[], bool]) -> Iterator[Callable[[], str]]:
-    """Yield a function that returns the page of a run as it is now; while the run is alive it asks to be read again."""
+def keep_page(
+    root: Path, run_id: str, log: RunLogs, is_alive: Callable[[], bool], pause: Callable[[float], None]
+) -> None:
+    """Write the page of a run, anew while the run is alive, and print its path; it has the browser read it again."""
     from relay.insight.database import Database
     from relay.insight.figures import collect
     from relay.insight.report.contents import make_page
-    from relay.insight.report.page import render_page
+    from relay.insight.report.page import render_page, save_page
 
-    lock, shown = threading.Lock(), {True: "", False: ""}
-
-    def render() -> str:
-        with lock:
+    is_said, alive = False, True
+    with Database() as database:
+        while alive:
             alive = is_alive()  # asked before reading: the last events are written before the process ends
             records = [*log.read()]
             for phase_id in dict.fromkeys(phase for phase, _ in records):
                 database.add((record for phase, record in records if phase == phase_id), log=phase_id)
-            if records or not shown[alive]:
+            if records or not (is_said and alive):
                 database.compute()
                 page = make_page(collect(database), None)
-                shown[alive] = render_page(page, clean=clean_line, refresh_s=REFRESH_S if alive else 0)
-            return shown[alive]
-
-    with Database() as database:
-        yield render
+                html = render_page(page, clean=clean_line, refresh_s=REFRESH_S if alive else 0)
+                path = save_page(root, run_id, html)
+                if not is_said:
+                    say_now(str(path))
+                is_said = True
+            if alive:
+                pause(REFRESH_S)
 
 
 def get_run(repo: Repo, start: str) -> str:

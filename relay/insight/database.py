@@ -139,9 +139,7 @@ class Database(AbstractContextManager["Database"]):
     """
 
     def __init__(self, path: str = "") -> None:
-        self._link = sqlite3.connect(
-            path, isolation_level=None, check_same_thread=False
-        )  # one at a time, says the user
+        self._link = sqlite3.connect(path, isolation_level=None)
         self._link.row_factory = sqlite3.Row
         self._link.text_factory = lambda data: data.decode(errors="replace")
         self._seq = self._runs = self._sessions = 0

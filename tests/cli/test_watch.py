@@ -17,7 +17,7 @@ from relay.base.errors import ExitCode
 from relay.cli.views.last_run import find_work, tell_work
 from relay.cli.views.narrate import LOST
 from relay.cli.views.shapes import make_view
-from relay.cli.watch import follow, is_run_alive, open_live_page
+from relay.cli.watch import REFRESH_S, follow, is_run_alive, keep_page
 from relay.git.notes import lock_worktree
 from relay.git.repository import open_repo
 from relay.insight.telemetry.log import LogTail, RunLogs, list_own_logs, list_runs, open_log
@@ -250,16 +250,23 @@ def test_a_long_log_is_never_held_as_a_whole(tmp_path):
         assert 1_000 < sum(1 for _ in found) < 3_000
 
 
-def test_the_served_page_is_the_report_of_the_run_and_grows_with_its_log(project):
-    """While the run is at work a browser asks again; afterwards it does not."""
-    path, alive = write_log(project, OPEN), [True]
-    with RunLogs(project, LogTail(project, "aaaa1111")) as log, open_live_page(log, lambda: alive[0]) as render:
-        first = render()
+def test_the_page_is_the_report_of_the_run_and_grows_with_its_log(project, capsys):
+    """While the run is at work a browser reads it again; afterwards it does not."""
+    path, alive, pages = write_log(project, OPEN), [True], list[str]()
+    place = project / ".relay/reports/aaaa1111.html"
+
+    def end(seconds: float) -> None:
+        assert seconds == REFRESH_S
+        pages.append(place.read_text())
         path.write_bytes(LOG)
         alive[:] = [False]
-        last, again = render(), render()
+
+    with RunLogs(project, LogTail(project, "aaaa1111")) as log:
+        keep_page(project, "aaaa1111", log, lambda: alive[0], end)
+
+    (first,), last = pages, place.read_text()
     assert 'http-equiv="refresh" content="5"' in first
     assert 'http-equiv="refresh"' not in last
     assert "still at work" in first
     assert "still at work" not in last
-    assert last == again
+    assert capsys.readouterr().out == f"{place}\n"
