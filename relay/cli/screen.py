@@ -103,9 +103,13 @@ def prepare_streams() -> None:
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
             setattr(sys, name, Path(os.devnull).open(mode, encoding="utf-8"))  # noqa: SIM115  # it stays open
-    for stream in (sys.stdout, sys.stderr):
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
+            if isinstance(stream.buffer, io.RawIOBase):  # PYTHONUNBUFFERED: Python drops the rest of a short write
+                fd, encoding, errors = stream.fileno(), stream.encoding, stream.errors
+                setattr(sys, name, open(fd, "w", 1, encoding, errors, closefd=False))  # noqa: SIM115
 
 
 def say(text: str = "", *, style: str = "", exact: bool = False) -> None:

@@ -2,6 +2,7 @@
 
 import io
 import json
+import subprocess
 import sys
 import unicodedata
 
@@ -74,6 +75,24 @@ def test_an_output_without_unicode_gets_escapes(monkeypatch):
     say("phase 1 — a")
     sys.stdout.flush()
     assert raw.getvalue() == b"phase 1 \\u2014 a\n"
+
+
+_CUT_SHORT = """
+import signal, sys
+from relay.cli.screen import prepare_streams, say
+prepare_streams()
+signal.signal(signal.SIGALRM, lambda *_: None)
+signal.setitimer(signal.ITIMER_REAL, 0.001, 0.001)
+for n in range(20):
+    say(f"{n} " + "x" * 300_000, exact=True)
+signal.setitimer(signal.ITIMER_REAL, 0)
+"""
+
+
+def test_an_output_that_python_does_not_buffer_loses_nothing_where_a_signal_cuts_a_write_short():
+    """Images of containers set PYTHONUNBUFFERED; the live view lost lines, and `--json` would lose ends of lines."""
+    ran = subprocess.run([sys.executable, "-u", "-c", _CUT_SHORT], stdout=subprocess.PIPE, check=True)
+    assert [len(line) for line in ran.stdout.splitlines()] == [300_000 + len(f"{n} ") for n in range(20)]
 
 
 @pytest.mark.processor(30)
