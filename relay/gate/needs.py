@@ -345,11 +345,11 @@ def _look(root: Path) -> Iterator[KnownCommand]:
 
 
 def _look_at_python(root: Path) -> Iterator[KnownCommand]:
+    own = [f"{venv}/bin/pytest" for venv in (".venv", "venv") if os.access(root / venv / "bin/pytest", os.X_OK)]
     for name in ("pyproject.toml", "pytest.ini", "setup.cfg", "tox.ini", "requirements-dev.txt", "conftest.py"):
         if _PYTEST.search(read_beginning(root / name)) or (
             name in {"pytest.ini", "conftest.py"} and (root / name).is_file()
         ):
-            own = (f"{venv}/bin/pytest" for venv in (".venv", "venv") if os.access(root / venv / "bin/pytest", os.X_OK))
             locked = (f"{prefix}pytest" for lock, prefix in _PYTHON_RUNNERS if (root / lock).is_file())
             yield KnownCommand(command=f"{next(chain(locked, own), 'python3 -m pytest')} -q", source=name)
             return
@@ -357,9 +357,10 @@ def _look_at_python(root: Path) -> Iterator[KnownCommand]:
         yield KnownCommand(command="python3 manage.py test", source="manage.py")
     folder = next((name for name in ("tests", "test") if any((root / name).glob("test*.py"))), "")
     if folder:
-        is_package = (root / folder / "__init__.py").is_file()
-        where = "" if is_package else f" {folder}"
-        yield KnownCommand(command=f"python3 -m unittest discover{where}", source=f"{folder}/")
+        where = "" if (root / folder / "__init__.py").is_file() else f" {folder}"
+        command = f"{own[0]} -q" if own else f"python3 -m unittest discover{where}"
+        yield KnownCommand(command=command, source=f"{folder}/")
+
 
 
 def read_beginning(path: Path) -> str:

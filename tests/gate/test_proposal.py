@@ -27,6 +27,7 @@ ROWS: list[tuple[dict[str, str], str | None]] = [
     ({"tox.ini": "[tox]\n"}, "tox"),
     ({"README.md": "make test"}, None),
     ({"pytest.ini": "", ".venv/bin/pytest": ""}, ".venv/bin/pytest -q"),
+    ({"tests/test_a.py": "", "venv/bin/pytest": ""}, "venv/bin/pytest -q"),  # installed, and no file says so
 ]
 
 
