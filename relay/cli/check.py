@@ -22,7 +22,7 @@ from relay.cli.screen import say, say_document
 from relay.config import Settings
 from relay.config.choices import check_models, require_models
 from relay.config.model import MOST_JOBS
-from relay.gate.needs import check_files, check_folder, find_test_command
+from relay.gate.needs import check_files, find_test_command
 from relay.gate.places import check_folders, open_ground, settle_plan
 from relay.gate.shell_line import check_gates, find_lines
 from relay.git.names import list_paths
@@ -143,7 +143,6 @@ def check_file(place: Place, environ: Mapping[str, str]) -> PlanCheck:
         *_check_ignored(plan, place),
         *check_folders(plan, place.root),
         *check_files(plan, place.root, lines),
-        *(check_folder(plan, place.root, place.found.git.list_files) if place.found else ()),
     )
     chosen = check_models([phase for phase in plan.phases if not phase.done], settings)
     more = [_note(place, one) for one in (*warned, *chosen)]

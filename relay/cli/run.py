@@ -21,7 +21,7 @@ from relay.cli.sessions import ask_for_setup, make_request, obey_parent, parent_
 from relay.cli.views.job_lines import warn_of_fleet
 from relay.cli.views.shapes import make_view
 from relay.config import Settings
-from relay.gate.needs import check_folder, find_test_command
+from relay.gate.needs import find_test_command
 from relay.git.names import list_paths
 from relay.git.status import check_state, read_status
 from relay.plan.model import Phase, Plan
@@ -323,8 +323,7 @@ def show_dry_run(request: RunRequest, place: Place, selection: Selection, *, job
     show_summary(summary, place.caller, Near(), why=True)
     plan = settle_in(request.repo, request.plan_path, plan_state.plan, request.repo.head())
     said = describe_sizes(place, request.settings, plan, selection.list_phases(plan))
-    strange = (found.message for found in check_folder(plan, place.root, place.repo.git.list_files))
-    for words in filter(None, (describe_choice(plan, selection.text), *said, *strange)):
+    for words in filter(None, (describe_choice(plan, selection.text), *said)):
         say(words, style="yellow")
     phases = tuple(one for one in plan.phases if phase and one.id == phase.id)
     if begun:

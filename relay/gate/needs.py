@@ -7,7 +7,7 @@ import json
 import os
 import posixpath
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from itertools import chain
@@ -18,7 +18,6 @@ from relay.base.values import dataclass
 from relay.base.words import list_some
 from relay.gate.model import CommandCheck, Outcome
 from relay.gate.shell_line import list_tests
-from relay.git.names import list_paths
 from relay.plan.model import Phase, Plan, Violation
 from relay.plan.paths import find_command_modules, find_command_paths, place, split_place
 from relay.plan.text import find_plan_folder
@@ -242,42 +241,6 @@ def check_files(plan: Plan, root: Path, lines: Mapping[str, int]) -> Iterator[Vi
                 words = f"{path}, which a verify command names, is not there, and no item makes it{suggest(near)}"
                 line = lines.get(command) or lines.get(split_place(command)[1], phase.line)
                 yield Violation(line=line, message=words, warning=True)
-
-
-_MAKES = re.compile(
-    r"\b(?:add|build|creat|defin|generat|implement|introduc|mak|new|scaffold|set up|start|writ)", re.IGNORECASE
-)
-"""Words of items that make files; in another language relay takes each plan of new files for one of another folder."""
-
-
-def check_folder(plan: Plan, root: Path, list_files: Callable[[], Iterable[str]]) -> Iterator[Violation]:
-    """Warn of a plan for another folder: nothing that it names is there, and no item says that it makes it.
-
-    A plan whose files are all in one other folder is for that one, whatever its items say.
-
-    Args:
-        plan: The plan.
-        root: The repository.
-        list_files: Returns those that git has, relative to the root. Where none is in a folder, the project is new.
-    """
-    items = [item for phase in plan.phases for item in phase.items]
-    used = [one for phase in plan.phases for one in phase.verify if not ELSEWHERE.search(split_place(one)[1])]
-    named = [path for item in items for path in item.paths] + [path for phase in plan.phases for path in phase.files]
-    named += [path for command in used for path in sorted(find_command_paths(command))]
-    paths = list(dict.fromkeys(path for name in named if (path := str(PurePosixPath(name))) != "."))
-    if not paths or any(os.path.lexists(root / path.partition("/")[0]) for path in paths):
-        return
-    known = tuple(list_files())
-    ends = (f"/{path}/".rpartition(f"/{paths[0]}/") for path in known)
-    folders = {before.strip("/") for before, found, _ in ends if found} if len(paths) > 1 else set[str]()
-    there = [folder for folder in folders if all(os.path.lexists(root / folder / path) for path in paths)]
-    where = (
-        f"; they are all in {list_paths(there)}: `In: {there[0]}` below a heading says so" if len(there) == 1 else ""
-    )
-    is_new = any("/" not in path for path in paths) or any(_MAKES.search(item.text) for item in items)
-    if where or (not is_new and any("/" in path for path in known if not path.startswith("."))):
-        words = f"nothing that this plan names is there ({list_some(paths, 3)}), and no folder for it{where}"
-        yield Violation(line=0, message=words, warning=True)
 
 
 def _find_tested(command: str) -> frozenset[str]:

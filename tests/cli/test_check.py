@@ -3,9 +3,6 @@
 import json
 import os
 import re
-import shutil
-
-import pytest
 
 from tests.cli.documents import read_document
 
@@ -80,35 +77,6 @@ def test_what_git_ignores_is_said_before_a_run_refuses_it(relay, project):
         "PLAN.md:5: warning: out/a.c: git ignores this, so no commit would hold it, and a run refuses the phase"
     ]
     assert ran.code == 0
-
-
-FOREIGN = "# P\n\n## Phase 1\nVerify: `pytest tests/test_keys.py`\n- [ ] Fix the check — src/keys.py, src/store.py\n"
-
-
-@pytest.mark.nightly
-def test_a_plan_that_was_written_for_another_folder_is_said(relay, project, commit):
-    """Once, with the folder where exactly one has all of it; a run would change nothing, and its gate be red."""
-    write(project, FOREIGN)
-    (project / "docs").mkdir()
-    (project / "docs/a.md").touch()
-    commit()
-    words = (
-        "nothing that this plan names is there (src/keys.py, src/store.py, tests/test_keys.py), and no folder for it"
-    )
-    assert f"PLAN.md: warning: {words}\n" in relay("check").out
-    assert words in relay("run", "--dry-run", env={"ANTHROPIC_API_KEY": "k"}).out
-    for path in ("src/keys.py", "src/store.py", "tests/test_keys.py"):
-        (project / "web/api" / path).parent.mkdir(parents=True, exist_ok=True)
-        (project / "web/api" / path).touch()
-    commit()
-    write(project, FOREIGN.replace("Fix", "Add"))
-    assert f"{words}; they are all in web/api: `In: web/api` below a heading says so\n" in relay("check").out
-    shutil.copytree(project / "web", project / "copy")
-    commit()
-    write(project, FOREIGN)
-    assert f"{words}\n" in relay("check").out
-    (project / "src").mkdir()
-    assert "this plan names" not in relay("check").out
 
 
 def test_a_plan_that_is_a_link_is_not_called_valid(relay, project):
