@@ -325,7 +325,6 @@ def _look_at_python(root: Path) -> Iterator[KnownCommand]:
         yield KnownCommand(command=command, source=f"{folder}/")
 
 
-
 def read_beginning(path: Path) -> str:
     """Return the first half MiB of a file as text; empty if it cannot be read."""
     try:

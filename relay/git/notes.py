@@ -54,7 +54,7 @@ def lock_worktree(repo: Repo, name: str = "lock", *, wait_s: float = 0.0) -> Ite
             time.sleep(_PAUSE_S)
         if not taken:
             holder = _read_holder(fd) or "another process"
-            raise LockedError(f"another relay is at work here: {holder}", hint="wait for it, or stop it")
+            raise LockedError(f"another relay is at work here: {holder}", hint="wait, or: relay watch, relay stop")
         # Only once the lock is held: until then the file names its holder. The file is cut behind the new text, not
         # emptied first: ext4 writes an emptied file's new content to the disk when it is closed.
         own = f"process {os.getpid()} on {socket.gethostname()}\n".encode()

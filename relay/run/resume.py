@@ -371,7 +371,9 @@ def commit_proposed(ctx: RunContext, plan: Plan, attempt: OpenAttempt) -> PhaseC
     words = f"session {attempt.author} has finished phase {phase.id}; {then}"
     if is_untouched(attempt):
         whose = "was done elsewhere and" if attempt.carried.is_unchecked else "is"
-        words = f"phase {phase.id} {whose} merged with landed phases; its gate and theirs run on the result"
+        words = (
+            f"phase {phase.id} {whose} merged with the branch's newer commits; its gate and theirs run on the result"
+        )
     ctx.observe(Noticed(text=words))
     candidate = Candidate(
         phase=phase,

@@ -149,7 +149,7 @@ def render_hook_gate(phase_id: str, ended: CommitOutcome) -> GateFinished:
     """Return a hook's result as a gate event, for the screen, the log and the notes of the run."""
     check = render_hook(ended)
     passed = check.status is Outcome.PASSED
-    summary = "no hook refused" if passed else f"the {check.command} refused"
+    summary = f"the {check.command} refused{' nothing' if passed else ''}"
     return render_gate(phase_id, GateResult(commands=(check,)), passed=passed, summary=summary)
 
 
