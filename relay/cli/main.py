@@ -45,22 +45,6 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
 """Commands by group. The values: the module in `relay.cli` (``module:name`` if it is not ``command`` there), and the
 line in `relay --help`, which imports no command."""
 COMMANDS = {name: place for group in GROUPS.values() for name, place in group.items()}
-GONE = {
-    "agents": "relay doctor --agent",
-    "compare": "relay lab compare",
-    "completion": "the package installs it; from a checkout: _RELAY_COMPLETE=bash_source relay",
-    "gc": "relay doctor --gc",
-    "inspect": "relay lab inspect",
-    "notify": "relay doctor --notify",
-    "pause": "relay stop, which loses nothing; relay run goes on",
-    "rehearse": "relay demo --serve SCRIPT",
-    "replay": "the requests and answers of each session are in .relay/history/",
-    "resume": "relay run",
-    "stats": "relay report --all",
-    "tune": "relay lab tune",
-    "sandbox": "relay shell; relay doctor --sandbox lists what it sees",
-}
-"""What to type in place of a command that went."""
 
 
 class LazyGroup(click.Group):
@@ -104,10 +88,8 @@ class LazyGroup(click.Group):
         try:
             return super().resolve_command(ctx, args)
         except click.exceptions.NoSuchCommand as error:
-            name = error.command_name
-            if name in GONE:
-                raise click.UsageError(f"{name} is no command any more: {GONE[name]}", ctx=ctx) from None
-            raise click.exceptions.NoSuchCommand(name, possibilities=self.list_commands(ctx), ctx=ctx) from None
+            names = self.list_commands(ctx)
+            raise click.exceptions.NoSuchCommand(error.command_name, possibilities=names, ctx=ctx) from None
 
 
 HELP = """Build a long plan with a relay of fresh LLM sessions. The plan file is the memory, git is the state.

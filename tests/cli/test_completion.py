@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from relay.cli.main import COMMANDS, GONE, GROUPS
+from relay.cli.main import COMMANDS, GROUPS
 from relay.cli.manual import list_pages
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -29,12 +29,6 @@ def test_commands_models_runners_and_files_are_offered(offer):
     assert offer("relay", "run", "--plan", "do") == ["do"]
     assert offer("relay", "plan", "--runner", "")[0] == "api"
     assert offer("relay", "run", "--runner", "cl") == ["claude", "cline"]
-
-
-def test_a_command_that_went_says_what_took_its_place(relay):
-    for name, instead in GONE.items():
-        ran = relay(name)
-        assert (ran.code, f"Error: {name} is no command any more: {instead}" in " ".join(ran.err.split())) == (2, True)
 
 
 def test_a_flag_that_is_none_says_what_to_do_instead(relay):
