@@ -185,10 +185,9 @@ class _Matching:
         yield from self._pair_ends()
         yield from self._pair_equal(_find_state)
         yield from self._pair_equal(_find_whole)
-        yield from self._pair_in_place(_is_longer)
         yield from self._pair_by_items()
         yield from self._pair_equal(_find_name, unique=True)
-        yield from self._pair_in_place(_share_file)
+        yield from self._pair_in_place()
 
     def _take(self, old: int, new: int) -> tuple[int, int]:
         del self._left[old]
@@ -216,12 +215,12 @@ class _Matching:
             if key != "" and found and not (unique and (len(found) > 1 or counts[key] > 1)):
                 yield self._take(at, found.popleft())
 
-    def _pair_in_place(self, is_same: Callable[[Phase, Phase], bool]) -> Iterator[tuple[int, int]]:
-        """Pair phases of the same id that are the same in this way."""
+    def _pair_in_place(self) -> Iterator[tuple[int, int]]:
+        """Pair phases of the same id that name a common file: one was rewritten in place."""
         places = {self._new[at].id: at for at in self._free}
         for at in tuple(self._left):
             new = places.get(self._old[at].id)
-            if new is not None and is_same(self._old[at], self._new[new]):
+            if new is not None and not _list_paths(self._old[at]).isdisjoint(_list_paths(self._new[new])):
                 yield self._take(at, new)
 
     def _pair_by_items(self) -> Iterator[tuple[int, int]]:
@@ -256,17 +255,8 @@ class _Matching:
         }
 
 
-def _is_longer(old: Phase, new: Phase) -> bool:
-    """Return whether one of two phases of the same heading has only more items at its end."""
-    short, long = sorted((_find_texts(old), _find_texts(new)), key=len)
-    return old.heading == new.heading and long[: len(short)] == short
-
-
-def _share_file(old: Phase, new: Phase) -> bool:
-    """Return whether two phases name a common file: one was rewritten in place."""
-    return not {path for item in old.items for path in item.paths}.isdisjoint(
-        path for item in new.items for path in item.paths
-    )
+def _list_paths(phase: Phase) -> set[str]:
+    return {path for item in phase.items for path in item.paths}
 
 
 def check_ticks_kept(before: Plan, after: Plan) -> tuple[Violation, ...]:
