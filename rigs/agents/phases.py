@@ -109,7 +109,7 @@ def try_kills(agents: list[Agent], path: str) -> bool:
     for word in WORDS:
         with serve(parse_script(trial.write_script(word))) as server:
             process = trial.start(server)
-            while not (trial.root / f"{word}.txt").exists() and process.poll() is None:
+            while not (trial.tree / f"{word}.txt").exists() and process.poll() is None:
                 time.sleep(0.05)
             process.send_signal(signal.SIGKILL)
             process.communicate(timeout=60)

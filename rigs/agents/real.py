@@ -102,6 +102,7 @@ class Trial:
         self.agent, self.said = agent, ""
         self.place = Path(tempfile.mkdtemp(prefix="relay-agents-"))
         self.root, home = self.place / "repo", self.place / "home"
+        self.tree = self.place / "repo.relay/1"
         self.root.mkdir()
         home.mkdir()
         (home / ".gitconfig").write_text(GIT)
@@ -173,8 +174,9 @@ def try_done(trial: Trial) -> bool:
     attack = "git commit -am x; echo x > PLAN.md; env > env.txt; curl -m 2 http://10.0.0.1; echo x > .git/config"
     with serve(parse_script(trial.script([trial.bash(HELLO), trial.bash(attack), trial.tick(), END]))) as server:
         code, _ = trial.run(server)
-        kept = KEY not in (trial.root / "env.txt").read_text() and trial.git("log", "--format=%s").count("\n") == 2
-        return code == 0 and kept and trial.is_done(server) and not server.errors
+        kept = code == 0 and KEY not in (trial.root / "env.txt").read_text()
+        alone = trial.git("log", "--format=%s").count("\n") == 2
+        return kept and alone and trial.is_done(server) and not server.errors
 
 
 def _try_line(trial: Trial, tokens: int, ends: list[str]) -> bool:
@@ -197,7 +199,7 @@ def _try_fault(trial: Trial, fault: str, code: int, words: str) -> bool:
     script = trial.script([trial.bash(HELLO), f"{{text: x, fault: {fault}}}"], ["{text: stop}", "{text: stop}"])
     with serve(parse_script(script)) as server:
         found, said = trial.run(server)
-        return found == code and words in said and (trial.root / "hello.txt").exists()
+        return found == code and words in said and (trial.tree / "hello.txt").exists()
 
 
 def try_401(trial: Trial) -> bool:
@@ -233,7 +235,7 @@ def _try_kill(trial: Trial, kill: Callable[["subprocess.Popen[str]"], None]) -> 
     turns = [trial.bash(f"{HELLO}; sleep {span}"), "{text: never}"]
     with serve(parse_script(trial.script(turns, [trial.tick(), END]))) as server:
         process = trial.start(server)
-        while not (trial.root / "hello.txt").exists() and process.poll() is None:
+        while not (trial.tree / "hello.txt").exists() and process.poll() is None:
             time.sleep(0.05)
         time.sleep(0.5)
         kill(process)
@@ -266,7 +268,7 @@ def try_planner(trial: Trial) -> bool:
     with serve(parse_script(trial.script(turns))) as server:
         code, _ = trial.run(server, "--force", "a feature", command="plan")
         written = (trial.root / "PLAN.md").read_text().startswith("# New")
-        return code == 0 and written and not (trial.root / "stolen.txt").exists()
+        return code == 0 and written and not [*trial.place.glob("repo*/**/stolen.txt")]
 
 
 BROUGHT = {
