@@ -165,7 +165,7 @@ def show_summary(summary: PlanSummary, caller: Caller, near: Near, *, why: bool,
         for line in rest:
             say(f"       {line}")
         say("next   relay watch shows it live", style="bold")
-    elif any(job.at_work or job.waits for job in near.jobs):
+    elif any(job.at_work or (job.waits and job.is_told) for job in near.jobs):
         at_work = sum(job.at_work for job in near.jobs)
         who = count(at_work, "phase") if at_work else "a run is"
         say(f"now    {who} at work; relay watch shows it live", style="bold")

@@ -33,6 +33,7 @@ from relay.store.plan_versions import (
     find_claims,
     find_edit,
     find_phases,
+    find_present_phase,
     find_questions,
     holds_another_plan,
     parse_at,
@@ -255,6 +256,8 @@ class PlanCost:
 
     commits: tuple[RelayCommit, ...]
     """The plan's commits on this branch, newest first."""
+    unlanded: tuple[RelayCommit, ...] = ()
+    """Its commits on the branches of phases that have not landed."""
     closed: Spent
     """Cost of all its commits, rewound ones too, of planning without a commit, and of sessions without one."""
     rewound: Spent = Spent()
@@ -286,9 +289,11 @@ def read_plan_cost(repo: Repo, plan_path: str) -> PlanCost:
     from relay.store.spend import read_uncommitted
 
     rewound = read_rewound_commits(repo, plan_path, own)
-    others = (*rewound, *read_unlanded_commits(repo, plan_path, own))
+    unlanded = read_unlanded_commits(repo, plan_path, own)
+    others = (*rewound, *unlanded)
     closed = sum(read_uncommitted(repo, plan_path, own, others), start=add_spent((*own, *others)))
-    return PlanCost(commits=own, closed=closed, rewound=add_spent(rewound), open=read_open_cost(repo, plan_path))
+    still_open = read_open_cost(repo, plan_path)
+    return PlanCost(commits=own, unlanded=unlanded, closed=closed, rewound=add_spent(rewound), open=still_open)
 
 
 def read_open_cost(repo: Repo, plan_path: str) -> Spent:
@@ -308,7 +313,7 @@ class PhaseSummary:
 
     phase_id: str
     spent: Spent
-    """Cost of its commits, and of its open attempt."""
+    """Cost of its commits, those that have not landed too, and of its open attempt."""
     commits: tuple[str, ...]
     """Commit ids, oldest first, without commits that a revert has undone; their cost is spent all the same."""
     claimed: tuple[str, ...] = ()
@@ -365,7 +370,7 @@ def summarize_plan(source: PlanSource, repo: Repo) -> PlanSummary:
         plan_name=source.plan_name,
         branch=repo.branch,
         plan_state=plan_state,
-        phases=tuple(_summarize_phases(source, repo, plan_state, cost.commits, _list_open(repo, attempt))),
+        phases=tuple(_summarize_phases(source, repo, plan_state, cost, _list_open(repo, attempt))),
         spent=cost.spent,
         rewound=cost.rewound,
         questions=find_questions(repo, attempt, source.plan_name, plan_state.plan),
@@ -398,20 +403,23 @@ def _summarize_phases(
     source: PlanSource,
     repo: Repo,
     plan_state: PlanState,
-    commits: tuple[RelayCommit, ...],
+    cost: PlanCost,
     attempts: "Sequence[OpenAttempt]",
 ) -> Iterator[PhaseSummary]:
     """Yield the state of each phase, whatever its number was when the work was done."""
-    plan, plan_path = plan_state.plan, source.plan_name
+    plan, plan_path, commits = plan_state.plan, source.plan_name, cost.commits
     phases = find_phases(repo, plan_path, plan, commits, before=plan_state.edit.before)
     gone = read_undone(repo, commits)
     begun = {find_attempt_phase(repo, attempt, plan): attempt for attempt in attempts}
+    waiting = [(find_present_phase(repo, one.phase, plan, (one.commit, one.plan)), one) for one in cost.unlanded]
+    recorded = {one.session for one in cost.unlanded}
     for phase in plan.phases:
         own = [commit for commit in commits if phases.get(commit.commit) == phase.id]
-        spent, attempt = add_spent(own), begun.get(phase.id)
+        spent = add_spent([*own, *(one for phase_id, one in waiting if phase_id == phase.id)])
+        attempt = begun.get(phase.id)
         yield PhaseSummary(
             phase_id=phase.id,
-            spent=spent + attempt.spend if attempt else spent,
+            spent=spent + attempt.spend if attempt and attempt.session_id not in recorded else spent,
             commits=tuple(commit.commit for commit in reversed(own) if commit.commit not in gone),
             claimed=find_claims(repo, attempt, plan_path, plan) if attempt else (),
             is_open=attempt is not None,

@@ -84,11 +84,16 @@ def _find_plan(repo: "Repo", commit: str, names: tuple[str, ...]) -> Plan | None
 
 def find_attempt_phase(repo: "Repo", attempt: "OpenAttempt", plan: Plan) -> str:
     """Return the present id of the phase that an open attempt works on; empty if it is gone."""
-    text = find_text(repo, attempt.base_head, attempt.plan_path)
+    return find_present_phase(repo, attempt.phase_id, plan, (attempt.base_head, attempt.plan_path))
+
+
+def find_present_phase(repo: "Repo", phase_id: str, plan: Plan, then: tuple[str | None, str]) -> str:
+    """Return the present id of a phase that had `phase_id` in a commit's plan (commit, path); empty if it is gone."""
+    text = find_text(repo, *then)
     before = None if text in {None, plan.text} else find_plan_in(text or "")
-    if before is None or before.find_phase(attempt.phase_id) is None:
-        return attempt.phase_id if plan.find_phase(attempt.phase_id) else ""
-    return find_lineage(before, plan).phases.get(attempt.phase_id, "")
+    if before is None or before.find_phase(phase_id) is None:
+        return phase_id if plan.find_phase(phase_id) else ""
+    return find_lineage(before, plan).phases.get(phase_id, "")
 
 
 def read_done(repo: "Repo", attempt: "OpenAttempt", plan_path: str) -> tuple[Plan, tuple[Operation, ...]] | None:

@@ -1,5 +1,7 @@
 """A night while the user has files in the way, or is in the midst of a rebase."""
 
+import json
+
 import pytest
 
 from relay.base.errors import ExitCode
@@ -38,7 +40,10 @@ def test_an_ignored_file_in_the_way_stays_and_all_else_goes_on(stage, path, mine
     assert [phase.id for phase in bench.read_plan().phases if phase.done] == ["3"] * has_other, out
     assert bench.git("show", f"relay-jobs/main/1:{path}") == "theirs\n"
     assert bench.git("show", "relay-jobs/main/2:2.txt") == "2\n"
-    assert f"done; {wait}" in stage.relay("status").stdout
+    shown, said = stage.relay("status").stdout, json.loads(stage.relay("status", "--json").stdout)
+    assert f"done; {wait}" in shown
+    assert "at work" not in shown
+    assert said["spent"]["usd"] == pytest.approx(sum(phase["spent"]["usd"] for phase in said["phases"]))
     (stage.root / path).rename(stage.root.parent / "away")
     bench.play([])  # no session is paid for it
     assert bench.read_plan().done
