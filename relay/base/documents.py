@@ -43,8 +43,8 @@ class YamlLimits:
         return yaml.SafeLoader if self.is_pure else getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
-def read_events(text: str, limits: YamlLimits) -> Iterator[Any]:
-    """Yield the parser's events, within the limits.
+def compose(text: str, limits: YamlLimits) -> Any:
+    """Build the root node of a text's one document; None if it is empty.
 
     Raises:
         YamlTextError: The text is not YAML, or exceeds a limit.
@@ -64,20 +64,6 @@ def read_events(text: str, limits: YamlLimits) -> Iterator[Any]:
                 words = "has an anchor, an alias or a tag; allowed: plain values"
             if words:
                 raise YamlTextError(words, line=get_line(event), offset=event.start_mark.index)
-            yield event
-
-
-def compose(text: str, limits: YamlLimits) -> Any:
-    """Build the root node of a text's one document; None if it is empty.
-
-    Raises:
-        YamlTextError: The text is not YAML, or exceeds a limit.
-    """
-    import yaml
-
-    for _ in read_events(text, limits):
-        pass
-    with _translate_errors():
         return yaml.compose(text, Loader=limits.loader)
 
 

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 from msgspec import Struct, structs
 
-from relay.base.documents import YamlLimits, YamlTextError, get_line, read_events
+from relay.base.documents import YamlLimits, YamlTextError, compose, get_line
 from relay.base.errors import LedgerError
 from relay.base.values import dataclass
 from relay.config.decoding import decode, matching, told
@@ -263,36 +263,30 @@ def _parse_list(text: str) -> Iterator[tuple[int, Any]]:
 
     if mark := _MERGE_MARK.search(text):
         raise fail(text.count("\n", 0, mark.start()) + 1, "a merge left its marks here", hint=_MERGE_HINT)
-    events, documents = read_events(text, _LIMITS), 0
     try:
-        for event in events:
-            documents += isinstance(event, yaml.DocumentStartEvent)
-            if documents > 1:
-                raise fail(get_line(event), "found a second document; allowed: one list")
-            if isinstance(event, yaml.SequenceStartEvent):
-                while not isinstance(item := next(events), yaml.SequenceEndEvent):
-                    yield get_line(item), _read_node(item, events)
-            elif isinstance(event, yaml.NodeEvent) and getattr(event, "value", None) != "":
-                raise fail(get_line(event), "found something else than a list of entries")
+        root = compose(text, _LIMITS)
     except YamlTextError as error:
         raise fail(error.line or 0, f"the ledger {error}") from None
+    if isinstance(root, yaml.SequenceNode):
+        yield from ((get_line(item), _read_node(item)) for item in root.value)
+    elif root is not None and root.value != "":
+        raise fail(get_line(root), "found something else than a list of entries")
 
 
-def _read_node(event: Any, events: Iterator[Any]) -> Any:
+def _read_node(node: Any) -> Any:
     """Return a text, or a list or mapping of texts: nothing becomes a date or a number."""
     import yaml
 
-    if isinstance(event, yaml.ScalarEvent):
-        return event.value
-    items = []
-    while not isinstance(item := next(events), yaml.CollectionEndEvent):
-        items.append(_read_node(item, events))
-    if isinstance(event, yaml.SequenceStartEvent):
-        return items
-    keys = items[::2]
-    if not all(isinstance(key, str) for key in keys) or len(set(keys)) < len(keys):
-        raise fail(get_line(event), "found a key twice, or one that is no text")
-    return dict(zip(keys, items[1::2], strict=True))
+    if isinstance(node, yaml.SequenceNode):
+        return [_read_node(item) for item in node.value]
+    if not isinstance(node, yaml.MappingNode):
+        return node.value
+    found = {
+        _read_node(key) if isinstance(key, yaml.ScalarNode) else "": _read_node(value) for key, value in node.value
+    }
+    if len(found) < len(node.value) or "" in found:
+        raise fail(get_line(node), "found a key twice, or one that is no text")
+    return found
 
 
 def fail(line: int, message: str, *, hint: str = _HINT) -> LedgerError:

@@ -15,7 +15,6 @@ import subprocess
 import tempfile
 import time
 import weakref
-from collections.abc import Callable
 from pathlib import Path
 
 from relay.base.errors import SandboxError
@@ -33,27 +32,8 @@ def end_survivors(tmp: Path) -> None:
     Raises:
         SandboxError: A process does not end.
     """
-    _end(lambda: find_survivors(tmp))
-
-
-def end_orphans(tmp: Path) -> None:
-    """Kill such processes whose parent is gone: if one of bwrap's two processes is killed alone, the other may stay.
-
-    Raises:
-        SandboxError: A process does not end.
-    """
-
-    def find() -> tuple[int, ...]:
-        found, table = find_survivors(tmp), read_processes()
-        above = {os.getpid(), *found}
-        return tuple(pid for pid in found if pid in table and table[pid].parent not in above)
-
-    _end(find)
-
-
-def _end(find: Callable[[], tuple[int, ...]]) -> None:
     until = time.monotonic() + _PATIENCE_S
-    while found := find():
+    while found := find_survivors(tmp):
         if time.monotonic() > until:
             numbers = " ".join(map(str, found))
             words = f"a command of an earlier run does not end: process {numbers}"

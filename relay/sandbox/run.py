@@ -29,11 +29,7 @@ from relay.sandbox.command import CommandResult, make_not_started, run_started, 
 from relay.sandbox.openings import Inquiries
 from relay.sandbox.places import scan_repository
 from relay.sandbox.policy import Level, Limits, Mechanism, Policy, WritableCopy
-from relay.sandbox.private_folder import (
-    NOBODY,
-    PrivateDir,
-    end_orphans,
-)
+from relay.sandbox.private_folder import NOBODY, PrivateDir, end_survivors
 from relay.sandbox.process import ATTEMPTS, Launch, Started, spawn
 from relay.sandbox.toolchains import build_env, list_usable
 
@@ -52,7 +48,7 @@ def never() -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sandbox:
-    """Runs commands at one level. Close it, or use it in a `with` statement: it owns a private directory.
+    """Runs commands at one level, one at a time. Close it, or use `with`: it owns a private directory.
 
     Its temporary directory lives from command to command. Nothing else that a command leaves behind does.
     """
@@ -148,8 +144,8 @@ class Sandbox:
             except (OSError, ValueError) as error:  # too long, a NUL byte, not encodable: the command line's fault
                 return make_not_started(f"cannot run this: {error}")
             result, last = run_started(started, limits=limits, should_stop=should_stop, spool=spool, hear=self.hear)
-            if started.process.returncode < 0:  # killed, maybe alone
-                end_orphans(self.private.tmp)
+            if started.process.returncode < 0:  # killed: of bwrap's two processes the other one may stay
+                end_survivors(self.private.tmp)
             if result:
                 return replace(result, notes=(*result.notes, *self.inquiries.take_refusals()))
             words = next(iter(last.decode(errors="replace").strip().splitlines()[-1:]), "no message")

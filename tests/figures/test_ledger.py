@@ -242,7 +242,7 @@ REFUSED = (
     (f"- {{{CLAIM}}}\n<<<<<<< HEAD\n=======\n>>>>>>> b", "line 2: a merge left its marks here"),
     ("- &a x", "an anchor, an alias or a tag"),
     ("- !!python/object:os.system x", "an anchor, an alias or a tag"),
-    ("[]\n---\n[]", "line 2: found a second document"),
+    ("[]\n---\n[]", "line 2: the ledger is not valid YAML: but found another document"),
     ("\t- x", "line 1: the ledger is not valid YAML"),
     ("- \udc80", "not valid YAML"),
     ("- " * 500_000, "nested more than 4"),

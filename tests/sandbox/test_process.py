@@ -20,7 +20,7 @@ import pytest
 from relay.base.errors import SandboxError
 from relay.sandbox.command import wrap_limits
 from relay.sandbox.policy import MIB, Level, Limits, Mechanism
-from relay.sandbox.private_folder import end_orphans, end_survivors, find_survivors
+from relay.sandbox.private_folder import end_survivors, find_survivors
 from relay.sandbox.process import ATTEMPTS, wait_until_bound
 from relay.sandbox.supervisor import read_processes
 from tests.effort import NIGHTLY, take_each
@@ -177,13 +177,9 @@ def test_what_was_on_the_way_to_a_command_is_ended_by_the_next_run(box: Any) -> 
         kept.kill()
 
 
-def test_what_bwrap_left_that_was_killed_alone_is_ended_and_no_other_sandbox(writer: Any) -> None:
+def test_what_bwrap_left_that_was_killed_alone_is_ended_and_no_other_sandbox(writer: Any, place: Any) -> None:
     """In its first milliseconds one in twenty leaves the child that it was cloning, which waits for it for ever."""
     end = writer.sandbox.private.tmp
-
-    def is_up(process: Any, _: Any) -> bool:
-        wait_until(lambda: len(find_survivors(end)) > 1 or process.poll() is not None)
-        return process.poll() is None
 
     def kill(process: Any, _: Any, after: int) -> bool:
         for _ in range(after):  # some microseconds each
@@ -191,17 +187,26 @@ def test_what_bwrap_left_that_was_killed_alone_is_ended_and_no_other_sandbox(wri
         process.kill()
         return True
 
-    with start(writer, ("/bin/sh", "-c", "read never"), is_up) as (other, _):
-        before = set(find_survivors(end))
-        for n in range(40 if NIGHTLY else 12):
-            with start(writer, ("/bin/sh", "-c", "read never"), partial(kill, after=(4 if NIGHTLY else 13) * n)) as (
-                killed,
-                _,
-            ):
-                killed.wait()
-        end_orphans(end)
-        assert (set(find_survivors(end)), other.poll()) == (before, None)
-        other.kill()
+    with place.open(Level.WORKSPACE_WRITE) as beside:
+        theirs = beside.sandbox.private.tmp
+
+        def is_up(process: Any, _: Any) -> bool:
+            wait_until(lambda: len(find_survivors(theirs)) > 1 or process.poll() is not None)
+            return process.poll() is None
+
+        with start(beside, ("/bin/sh", "-c", "read never"), is_up) as (other, _):
+            before = set(find_survivors(theirs))
+            for n in range(40 if NIGHTLY else 12):
+                with start(
+                    writer, ("/bin/sh", "-c", "read never"), partial(kill, after=(4 if NIGHTLY else 13) * n)
+                ) as (
+                    killed,
+                    _,
+                ):
+                    killed.wait()
+            end_survivors(end)
+            assert (find_survivors(end), set(find_survivors(theirs)), other.poll()) == ((), before, None)
+            other.kill()
 
 
 def test_where_bwrap_is_killed_no_command_runs_twice_and_those_of_another_relay_go_on(place: Any) -> None:
