@@ -105,14 +105,16 @@ def _report(error: Exception, argv: list[str], caller: Caller) -> int:
         case RelayError() if "--json" in argv:  # one line on standard error, where nothing else is then
             from relay.cli.documents import ErrorDocument, SaidError, fill
 
-            said = fill(SaidError, error, message=error.message, hint=caller.write(error.hint))
+            hint = caller.write(error.hint) or _find_room(error.message)
+            said = fill(SaidError, error, message=error.message, hint=hint)
             complain(render_document(ErrorDocument(error=said, exit_code=int(code))))
         case RelayError():
             _say_error(error, caller)
         case OSError() if error.errno in _ENVIRONMENT_ERRNOS:
             where = f": {os.fsdecode(error.filename)}" if isinstance(error.filename, (str, bytes)) else ""
-            _say_block("Error", f"{error.strerror or error}{where}")
-            _say_block("Hint", "nothing was lost; put this right and run the command again")
+            words = f"{error.strerror or error}{where}"
+            _say_block("Error", words)
+            _say_block("Hint", _find_room(words) or "nothing was lost; put this right and run the command again")
         case _:
             return _say_bug(error, argv)
     return code
@@ -144,8 +146,14 @@ def _say_error(error: RelayError, caller: Caller) -> None:
     _say_block("Error", str(error))
     for cause in error.causes:
         _say_block("Caused by", cause)
-    if error.hint:
-        _say_block("Hint", caller.write(error.hint))
+    if hint := caller.write(error.hint) or _find_room(str(error)):
+        _say_block("Hint", hint)
+
+
+def _find_room(words: str) -> str:
+    """Return what helps where a disk is full, as git or the system says in these words; else an empty string."""
+    is_full = any(os.strerror(number) in words for number in (errno.ENOSPC, errno.EDQUOT))
+    return "nothing was lost; make room on the disk (df -h .) and run the command again" if is_full else ""
 
 
 def _say_bug(error: Exception, argv: list[str]) -> int:

@@ -165,7 +165,7 @@ def bring(repo: "Repo", branch: str, environ: Mapping[str, str], *, push: bool) 
 def _get_branch(repo: "Repo") -> str:
     branch: str | None = repo.branch
     if branch is None:
-        raise RepoError("HEAD is detached; a pull request needs a branch", hint="git switch -c <name>")
+        raise RepoError("HEAD is detached; a pull request needs a branch", hint="git switch -c NAME")
     return branch
 
 

@@ -29,6 +29,7 @@ from relay.base.words import (
 from relay.cli.boundary import note_place
 from relay.cli.options import json_option, plan_option
 from relay.cli.screen import find_width, say, say_document
+from relay.git.command import GitError
 from relay.git.notes import is_locked
 from relay.plan.model import Phase
 from relay.plan.text import find_ledger_path
@@ -116,7 +117,10 @@ def _look_into_jobs(summary: PlanSummary, files: "PlanFiles") -> PlanSummary:
     begun = find_open_jobs(files.repo, files.plan_path)
     if len(begun) != 1 or summary.plan_state.point is None:
         return summary
-    own = ask(make_source(replace(files, repo=begun[0].repo)), begun[0].repo)
+    try:
+        own = ask(make_source(replace(files, repo=begun[0].repo)), begun[0].repo)
+    except (GitError, OSError) as error:  # git stores what it compares, and the disk is full or read-only
+        return replace(summary, plan_state=replace(summary.plan_state, point=None, obstacle=str(error)))
     point = own.point or replace(summary.plan_state.point, phase_id=begun[0].phase_id)
     return replace(summary, plan_state=replace(summary.plan_state, point=point, kept=own.kept))
 

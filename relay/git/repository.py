@@ -316,7 +316,7 @@ def _explain(here: Path, result: GitResult) -> RepoError:
     if result.code < 0:
         return GitError(f"git rev-parse failed: {result.words}")
     if result.out.startswith(b"true\n"):
-        return RepoError("this is a bare repository; relay works in a work tree", hint="git worktree add <directory>")
+        return RepoError("this is a bare repository; relay works in a work tree", hint="git worktree add DIRECTORY")
     if result.out.startswith(b"false\n"):
         return RepoError("this directory is inside the git directory", hint="change to the work tree")
     if "dubious ownership" in result.words or "safe.directory" in result.words:

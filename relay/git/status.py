@@ -311,7 +311,7 @@ def check_state(repo: Repo) -> str | None:
         if _exists(repo, name):
             return f"{words}; end it with: {command}"
     if has_unmerged(repo):
-        return "there are unmerged files; end it with: git status, then git add <file> or git checkout --ours <file>"
+        return "there are unmerged files; end it with: git status, then git add FILE or git checkout --ours FILE"
     return None
 
 

@@ -183,7 +183,7 @@ def _find_obstacle(repo: Repo) -> str:
         return words or ""
     attempts = [find_plan_branch(parse_ref_part(ref.removeprefix(ATTEMPTS))) for ref in repo.list_refs(ATTEMPTS)]
     back = "".join(f"{SWITCH} {quote(branch)} goes back to where a phase is open, or " for branch in attempts[:1])
-    return f"HEAD is detached; relay commits on a branch: {back}git switch -c <name>"
+    return f"HEAD is detached; relay commits on a branch: {back}git switch -c NAME"
 
 
 def _has_work(repo: Repo, attempt: "OpenAttempt", plan_name: str) -> bool:

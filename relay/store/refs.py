@@ -57,7 +57,7 @@ def get_branch(repo: Repo) -> str:
     """
     branch = repo.branch
     if branch is None:
-        raise RepoError("HEAD is detached; relay commits on a branch", hint="git switch -c <name>")
+        raise RepoError("HEAD is detached; relay commits on a branch", hint="git switch -c NAME, or relay run --branch")
     return branch
 
 

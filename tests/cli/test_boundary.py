@@ -80,8 +80,10 @@ def test_a_full_disk_is_not_a_bug(capsys):
     for file in (("/data/x",), ()):
         assert run_guarded(raising(OSError(errno.ENOSPC, "No space left on device", *file)), []) == 1
         words = ": ".join(("Error: No space left on device", *file))
-        hint = "nothing was lost; put this right and run the command again"
+        hint = "nothing was lost; make room on the disk (df -h .) and run the command again"
         assert capsys.readouterr().err == f"{words}\nHint: {hint}\n"
+        run_guarded(raising(RelayError(f"git failed: {words}")), [])
+        assert capsys.readouterr().err == f"Error: git failed: {words}\nHint: {hint}\n"
 
 
 def test_hostile_words_in_an_error_are_made_safe(capsys):

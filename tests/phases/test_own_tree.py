@@ -2,6 +2,8 @@
 
 import contextlib
 import os
+import re
+import shutil
 import subprocess
 import tempfile
 import threading
@@ -365,6 +367,29 @@ def test_the_end_of_a_run_says_of_each_phase_why_it_stopped(stage):
         session["turns"] = [{"tools": [{"name": "block", "input": {"reason": f"key {n} is missing"}}]}, {"text": "x"}]
     out = Bench(stage).play(sessions, ends=ExitCode.STOPPED)
     assert "phase 1 stopped: blocked: key 1 is missing; phase 2 stopped: blocked: key 2 is missing" in out
+
+
+@pytest.mark.skipif(os.geteuid() != 0 or shutil.which("mount") is None, reason="needs to mount a small file system")
+def test_a_full_disk_is_told_with_what_helps_and_status_shows_what_it_knows(stage, tmp_path):
+    small = tmp_path / "small"
+    small.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(small)], check=True)
+    try:
+        stage.root = shutil.copytree(stage.root, small / "repo", symlinks=True)
+        bench = Bench(stage, make_plan(GATES[0]))
+        blocked = write_session(1, "echo 1 > 1.txt")
+        blocked["turns"][-1] = {"tools": [{"name": "block", "input": {"reason": "a key is missing"}}]}
+        bench.play([blocked], ends=ExitCode.STOPPED)
+        (bench.places / "1/1.txt").write_text("by hand\n")
+        with contextlib.suppress(OSError):
+            (small / "fill").write_bytes(bytes(8_000_000))
+        told = r"now    git .* No space left on device\nnext   relay run, after that"
+        assert re.search(told, bench.play([], "status"))
+        assert "make room on the disk" in bench.play([], "run", ends=ExitCode.USER)
+        (small / "fill").unlink()
+        assert "goes on with phase 1" in bench.play([], "status")
+    finally:
+        subprocess.run(["umount", "-l", str(small)], check=True)
 
 
 def be_linked(root):

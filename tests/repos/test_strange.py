@@ -18,7 +18,7 @@ def test_a_detached_head_is_refused_with_the_way_out(stage, finish):
     with pytest.raises(RepoError, match="detached") as caught:
         finish()
 
-    assert caught.value.hint == "git switch -c <name>"
+    assert caught.value.hint == "git switch -c NAME, or relay run --branch"
 
 
 @pytest.mark.skipif(os.geteuid() != 0 or shutil.which("mount") is None, reason="needs to mount a small file system")

@@ -90,7 +90,7 @@ BACK = "git switch --no-overwrite-ignore main goes back to where a phase is open
     [
         (BEGIN["rebase"], "a rebase is in progress; end it with: git rebase --continue (or --abort)"),
         (BEGIN["merge"], "a merge is in progress; end it with: git commit (or git merge --abort)"),
-        (("switch", "-q", "--detach"), f"HEAD is detached; relay commits on a branch: {BACK}, or git switch -c <name>"),
+        (("switch", "-q", "--detach"), f"HEAD is detached; relay commits on a branch: {BACK}, or git switch -c NAME"),
     ],
 )
 def test_the_status_says_what_comes_first(forked, cut_off, command, words):
