@@ -196,6 +196,16 @@ def test_what_the_user_does_to_the_branch_meanwhile_stops_nothing(stage, acts):
         assert (stage.root.with_name("beside") / "2.txt").read_text() == "2\n"
 
 
+def test_a_phase_lands_before_the_next_one_begins_though_the_user_committed_meanwhile(stage):
+    """So the next one begins on it, and is not merged."""
+    bench, subjects = Bench(stage, **{"kept.txt": "committed\n"}), ("log", "--first-parent", "--format=%s", "main")
+    seen = list[str]()
+    sessions = [HELD, write_session(2, HOLD, "echo 2 > 2.txt")]
+    bench.play(sessions, meanwhile=[lambda: commit(stage), lambda: seen.append(stage.git(*subjects))])
+    assert seen == ["Write one\nmine\nplan\nstart\n"]
+    assert stage.git("log", "--merges", "--format=%s", "main") == "Write one\n"
+
+
 @pytest.mark.nightly
 def test_nothing_lands_in_another_work_tree_while_somebody_is_at_work_there(stage):
     bench, lock, seen = Bench(stage), contextlib.ExitStack(), list[bool]()

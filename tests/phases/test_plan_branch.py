@@ -5,7 +5,7 @@ import pytest
 from relay.base.errors import ExitCode
 from tests.commit.test_hooks import NOT_ON_MAIN, install_hook
 from tests.effort import take_each
-from tests.phases.bench import GATES, Bench, make_plan, write_session
+from tests.phases.bench import GATES, HOLD, Bench, make_plan, write_session
 
 PLAN = make_plan(*GATES[:1])
 
@@ -34,3 +34,51 @@ def test_open_phases_go_along_to_another_name(stage, act):
     if act == "relay":
         assert stage.git("branch", "--show-current") == "relay/plan\n"
         assert stage.git("log", "-1", "--format=%s", "main") == "plan\n"
+
+
+@pytest.mark.parametrize("args", take_each(2, [("--jobs", "2"), ()]))
+def test_what_is_at_work_lands_under_the_name_that_the_branch_has_by_then(stage, args):
+    bench = Bench(stage)
+    sessions = [write_session(number, HOLD, f"echo {number} > {number}.txt") for number in (1, 2)]
+    acts = [lambda: stage.git("branch", "-m", "other"), lambda: stage.git("branch", "-m", "third")]
+    out = bench.play(sessions, "run", *args, holds=2 if args else 1, meanwhile=acts[: 1 if args else 2])
+    assert "main is no branch any more: the plan goes on, on other" in out
+    assert stage.git("show", "HEAD:1.txt", "HEAD:2.txt") == "1\n2\n"
+    assert stage.git("for-each-ref", "refs/relay/leg", "refs/heads/relay-jobs") == ""
+    assert stage.git("status", "--porcelain") == ""
+
+
+def test_what_is_at_work_is_kept_where_its_branch_is_gone(stage):
+    """The command that is named puts it back, and no session is paid again."""
+    bench = Bench(stage, PLAN)
+
+    def delete():
+        stage.git("switch", "-q", "--orphan", "other")
+        stage.git("branch", "-qD", "main")
+
+    out = bench.play([write_session(1, HOLD, "echo 1 > 1.txt")], ends=ExitCode.USER, meanwhile=delete)
+    assert "the branch main is gone" in out
+    put_back = out.partition("Hint: ")[2].partition(" puts it back")[0]
+    stage.git(*put_back.split()[1:])
+    stage.git("switch", "-q", "main")
+    bench.play([])
+    assert stage.git("show", "main:1.txt") == "1\n"
+
+
+@pytest.mark.parametrize("act", take_each(2, ["git", "mv"]))
+def test_what_is_at_work_is_kept_where_the_work_tree_of_the_command_goes(stage, act):
+    bench, place = Bench(stage, PLAN), stage.root.with_name("beside")
+    stage.git("worktree", "add", "-q", "-b", "side", str(place))
+    bench.root, bench.places = place, place.with_name(f"{place.name}.relay")
+    words = ("worktree", "remove", "--force") if act == "git" else ("worktree", "move")
+
+    def go():
+        stage.git(*words, str(place), *([] if act == "git" else [f"{place}2"]))
+
+    out = bench.play([write_session(1, HOLD, "echo 1 > 1.txt")], ends=ExitCode.USER, meanwhile=go)
+    assert f"{place} is no work tree any more, and everything is kept" in out
+    bench.root = stage.root if act == "git" else place.with_name(f"{place.name}2")
+    if act == "git":
+        stage.git("switch", "-q", "side")
+    bench.play([])
+    assert stage.git("show", "side:1.txt") == "1\n"

@@ -27,6 +27,7 @@ from relay.git.repository import Repo
 from relay.plan.model import Phase, Plan
 from relay.plan.waves import find_ready
 from relay.run.phases.landing import Job
+from relay.run.selection import Selection
 from relay.session.events import (
     RequestStarted,
     ResponseReceived,
@@ -428,13 +429,21 @@ def _find_way(typed: str, phase_id: str, jobs: int) -> str:
     return typed.replace(alone, f" --jobs {jobs}")
 
 
-def leave_out_phase(hint: Hint, phase_id: str) -> Hint:
+def _leave_out_phase(hint: Hint, phase_id: str) -> Hint:
     """Return a command without ``--phase``, for a user who named none."""
     if isinstance(hint, tuple):
-        return tuple(leave_out_phase(part, phase_id) for part in hint)
+        return tuple(_leave_out_phase(part, phase_id) for part in hint)
     if not isinstance(hint, Command) or hint.words[:3] != ("run", "--phase", phase_id):
         return hint
     return replace(hint, words=("run", *hint.words[3:]))
+
+
+def make_own(end: RunEnd, plan: Plan, selection: Selection, spent: Spent) -> RunEnd:
+    """Return the end of a phase's run as the end of the parent's, which may be for all phases."""
+    then = end.next_command
+    for phase in plan.phases if selection.all else ():
+        then = _leave_out_phase(then, phase.id) if then else None
+    return replace(end, next_command=then, spent=spent)
 
 
 def find_code(stopped: Mapping[str, JobEnd]) -> ExitCode:

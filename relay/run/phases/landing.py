@@ -148,6 +148,15 @@ def require_unmoved(main: Repo, job: Job, plan: Plan) -> None:
 
 
 def _find_case(main: Repo, job: Job, tip: str, own: str) -> LandingCase:
+    if open_case := find_open_case(job, own):
+        return open_case
+    if is_ancestor(main, own, tip):
+        return LandingCase.LANDED
+    return LandingCase.FORWARD if is_checked(job.repo, own) and is_ancestor(main, tip, own) else LandingCase.APART
+
+
+def find_open_case(job: Job, own: str) -> LandingCase | None:
+    """Return what its run has to do, `WORKING` or `MERGING`; None where the phase is done at `own`, its tip."""
     attempt = read_attempt(job.repo)
     if (
         attempt is not None and attempt.merges != own
@@ -155,11 +164,7 @@ def _find_case(main: Repo, job: Job, tip: str, own: str) -> LandingCase:
         return LandingCase.MERGING if attempt.merges else LandingCase.WORKING
     text = find_text(job.repo, own, job.plan_path)
     phase = parse_at(text, job.plan_path).find_phase(job.phase_id) if text is not None else None
-    if not (phase is not None and phase.done):
-        return LandingCase.WORKING
-    if is_ancestor(main, own, tip):
-        return LandingCase.LANDED
-    return LandingCase.FORWARD if is_checked(job.repo, own) and is_ancestor(main, tip, own) else LandingCase.APART
+    return None if phase is not None and phase.done else LandingCase.WORKING
 
 
 def get_tip(repo: Repo) -> str:

@@ -19,7 +19,7 @@ from relay.base.values import dataclass
 from relay.git.command import GitError
 from relay.git.names import list_paths
 from relay.git.notes import is_locked
-from relay.git.repository import BranchError, Repo, is_checked_out, leave_work_tree
+from relay.git.repository import BranchError, Repo, is_checked_out
 from relay.git.status import check_state
 from relay.plan.model import Plan
 from relay.run.attempt.start import render_plan
@@ -38,7 +38,7 @@ from relay.run.phases.jobs import (
     count_places,
     find_code,
     find_ready_phases,
-    leave_out_phase,
+    make_own,
     tell_rest,
     tell_waits,
 )
@@ -48,6 +48,7 @@ from relay.run.phases.landing import (
     LandingCase,
     find_landing,
     find_obstacles,
+    find_open_case,
     find_phase_id,
     get_tip,
     land,
@@ -61,6 +62,7 @@ from relay.run.phases.worktrees import (
     find_branch_tree,
     find_jobs,
     find_lost,
+    follow_branch,
     look_at_trees,
     remove_free,
 )
@@ -68,7 +70,6 @@ from relay.run.resume import settle
 from relay.run.selection import Selection, choose_phase
 from relay.session.events import JobMoved, Noticed
 from relay.session.records import LoggedEvent
-from relay.session.usage import Spent
 from relay.setup.context import RunContext, RunEnd
 from relay.setup.open import hold_worktree
 from relay.setup.session import make_meter
@@ -141,7 +142,7 @@ class _Parent:
         self._here = ctx.repo
         """The work tree where the user typed the command; its branch was the plan's then."""
         self._branch = get_branch(ctx.repo)
-        self._begun = get_tip(ctx.repo)
+        self._begun = self._tip = get_tip(ctx.repo)
         self._held = ctx.repo.root
         """The work tree whose lock is held for the landings."""
         self._unusable_since, self._said = 0.0, ""
@@ -235,16 +236,14 @@ class _Parent:
             self._cap.give_back(phase_id, working.find_cost())
         state.last = end.own
         if not self._ctx.interrupts.finish_turn:
-            self._judge_end(phase_id, working, end)
+            self._judge_end(phase_id, working, replace(end, reason=end.reason.removeprefix(f"phase {phase_id}: ")))
 
     def _judge_end(self, phase_id: str, working: Working, end: JobEnd) -> None:
         """Decide whether an ended phase goes on: nothing is started twice unless something has changed."""
         state, job = self._state, working.job
         is_gone = not job.is_there  # somebody removed its work tree: it is made again
         if end.exit_code == ExitCode.DONE and not is_gone:
-            # Its commits say it, also in the midst of a rebase of the user's.
-            landing = find_landing(leave_work_tree(self._here, self._branch), job)
-            if landing.case in {LandingCase.WORKING, LandingCase.MERGING}:
+            if find_open_case(job, get_tip(job.repo)):  # its commits say it
                 self._stop(phase_id, end)  # asked again, it would say the same
         elif is_locked(job.repo):
             pass  # a run of a killed parent's began there in the same moment: it is waited for
@@ -259,10 +258,9 @@ class _Parent:
             self._stop(phase_id, end)
 
     def _stop(self, phase_id: str, end: JobEnd) -> None:
-        reason = end.reason.removeprefix(f"phase {phase_id}: ")
-        self._state.stopped[phase_id] = replace(end, reason=reason)
+        self._state.stopped[phase_id] = end
         self._state.is_stale = True  # what was to be left for it others can have
-        self._say(phase_id, "stopped", reason)
+        self._say(phase_id, "stopped", end.reason)
 
     def _say(self, phase_id: str, state: str, detail: str) -> None:
         self._state.told_of[phase_id] = state, detail
@@ -284,8 +282,11 @@ class _Parent:
                     found = tuple(self._find_landings(plan))
                 if not self._ctx.interrupts.finish_turn:
                     found = tuple(self._find_to_merge(plan, found))
-                    self._start_ready(plan, landings=min(1, len(found)))  # first, since it takes longest
-                    self._start_merging(plan, found)
+                    if self._order.jobs == 1:  # what is done lands before anything else begins
+                        self._start_merging(plan, found)
+                    self._start_ready(plan, landings=min(1, len(found)))
+                    if self._order.jobs > 1:  # last, since it takes less long
+                        self._start_merging(plan, found)
                     self._say_waits(plan)
         except BranchError:
             self._state.is_stale = True  # the user has just switched: it is looked at again
@@ -310,7 +311,11 @@ class _Parent:
 
     def _settle_branch(self) -> Repo:
         """Find where the plan's branch is checked out now, and return that work tree; one without files if nowhere."""
-        main = find_branch_tree(self._here, self._branch)
+        if (branch := follow_branch(self._here, self._branch, self._tip)) != self._branch:
+            self._ctx.observe(Noticed(text=f"{self._branch} is no branch any more: the plan goes on, on {branch}"))
+            self._branch = branch
+        main = find_branch_tree(self._here, branch)
+        self._tip = get_tip(main)
         self._ctx = replace(self._ctx, files=replace(self._ctx.files, repo=main))
         return main
 
@@ -557,7 +562,7 @@ class _Parent:
         ctx, spent = self._ctx, read_plan_cost(self._ctx.repo, self._ctx.plan_path).spent
         if ctx.interrupts.finish_turn and not plan.done:
             if state.last and state.last.exit_code is ExitCode.INTERRUPTED:
-                return self._make_own(state.last, plan, spent)
+                return make_own(state.last, plan, selection, spent)
             words = "interrupted; everything is kept"
             return RunEnd(exit_code=ExitCode.INTERRUPTED, reason=words, next_command=self._again, spent=spent)
         for kept in remove_free(ctx.repo, ctx.plan_path):
@@ -572,7 +577,7 @@ class _Parent:
         if len(state.stopped) == 1 and not state.pending:
             (end,) = state.stopped.values()
             if end.own:
-                return self._make_own(end.own, plan, spent)
+                return make_own(end.own, plan, selection, spent)
         reason = tell_rest(plan, state, jobs=self._order.jobs)
         again: Hint | None = self._again
         if advised := [(phase_id, end.hint) for phase_id, end in state.stopped.items() if end.hint]:
@@ -583,13 +588,6 @@ class _Parent:
             dearest = max(unsent, key=lambda one: (one.cost_usd is None, one.cost_usd or 0.0, one.tokens))
             again = raise_cap(self._again, ctx.settings, ctx.meter.cap_usd, spent, dearest)
         return RunEnd(exit_code=find_code(state.stopped), reason=reason, next_command=again, spent=spent)
-
-    def _make_own(self, end: RunEnd, plan: Plan, spent: Spent) -> RunEnd:
-        """Return the end of a phase's run as the end of this one, which may be for all phases."""
-        then = end.next_command
-        for phase in plan.phases if self._order.selection.all else ():
-            then = leave_out_phase(then, phase.id) if then else None
-        return replace(end, next_command=then, spent=spent)
 
     @property
     def _again(self) -> Command:

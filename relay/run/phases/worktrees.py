@@ -116,6 +116,28 @@ def find_branch_tree(here: Repo, branch: str) -> Repo:
     return replace(open_worktree(here, other.root), on=branch)
 
 
+def follow_branch(here: Repo, branch: str, tip: str) -> str:
+    """Return the plan's branch, which the user may have renamed: its open phases go along then.
+
+    Args:
+        here: Where the user typed the command; the caller holds its lock.
+        tip: The commit that the branch was at when it was there.
+
+    Raises:
+        RepoError: The branch or the work tree is gone, or another relay is at work on one of its phases.
+    """
+    if not ((here.root / ".git").exists() and here.git_dir.exists()):
+        hint = "type it again where it is now, or in another work tree of that repository"
+        raise RepoError(f"{here.root} is no work tree any more, and everything is kept", hint=hint)
+    if refs.find_ref(here, f"refs/heads/{branch}") is not None:
+        return branch
+    now, head = here.branch, here.head()
+    if now is None or head is None or not is_ancestor(here, tip, head):
+        raise RepoError(f"the branch {branch} is gone", hint=f"git branch {shlex.quote(branch)} {tip} puts it back")
+    move_jobs(here, branch, now)
+    return now
+
+
 def move_jobs(main: Repo, old: str | None, new: str) -> None:
     """Have a plan's open phases go on under another branch; may be repeated after a kill.
 
