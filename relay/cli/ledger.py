@@ -14,7 +14,7 @@ from relay.cli.documents import ClaimSource, LedgerClaim, LedgerDocument, fill
 from relay.cli.options import json_option, plan_option
 from relay.cli.screen import say, say_document
 from relay.git.notes import lock_worktree
-from relay.ledger.belief import ClaimStatus, Judgement
+from relay.ledger.belief import ClaimStatus, Judgement, find_beside
 from relay.ledger.citation import explain_missing, parse_place
 from relay.ledger.model import (
     Claim,
@@ -48,6 +48,8 @@ if TYPE_CHECKING:
 KINDS = ("decision", "constraint", "observation", "dead end", "warning")
 _STYLES = {"out": "dim", "stale": "yellow", "in doubt": "yellow"}
 BUDGET_TOKENS = 1_500
+MAX_BESIDE = 3
+"""Most standing claims that are shown beside a new one."""
 LOCK_WAIT_S = 3.0
 """Seconds to wait for another command that is writing."""
 
@@ -206,7 +208,10 @@ def _read(place: Place) -> Open:
 
 
 def _write(plan: str | None, make: Callable[[Open, Stamp], tuple[Entry, ...]]) -> None:
-    """Append entries to the ledger's file, under the lock that sessions hold while they commit it."""
+    """Append entries to the ledger's file, under the lock that sessions hold while they commit it.
+
+    Show the claims that a new one may rest on, replace or contradict.
+    """
     place = note_place(plan)
     with lock_worktree(place.repo, wait_s=LOCK_WAIT_S), within(find_ledger_path(place.plan_name)):
         found = _read(place)
@@ -215,6 +220,11 @@ def _write(plan: str | None, make: Callable[[Open, Stamp], tuple[Entry, ...]]) -
     entry = entries[0]
     name = getattr(entry, "id", "") or getattr(entry, "of", "")
     say(f"{name}: written to {found.path}; the next run commits it", style="green")
+    beside = find_beside(found.ledger, found.judgement, entry) if isinstance(entry, Claim) else ()
+    for other in beside[:MAX_BESIDE]:
+        say(f"beside {describe_belief(other, found.judgement[other.id])}")
+    if beside:
+        say("If two cannot both hold: relay ledger add --contradicts ID --contradicts ID, or retract one of them.")
 
 
 def _cite(found: Open, places: Iterable[str]) -> tuple[Source, ...]:

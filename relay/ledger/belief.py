@@ -9,12 +9,14 @@ retraction. A claim that was replaced does not come back, whatever becomes of it
 A contradiction is open until it, or a claim of it, is out. Neither the order of the entries nor their ids matter.
 """
 
+import re
+import unicodedata
 from collections.abc import Collection, Mapping
 from enum import StrEnum
 from typing import TypeVar
 
 from relay.base.values import dataclass
-from relay.ledger.model import Claim, Confirmation, Ledger, Nogood, Retraction, Source
+from relay.ledger.model import Claim, Confirmation, Kind, Ledger, Nogood, Retraction, Source
 
 
 class ClaimStatus(StrEnum):
@@ -156,3 +158,45 @@ def find_uses(ledger: Ledger) -> Mapping[str, tuple[str, ...]]:
             if name in claims and not (entry.stamp.session and entry.stamp.session == claims[name].stamp.session):
                 found.setdefault(name, []).append(entry.id if isinstance(entry, Claim) else entry.stamp.session)
     return {name: tuple(dict.fromkeys(users)) for name, users in found.items()}
+
+
+RARE_TEXTS = 3
+"""A word is rare in a ledger if no more of its texts than these, or one in `RARE_SHARE`, have it."""
+RARE_SHARE = 20
+SHARED_WORDS = 2
+_STEM_CHARS = 5
+"""Words count as the same by their beginning: most endings are grammar."""
+_WITHOUT_SPACES = re.compile(r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7ff]")
+"""Thai, Lao, Burmese, Khmer, Kana, Han and Hangul: a run of letters is no word."""
+
+
+def find_beside(ledger: Ledger, judgement: Judgement, claim: Claim) -> tuple[Claim, ...]:
+    """Return the standing claims that a new one may rest on, replace or contradict, the nearest first.
+
+    They cite a file that it cites, or their claims share `SHARED_WORDS` rare words with its own. Claims that it links
+    to are left out. A text of the ledger is a claim or a reason; no list of words, so in any language.
+    """
+    linked = {claim.id, *claim.rests_on, *claim.replaces}
+    paths, words = {source.path for source in claim.sources}, _split_words(claim.claim)
+    texts = [_split_words(text) for one in (*ledger.claims.values(), claim) for text in (one.claim, one.because)]
+    most = max(RARE_TEXTS, len(texts) // RARE_SHARE)
+    rare = {word for word in words if sum(word in text for text in texts) <= most}
+    found: list[tuple[int, int, Claim]] = []
+    for other, text in zip(ledger.claims.values(), texts[::2], strict=False):
+        if other.id in linked or judgement[other.id].status is ClaimStatus.OUT:
+            continue
+        shared = len(rare & text)
+        if shared >= SHARED_WORDS or not paths.isdisjoint(source.path for source in other.sources):
+            found.append((-shared, tuple(Kind).index(other.kind), other))
+    return tuple(other for *_, other in sorted(found, key=lambda one: one[:2]))
+
+
+def _split_words(text: str) -> frozenset[str]:
+    """Return the words of a text by their beginnings; of a script without spaces the pairs of letters."""
+    folded = unicodedata.normalize("NFKC", text).casefold()
+    letters = "".join(c if c.isalnum() or unicodedata.category(c).startswith("M") else " " for c in folded)
+    words: set[str] = set()
+    for word in letters.split():
+        pairs = range(max(1, len(word) - 1)) if _WITHOUT_SPACES.search(word) else ()
+        words.update([word[at : at + 2] for at in pairs] or [word[:_STEM_CHARS]])
+    return frozenset(words)

@@ -64,7 +64,7 @@ def test_claims_of_a_person_are_kept_judged_settled_and_taken_back(
     other = add("keys are numbers", "--replaces", one)
     tell("list", f"{one} decision, OUT (replaced by {other})", f"{two} decision, OUT (rests on {one})")
     tell(f"retract~{other}~--because~they sort badly", other)
-    near = add("always log keys, never names")
+    near = tell("add~always log keys, never names~--because~so", f"beside {rule} constraint: never log keys")
     clash = tell(f"add~--contradicts~{rule}~--contradicts~{near}~--because~measured", "written")
     tell(f"list~{clash}", f"{clash} CONTRADICTION", f"{rule} constraint, in doubt (cannot hold together with {near}")
     tell(f"retract~{near}~--because~said already", near)

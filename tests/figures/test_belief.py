@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from relay.ledger.belief import ClaimStatus, Judgement, judge
+from relay.ledger.belief import ClaimStatus, Judgement, find_beside, judge
 from relay.ledger.model import (
     Claim,
     Confirmation,
@@ -232,3 +232,31 @@ def test_two_branches_say_the_same_however_they_are_joined(made: tuple[Entry, ..
     for one, other in ((ours, theirs), (theirs, ours)):
         joined = merge_entries(append_entry(Ledger(), *one), other)
         assert label(judge(joined, CHANGED)) == known
+
+
+def find_near(claim: str, *standing: str | Claim, cites: Source | None = None) -> str:
+    """The ids beside a new claim; a text becomes a claim with the next id."""
+    made = [one if isinstance(one, Claim) else replace(say(f"c{n}"), claim=one) for n, one in enumerate(standing)]
+    new = replace(say("new", *([cites] if cites else []), replaces="c9"), claim=claim)
+    ledger = Ledger(entries=tuple(made))
+    return " ".join(other.id for other in find_beside(ledger, judge(ledger, {}), new))
+
+
+def test_two_rare_words_put_a_claim_beside_another_in_any_language() -> None:
+    for one, other in (
+        ("A must never be 2", "A must be 2"),
+        ("Retry counts must never be 2", "the retry-count has to be 2"),
+        ("Ключи занимают 32 символа", "Ключи никогда не занимают 64 символов"),
+        ("鍵は三十二桁で保存する", "鍵は六十四桁で保存しない"),
+        ("कुंजी हमेशा ३२ अंकों की है", "कुंजी ६४ अंकों की है"),
+        ("Schlüssel haben 32 Stellen", "SCHLÜSSEL sind 64 Stellen lang"),
+    ):
+        assert find_near(one, other) == find_near(other, one) == "c0", one
+        assert find_near(one, "Logs go to stderr", other, "Names are unique") == "c1", one
+
+
+def test_a_place_puts_a_claim_beside_another_the_nearest_in_words_first() -> None:
+    standing = (say("c0", A), say("c1", A, kind=Kind.CONSTRAINT), say("c9", A), replace(say("c3"), claim="md5 digest"))
+    assert find_near("a digest by md5", *standing, cites=replace(A, lines="90")) == "c3 c1 c0"
+    gone = (*standing, say("c4", replaces="c1"))
+    assert find_near("a digest by md5", *gone, cites=A) == "c3 c0"
