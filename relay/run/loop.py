@@ -31,7 +31,7 @@ from relay.run.commit.plan_commit import make_source, take_edit
 from relay.run.commit.readiness import require_gates
 from relay.run.commit.step import commit_attempt
 from relay.run.explore import find_explorer
-from relay.run.resume import commit_proposed, settle
+from relay.run.resume import clear_tree, commit_proposed, settle
 from relay.run.rungs import choose_model, climb
 from relay.run.selection import Selection, choose_phase
 from relay.session.events import Noticed, RetryScheduled
@@ -229,15 +229,21 @@ def _wait_for_reset(ctx: RunContext, attempt: OpenAttempt | None) -> RunEnd | No
 def _begin(ctx: RunContext, phase: Phase, plan_state: PlanState) -> Handover | None:
     """Return the start of the next session; None if a stop was requested."""
     plan, attempt, point = plan_state.plan, plan_state.kept.attempt, plan_state.get_point()
-    ensure_set_up(ctx.repo, ctx.settings, ctx.workspace, ctx.observe)
-    if ctx.workspace.should_stop():
-        return None
     if attempt is None:
-        asked = f"Phase {phase.id} was asked for."
-        return begin_phase(ctx, plan, phase, reason=point.why if point.phase_id == phase.id else asked)
+        found = clear_tree(ctx.repo, ctx.observe)  # setup leaves it so, or is refused
+        reason = point.why if point.phase_id == phase.id else f"Phase {phase.id} was asked for."
+        return begin_phase(ctx, plan, phase, found, reason=reason) if _set_up(ctx) else None
+    if not _set_up(ctx):
+        return None
     if not attempt.handoff_note and point.case is ResumeCase.MID_ATTEMPT and not attempt.ending.end:
         ctx.observe(Noticed(text="a request was cut off; it counts with its highest possible cost"))
     return continue_phase(ctx, plan, attempt, reason=point.why)
+
+
+def _set_up(ctx: RunContext) -> bool:
+    """Run the setup commands; return False if a stop was requested."""
+    ensure_set_up(ctx.repo, ctx.settings, ctx.workspace, ctx.observe)
+    return not ctx.workspace.should_stop()
 
 
 def _end_phase(ctx: RunContext, selection: Selection, words: str) -> RunEnd | None:

@@ -3,6 +3,7 @@
 `relay.store.plan_state.ask` finds out what to do and changes nothing; only `settle` acts.
 """
 
+import os
 from collections.abc import Iterator
 from dataclasses import replace
 from shlex import quote
@@ -28,7 +29,8 @@ from relay.git.objects import (
     write_paths_tree,
 )
 from relay.git.repository import Repo
-from relay.git.trees import ABSENT, EXECUTABLE, FILE
+from relay.git.status import ChangeKind
+from relay.git.trees import ABSENT, EXECUTABLE, FILE, find_tree
 from relay.ledger.model import Ledger, merge_entries
 from relay.plan.model import Plan
 from relay.plan.text import find_ledger_path
@@ -59,6 +61,7 @@ from relay.store.attempts import (
     find_owned_paths,
     find_place_id,
     has_ended_with,
+    keep_snapshot,
 )
 from relay.store.branches import is_current
 from relay.store.checkpoints import Restoration, WipRecord, plan_restoration, run_restoration, save_snapshots, save_wip
@@ -71,7 +74,7 @@ from relay.store.resume import AttemptFacts, ResumeCase, ResumePoint
 from relay.store.snapshot import TreeSnapshot, write_snapshot_tree
 from relay.store.spend import give_up_attempt
 from relay.store.steering_files import find_strange, require_known
-from relay.store.worktree_notes import is_own_tree
+from relay.store.worktree_notes import find_home, is_own_tree
 
 _MOST_TYPED = 10
 """Most files that a command in a hint names; beyond them it names all."""
@@ -139,6 +142,32 @@ def _describe_restoration(restoration: Restoration, kept: OpenAttempt, *, was_lo
         names = list_paths(restoration.blocked)
         words = f"not restored, since an ignored file is in the way: {names}"
         yield f"{words}; as the checkpoint has it: git show {commit}~2:<file>"
+
+
+def clear_tree(repo: Repo, observe: Observe) -> TreeSnapshot:
+    """Make a work tree of relay's own as HEAD has it, before a phase begins there; return it as it is then.
+
+    What lies there is no open phase's: somebody deleted the refs of one, or a setup command was refused for what it
+    changed. Nobody knows whose it is, so no commit takes it. It is kept.
+    """
+    head = repo.head()
+    committed = find_tree(repo, head) if head else repo.empty_tree
+    with hold_collections(repo):
+        found = write_snapshot_tree(repo)
+        if found.tree == committed or not is_own_tree(repo):
+            return found
+        added = [change.path for change in diff_trees(repo, committed, found.tree) if change.kind is ChangeKind.ADDED]
+        brought = tuple(path for path in added if os.path.lexists(find_home(repo) / path))  # and these stay
+        wanted = TreeSnapshot(tree=committed, replaced=brought)
+        restoration = plan_restoration(repo, found=found, wanted=wanted)
+        if not restoration.changes:
+            return found
+        ref, _ = keep_snapshot(repo, found, "relay: what was found in relay's tree before a phase began")
+    run_restoration(repo, restoration, head)
+    names = list_paths([change.path for change in restoration.changes])
+    words = f"no open phase has the changes to {names} in {repo.root}: they were put aside"
+    observe(Noticed(text=f"{words}; as they were found: git show {ref}:<file>", warning=True))
+    return TreeSnapshot(tree=restoration.tree, skipped=found.skipped)
 
 
 def is_here(repo: Repo, attempt: OpenAttempt) -> bool:

@@ -9,6 +9,7 @@ from relay.run.attempt.start import begin_phase
 from relay.run.commit.candidate import Candidate, PendingPlan, PhaseCommit, Refused
 from relay.run.commit.step import commit_phase
 from relay.setup.context import RunContext
+from relay.store.snapshot import write_snapshot_tree
 
 WHOLE = """
 sessions:
@@ -33,7 +34,7 @@ def commit_each(
 ) -> Iterator[PhaseCommit | Refused]:
     """Do the same for one plan after the other, until one is committed."""
     head = parse_plan((stage.root / "PLAN.md").read_text())
-    handover = begin_phase(ctx, head, head.phases[0], reason="")
+    handover = begin_phase(ctx, head, head.phases[0], write_snapshot_tree(ctx.repo), reason="")
     assert handover is not None
     stage.write("hello.txt", "hello\n")
     do()

@@ -186,7 +186,7 @@ def run_real(folder: Path, runner: str, *args: str) -> str:
     return done.stdout + done.stderr
 
 
-@pytest.mark.parametrize(("kind", "flags"), product(TRIED, FLAGS) if NIGHTLY else [("skipped", [])])
+@pytest.mark.parametrize(("kind", "flags"), [*product(TRIED, FLAGS)] if NIGHTLY else [("skipped", [])])
 def test_real_pytest(tmp_path, kind, flags):
     (tmp_path / "test_x.py").write_text(BODIES[kind])
     output = run_real(tmp_path, "pytest", "-p", "no:cacheprovider", "--rootdir=.", *flags)

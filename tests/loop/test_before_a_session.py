@@ -15,6 +15,7 @@ from relay.run.commit.readiness import require_programs, require_room
 from relay.session.events import GateFinished, Noticed, SessionStarted
 from relay.session.values import SessionKind
 from relay.store.attempts import read_attempt
+from relay.store.snapshot import write_snapshot_tree
 from tests.scripted import ScriptedRunner
 
 
@@ -176,7 +177,7 @@ def test_a_file_that_no_commit_could_hold_costs_nothing(stage):
             stage.write(".gitignore", ignored)
             found = parse_plan(f"# P\n\n## Phase 1 — Hello\nVerify: `true`\n- [ ] {item}\n")
             try:
-                require_room(ctx, found, found.phases[0])
+                require_room(ctx, found, found.phases[0], write_snapshot_tree(ctx.repo))
             except PlanError as error:
                 said = str(error)
                 start = "PLAN.md:3: no session was started for phase 1: the commit would lack files that the phase"
@@ -186,7 +187,7 @@ def test_a_file_that_no_commit_could_hold_costs_nothing(stage):
             else:
                 assert words == "", item
         two = parse_plan("# P\n\n## Phase 1\n- [ ] Say it — a.txt\n\n## Phase 2\n- [ ] Write them — AGENTS.md\n")
-        require_room(ctx, two, two.phases[0])
+        require_room(ctx, two, two.phases[0], write_snapshot_tree(ctx.repo))
     words = (
         "phase 2 is to write files that only a person writes: AGENTS.md; write it and tick the box, or this run stops"
     )

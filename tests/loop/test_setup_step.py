@@ -1,6 +1,7 @@
 """The setup step: what sessions need is installed before the first, and again when a lock file changed."""
 
 import json
+import re
 import shutil
 import socket
 from collections.abc import Sequence
@@ -118,16 +119,22 @@ def test_a_setup_that_changes_what_git_knows_is_not_taken_for_work(locked, comma
     assert "would take for work of a phase" in str(refusal.value)
 
 
-@pytest.mark.nightly
-def test_what_a_setup_changed_is_in_no_commit_of_the_next_run(stage):
+def test_what_a_setup_changed_is_put_aside_before_the_phase_begins(stage):
+    """As all that relay finds in its tree and no open phase has: no session sees it, and it is kept."""
     setup = {"relay.toml": 'setup = ["rm kept.txt; echo x > new.txt"]\n', "kept.txt": "kept\n"}
     bench = Bench(stage, "# P\nVerify: `test -e 1.txt`\n\n## Phase 1 — P\n- [ ] Write one — 1.txt\n", **setup)
-    sessions, words = [write_session(1, "echo 1 > 1.txt")], ("run", "--approve-setup")
+    write = "cat kept.txt own.local > 1.txt; ls new.txt >> 1.txt; true"
+    sessions, words = [write_session(1, write)], ("run", "--approve-setup")
     assert "kept.txt, new.txt" in bench.play(sessions, *words, ends=ExitCode.USER)
     stage.write("relay.toml", 'setup = ["true"]\n')
     stage.commit("mend")
-    bench.play(sessions, *words)
+    stage.write(".gitignore", "*.local\n")  # in no commit: git does not ignore it in relay's tree
+    stage.write("own.local", "own\n")
+    (ref,) = re.findall(r"kept.txt, new.txt in .* put aside; .*: git show (\S+):<file>", bench.play(sessions, *words))
     assert stage.git("show", "--name-only", "--format=", "HEAD").split() == ["1.txt", "PLAN.md"]
+    assert stage.git("show", "HEAD:1.txt") == "kept\nown\n"
+    assert stage.git("show", f"{ref}:new.txt") == "x\n"
+    assert "kept.txt" not in stage.git("ls-tree", "--name-only", ref)
 
 
 def test_a_setup_is_confined_as_a_session_is(locked, tmp_path):

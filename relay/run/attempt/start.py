@@ -67,6 +67,7 @@ from relay.store.history import (
 from relay.store.outdated import OUTDATED
 from relay.store.plan_versions import find_phases, replay_attempt
 from relay.store.ref_notes import Carried, Course
+from relay.store.snapshot import TreeSnapshot
 from relay.store.staleness import find_changed_sources, find_stale
 from relay.store.steering_files import find_strange
 from relay.store.trailers import (
@@ -136,8 +137,11 @@ class Handover:
     """State of the files in the first message, by path."""
 
 
-def begin_phase(ctx: RunContext, plan: Plan, phase: Phase, *, reason: str) -> Handover | None:
+def begin_phase(ctx: RunContext, plan: Plan, phase: Phase, found: TreeSnapshot, *, reason: str) -> Handover | None:
     """Open an attempt on a phase that has none; None if a stop was requested during the baseline gate.
+
+    Args:
+        found: The work tree as it is.
 
     Raises:
         PlanError: The gate can never be green, or no commit could hold the files of the phase.
@@ -147,7 +151,7 @@ def begin_phase(ctx: RunContext, plan: Plan, phase: Phase, *, reason: str) -> Ha
     settled = settle_in(ctx.repo, ctx.plan_path, plan, head)
     phase = settled.find_phase(phase.id) or phase
     commands = get_commands(ctx.settings, phase)
-    base = require_room(ctx, settled, phase)
+    require_room(ctx, settled, phase, found)
     gate = run_phase_gate(ctx, _make_baseline_task(ctx.repo, phase, commands, head))
     if ctx.interrupts.stop_now or any(check.status is Outcome.INTERRUPTED for check in gate.result.commands):
         return None
@@ -166,7 +170,7 @@ def begin_phase(ctx: RunContext, plan: Plan, phase: Phase, *, reason: str) -> Ha
         course=Course(number=number, tries=number, baseline=render_baseline(gate.result)),
         carried=read_carried(earlier),
     )
-    attempt = open_attempt(ctx.repo, start, base=base)  # nobody wrote since: gate and hooks have a tree of their own
+    attempt = open_attempt(ctx.repo, start, base=found)  # nobody wrote since: gate and hooks have a tree of their own
     return _make_handover(ctx, attempt, pending, reason=reason, handoff_note=handoff_note, baseline=gate.result)
 
 

@@ -42,7 +42,7 @@ from relay.store.attempts import OpenAttempt
 from relay.store.history import find_added, find_text
 from relay.store.plan_versions import parse_at
 from relay.store.ref_notes import read_notes
-from relay.store.snapshot import TreeSnapshot, write_snapshot_tree
+from relay.store.snapshot import TreeSnapshot
 from relay.store.worktree_notes import find_home
 from relay.tools.workspace import ALWAYS_PROTECTED
 
@@ -158,16 +158,16 @@ def require_programs(ctx: RunContext, plan: Plan, phase: Phase, baseline: GateRu
             raise _not_begun(ctx.files, phase, words, advice)
 
 
-def require_room(ctx: RunContext, plan: Plan, phase: Phase) -> TreeSnapshot:
+def require_room(ctx: RunContext, plan: Plan, phase: Phase, now: TreeSnapshot) -> None:
     """Refuse to begin a phase whose files no commit could hold; at the start of a run, warn of later phases.
 
-    Returns:
-        The work tree as it is.
+    Args:
+        now: The work tree as it is.
 
     Raises:
         PlanError: An item names an ignored file or the like, or a file that no session writes.
     """
-    own, now = {ctx.plan_path, ctx.ledger_path}, write_snapshot_tree(ctx.repo)
+    own = {ctx.plan_path, ctx.ledger_path}
     protected = (*ALWAYS_PROTECTED, *(path for path in ctx.workspace.protected if path not in own))
     _refuse(ctx.plan_path, phase, find_hopeless(ctx.repo, phase, ctx.repo.head(), now, protected))
     later = () if ctx.memory.passed else plan.phases[plan.phases.index(phase) + 1 :]
@@ -175,7 +175,6 @@ def require_room(ctx: RunContext, plan: Plan, phase: Phase) -> TreeSnapshot:
         if taken := find_protected_targets(other, protected):
             words = f"phase {other.id} is to write files that only a person writes: {list_paths(taken)}"
             ctx.observe(Noticed(text=f"{words}; write it and tick the box, or this run stops there", warning=True))
-    return now
 
 
 def _refuse(plan_path: str, phase: Phase, found: tuple[LeftOut, ...]) -> None:
