@@ -10,11 +10,10 @@ from relay.session.tape import find_conversation
 
 @dataclass(slots=True)
 class Taped:
-    """A request with its answer, and what relay made of it."""
+    """A request with its answer."""
 
     body: dict[str, Any]
     answer: dict[str, Any] = field(default_factory=dict)
-    made: dict[str, Any] = field(default_factory=dict)
 
 
 def find_tapes(root: Path) -> list[Path]:
@@ -37,6 +36,6 @@ def read_tape(path: Path) -> list[Taped]:
             name, new = find_conversation(note["body"])
             messages = [*messages[: note["same"]], *new]
             found.append(Taped(body={**note["body"], name: messages}))
-        elif note["kind"] in {"answer", "made"}:
-            setattr(found[-1], note["kind"], note)
+        elif note["kind"] == "answer":
+            found[-1].answer = note
     return found

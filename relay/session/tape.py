@@ -4,9 +4,8 @@ A note is a JSON object with a ``kind``:
 
 - ``session``: the session's settings; the first note. ``runner`` is present if an agent sends the requests.
 - ``request``: ``body`` as it was sent; the first ``same`` parts of its conversation are those of the request before.
-- ``answer``: ``status``, ``headers`` and ``body`` as they came; ``cut`` if the connection ended first.
-- ``made``: what relay made of it: ``stop_reason`` and ``usage``, or ``fault`` and its message; for an agent, ``path``
-  and what was read.
+- ``answer``: ``content``, ``stop_reason`` and ``usage``, or a ``fault`` and its words. For an agent ``path`` and
+  ``model``, and no ``content``: its next request holds that.
 - ``full``: the tape ends here, because it had grown too long.
 """
 

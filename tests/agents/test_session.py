@@ -117,7 +117,7 @@ def check_confinement(stage):
 
 
 def check_history(stage):
-    """The history has every request and answer as it passed the gateway, but for secrets."""
+    """The history has every request as it passed the gateway, and what each answer used, but no secrets."""
     posted = [request for request in stage.server.requests if request.path == "/v1/messages"]
     [tape] = (stage.root / ".relay/history").iterdir()
     taped = read_tape(tape)
@@ -126,7 +126,7 @@ def check_history(stage):
         len(request.body["messages"]) for request in posted
     ]
     used = [request.usage["output_tokens"] for request in posted]
-    assert [exchange.made["usage"]["output_tokens"] for exchange in taped] == used
+    assert [exchange.answer["usage"]["output_tokens"] for exchange in taped] == used
     assert "aB3dE6gH9j" not in tape.read_text()
     assert "[redacted]" in tape.read_text()
     assert "api-key" not in tape.read_text().lower()

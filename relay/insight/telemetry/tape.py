@@ -6,7 +6,6 @@ a failure to write ends the tape.
 
 import json
 import os
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from threading import RLock
 from typing import Any
@@ -22,10 +21,6 @@ MAX_TAPE_BYTES = 64 * 1024 * 1024
 """Per session."""
 TAPE_AGE_S = 30 * 86_400
 """Age by modification time at which tapes are deleted."""
-_DATA = "data:"
-_PLACE = ("type", "index", "item_id", "output_index")
-"""Keys of an event that tell which text its piece belongs to."""
-_Holder = dict[str, Any] | list[Any]
 
 
 class FileTape:
@@ -56,8 +51,6 @@ class FileTape:
                 body, before = note["body"], self._messages
                 _, self._messages = find_conversation(body)
                 note = shorten_request(body, before)
-            elif note.get("kind") == "answer":
-                note = {**note, "body": redact_stream(note["body"], self._clean)}
             line = self._clean(json.dumps(note, ensure_ascii=False, separators=(",", ":"), default=str))
             data = f"{line}\n".encode("utf-8", "backslashreplace")
             self._written += len(data)
@@ -95,54 +88,3 @@ def open_tape(
             return FileTape(open_regular(f"{session_id}{SUFFIX}", folder, flags), secret_values, most_bytes)
     except OSError:
         return FileTape(None, secret_values)
-
-
-def redact_stream(body: str, redact: Callable[[str], str]) -> str:
-    """Redact a stream of any dialect. Its texts come in pieces, none of which may look like a secret.
-
-    If the whole text holds a secret, its first piece gets the whole redacted text and the others become empty.
-
-    Args:
-        redact: Redacts a text.
-    """
-    lines = body.split("\n")
-    events: dict[int, Any] = {}
-    texts: dict[object, list[tuple[int, _Holder, Any]]] = {}
-    for number, event in _iter_events(lines):
-        events[number] = event
-        place = tuple(str(event.get(name)) for name in _PLACE)
-        for path, holder, name in _iter_texts(event):
-            texts.setdefault((place, path), []).append((number, holder, name))
-    for pieces in texts.values():
-        text = "".join(holder[name] for _, holder, name in pieces)
-        left = redact(text)
-        if left == text:
-            continue
-        for number, holder, name in pieces:
-            holder[name], left = left, ""
-            lines[number] = f"{_DATA} {json.dumps(events[number], ensure_ascii=False, separators=(',', ':'))}"
-    return "\n".join(lines)
-
-
-def _iter_events(lines: list[str]) -> Iterator[tuple[int, dict[str, Any]]]:
-    for number, line in enumerate(lines):
-        if not line.startswith(_DATA):
-            continue
-        try:
-            event = json.loads(line[len(_DATA) :])
-        except (ValueError, RecursionError):
-            continue
-        if isinstance(event, dict):
-            yield number, event
-
-
-def _iter_texts(event: dict[str, Any]) -> Iterator[tuple[object, Any, Any]]:
-    """Yield each text's path in the event, the object or list that holds it, and its key there."""
-    rest: list[tuple[tuple[object, ...], _Holder]] = [((), event)]
-    while rest:
-        path, holder = rest.pop()
-        for name, value in [*(holder.items() if isinstance(holder, dict) else enumerate(holder))]:
-            if isinstance(value, str):
-                yield (*path, name), holder, name
-            elif isinstance(value, dict | list):
-                rest.append(((*path, name), value))

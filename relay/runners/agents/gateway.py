@@ -18,7 +18,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 from relay.base.http_peer import MAX_BODY_BYTES, HttpPeer, MalformedError
-from relay.base.redaction import hide_values, redact
+from relay.base.redaction import redact
 from relay.base.values import dataclass
 from relay.runners.agents.dialects import (
     MESSAGES,
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from relay.runners.messages.transport import PlainWire
 
 MAX_HELD_BYTES = 128 * 1024 * 1024
-"""Most bytes of all open requests, with the kept parts of their answers."""
+"""Most bytes of all open requests, with the unfinished lines of their answers."""
 _ANSWER_TOKENS = 128_000
 """Longest answer of a request without a limit."""
 _EVENT_SHARE = 4
@@ -157,7 +157,7 @@ def serve_agent(route: Route, connection: socket.socket) -> None:
 
 
 class _Exchange:
-    """One request and its answer. Mutable: notes what came."""
+    """One request and its answer. Mutable: takes memory."""
 
     def __init__(self, peer: HttpPeer, route: Route) -> None:
         self.peer = peer
@@ -249,24 +249,19 @@ class _Exchange:
             self.route.tell(Passed(request=request, tally=tally, fault=fault))
 
     def _keep(self, body: bytes, tally: Tally | None, fault: Fault | None) -> None:
-        made: dict[str, Any] = {}
+        made: dict[str, Any] = {"kind": "answer", "path": self.path}
         if tally:
             usage = asdict(tally.usage) if tally.usage else None
-            made = {"model": tally.model, "stop_reason": tally.stop_reason, "usage": usage}
-            made["is_complete"] = tally.is_complete
+            made |= {"model": tally.model, "stop_reason": tally.stop_reason, "usage": usage}
         if fault:
-            made |= {"fault": fault.kind.value, "message": fault.message}
-        came = hide_values(self.came_body.decode("utf-8", "surrogateescape"), self._list_secrets())
+            made |= {"fault": fault.kind.value, "words": fault.message}
         with self.route.lock:
             self.route.keep({"kind": "request", "body": json.loads(body)})
-            self.route.keep({**self.came, "body": came})
-            self.route.keep({"kind": "made", "path": self.path, **made})
+            self.route.keep(made)
 
     def _forward(self, body: bytes, request: ModelRequest | None) -> tuple[Tally | None, Fault | None]:
         import httpx2
 
-        self.came: dict[str, Any] = {"kind": "answer", "status": 0, "headers": {}, "cut": True}
-        self.came_body = bytearray()
         tally = None
         try:
             with self._send(body) as response:
@@ -278,7 +273,6 @@ class _Exchange:
                 chunks = self.route.wire.read(response)
                 streamed = "event-stream" in response.headers.get("content-type", "")
                 tally = Tally(dialect=request.dialect if request else MESSAGES, streamed=streamed)
-                self._note(response)
                 heard = self._pass(response, chunks, tally, (request and request.max_output_tokens) or _ANSWER_TOKENS)
         except UnicodeEncodeError as error:  # half a character, which a cloud's client cannot write; nothing was sent
             fault = Fault(kind=FaultKind.REQUEST, message=f"the request holds a text that is no UTF-8: {error.reason}")
@@ -318,7 +312,7 @@ class _Exchange:
         import httpx2
 
         heard = self.peer.begin(response.status_code, _choose_headers(response.headers))
-        left_bytes, is_kept = _EVENT_SHARE * most_answer_bytes(output_tokens), True
+        left_bytes = _EVENT_SHARE * most_answer_bytes(output_tokens)
         for chunk in chunks:
             left_bytes -= len(chunk)
             if left_bytes < 0:
@@ -327,33 +321,20 @@ class _Exchange:
             tally.feed(chunk)
             if not self._take(tally.held_bytes - held):
                 tally.forget()
-            is_kept = is_kept and len(self.came_body) < MAX_BODY_BYTES and self._take(len(chunk))
-            self.came_body += chunk if is_kept else b""
             if not (heard and self.peer.send(chunk)):
                 return False
-        self.came["cut"] = not is_kept
         return self.peer.end()
-
-    def _note(self, response: "httpx2.Response") -> None:
-        self.came |= {
-            "status": response.status_code,
-            "headers": {"content-type": response.headers.get("content-type", "")},
-        }
 
     def _pass_error(self, response: "httpx2.Response") -> Fault:
         fault = judge_status(response, self.route.way.family, self.route.way.credential)
         said = self._clean(response.content.decode(errors="replace")).encode()
-        self._note(response)
-        self.came["cut"], self.came_body = False, bytearray(said)
         self.peer.answer(response.status_code, _choose_headers(response.headers), said)
         return replace(fault, message=self._clean(fault.message))
 
-    def _list_secrets(self) -> tuple[str, ...]:
-        """Return the values so far of a credential: the environment does not hold them."""
-        return self.route.way.credential.secrets if self.route.way.credential else ()
-
     def _clean(self, text: str) -> str:
-        return redact(text, environ_values=(*self.route.secrets, *self._list_secrets()))
+        """Redact a text, also the values so far of a credential, which the environment does not hold."""
+        own = self.route.way.credential.secrets if self.route.way.credential else ()
+        return redact(text, environ_values=(*self.route.secrets, *own))
 
 
 def _refuse(peer: HttpPeer, status: int, words: str) -> None:

@@ -1,16 +1,16 @@
 """The Messages API over HTTP: one request in, one `Answer` or one `Fault` out; and the limits of a model.
 
 Retries, the conversation and the tools live elsewhere; `faults.py` says what an error means. The request goes by
-Anthropic's SDK, in `client.py`. `NotedRequest` keeps what goes over the wire for the session's tape.
+Anthropic's SDK, in `client.py`.
 """
 
 import json
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Generator, Iterator, Mapping
-from contextlib import ExitStack, closing, contextmanager, suppress
-from dataclasses import asdict, replace
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +18,7 @@ from msgspec import structs
 
 from relay.base.errors import RunnerError
 from relay.base.interrupts import Interrupted, Interrupts, Urgency
-from relay.base.redaction import hide_values, redact
+from relay.base.redaction import redact
 from relay.config.model import NOTHING_SET, ModelSettings
 from relay.config.sources import render_model_table, show_user_file
 from relay.runners.base import ModelInfo
@@ -56,60 +56,12 @@ from relay.runners.messages.reading import (
 )
 from relay.session.gauge import LEAST_WINDOW_TOKENS
 from relay.session.prices import PRICES_SEEN, find_limits, suggest_models
-from relay.session.tape import KeepNote, Note
 
 if TYPE_CHECKING:
     import httpx2
 
     from relay.runners.messages.client import SdkWire
     from relay.runners.messages.transport import PlainWire
-
-
-_KEPT = ("content-type", "request-id", "retry-after", "retry-after-ms", "x-should-retry", "location")
-_KEPT_PREFIX = "anthropic-ratelimit-"
-
-
-class NotedRequest:
-    """One request on the wire, noted for the tape. Mutable: collects the answer."""
-
-    def __init__(self, keep: KeepNote, request: Mapping[str, Any]) -> None:
-        self._keep = keep
-        self._heard = bytearray()
-        self._head: dict[str, Any] = {}
-        keep({"kind": "request", "body": request})
-
-    def begin(self, status: int, headers: Mapping[str, str]) -> None:
-        """Note status and headers; credentials are never among the headers that are kept."""
-        kept = {name.lower(): value for name, value in headers.items()}
-        shown = {name: value for name, value in kept.items() if name in _KEPT or name.startswith(_KEPT_PREFIX)}
-        self._head = {"kind": "answer", "status": status, "headers": shown}
-
-    def listen(self, chunks: Iterator[bytes]) -> Generator[bytes, None, None]:
-        """Yield the body, and keep it when it ends, however it ends."""
-        cut = True
-        try:
-            for chunk in chunks:
-                self._heard += chunk
-                yield chunk
-            cut = False
-        finally:
-            self._keep({**self._head, "body": self._heard.decode("utf-8", "surrogateescape"), "cut": cut})
-
-    def refuse(self, response: "httpx2.Response") -> None:
-        """Keep an error response."""
-        self.begin(response.status_code, response.headers)
-        self._keep({**self._head, "body": response.content.decode(errors="replace"), "cut": False})
-
-
-def describe_result(result: Answer | Fault) -> Note:
-    """Return the tape's note of an answer or fault."""
-    if isinstance(result, Fault):
-        return {"kind": "made", "fault": result.kind.value, "words": result.message}
-    return {
-        "kind": "made",
-        "stop_reason": result.stop_reason,
-        "usage": asdict(result.usage) if result.usage else None,
-    }
 
 
 def read_limits(body: Any) -> ModelSettings:
@@ -293,38 +245,31 @@ class MessagesApi:
         hint = advise(response.status_code, self._family, self._credential)
         raise RunnerError(f"the endpoint refused: {fault.message}", hint=hint)
 
-    def send(self, request: Mapping[str, Any], *, on_block: OnBlock, keep: KeepNote = lambda _: None) -> Answer | Fault:
+    def send(self, request: Mapping[str, Any], *, on_block: OnBlock) -> Answer | Fault:
         """Send one streaming request and wait for its end; never raises for what an endpoint does.
 
         Args:
             request: Body of ``POST /v1/messages`` without ``stream``.
             on_block: Called with each finished content block, for the view only.
-            keep: Takes notes of the request and the answer.
         """
-        body = {**request, "stream": True}
-        found = self._send(body, NotedRequest(partial(self._keep, keep), body), on_block)
+        found = self._send({**request, "stream": True}, on_block)
         return self._clean(found) if isinstance(found, Fault) else found
 
     @property
     def _secrets(self) -> tuple[str, ...]:
         return (*self._own_secrets, *(self._credential.secrets if self._credential else ()))
 
-    def _keep(self, keep: KeepNote, note: Note) -> None:
-        """Keep a note without the values of a credential, which the environment does not hold."""
-        hidden = self._credential.secrets if self._credential and "status" in note else ()
-        keep({**note, "body": hide_values(note["body"], hidden)} if hidden else note)
-
     def _clean(self, fault: Fault) -> Fault:
         """Remove secrets from the endpoint's words."""
         return replace(fault, message=redact(fault.message, environ_values=self._secrets))
 
-    def _send(self, request: Mapping[str, Any], wire: NotedRequest, on_block: OnBlock) -> Answer | Fault:
+    def _send(self, request: Mapping[str, Any], on_block: OnBlock) -> Answer | Fault:
         import httpx2
 
         builder = AnswerBuilder()
         try:
             with self._interrupts.interruptible():
-                return self._receive(request, wire, builder, on_block)
+                return self._receive(request, builder, on_block)
         except Interrupted:
             words = "stopped while waiting for an answer"
             return Fault(kind=FaultKind.INTERRUPTED, message=words, usage=builder.usage, may_be_billed=True)
@@ -347,9 +292,7 @@ class MessagesApi:
         """Longest time until headers, or a whole error, arrive: connecting, sending and silence, each in full."""
         return 3 * self._idle_timeout_s
 
-    def _receive(
-        self, request: Mapping[str, Any], wire: NotedRequest, builder: AnswerBuilder, on_block: OnBlock
-    ) -> Answer | Fault:
+    def _receive(self, request: Mapping[str, Any], builder: AnswerBuilder, on_block: OnBlock) -> Answer | Fault:
         import httpx2
 
         sdk = self._get_sdk()
@@ -361,10 +304,8 @@ class MessagesApi:
             except (ValueError, RecursionError) as unfit:  # nothing has been sent, so nothing is paid for
                 return Fault(kind=FaultKind.REQUEST, message=f"relay cannot write this request as JSON: {unfit}")
             if not response.is_success:
-                wire.refuse(response)
                 return judge_status(response, self._family, self._credential)
-            wire.begin(response.status_code, response.headers)
-            chunks = stack.enter_context(closing(wire.listen(sdk.read(response))))
+            chunks = sdk.read(response)
             if (error := read_answer(chunks, watchdog, builder, on_block)) is not None:
                 return judge_event(error, builder.usage, has_begun=builder.has_begun)
             # The answer counts whatever happens here: it is paid for.

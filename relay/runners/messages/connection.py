@@ -29,7 +29,6 @@ from relay.runners.base import ModelInfo
 from relay.runners.messages.answers import THINKING, Answer
 from relay.session.events import Observe, RetryScheduled
 from relay.session.prices import find_limits
-from relay.session.tape import KeepNote
 from relay.session.usage import Usage
 from relay.session.values import SessionEnd, SessionOutcome
 
@@ -418,10 +417,8 @@ class Api(Protocol):
     def find_model(self, model: str, own: ModelSettings = NOTHING_SET) -> ModelInfo | Fault:
         """Return window and limits, the user's settings first; or a fault that may pass by itself."""
 
-    def send(
-        self, request: Mapping[str, Any], *, on_block: Callable[[Mapping[str, Any]], None], keep: KeepNote
-    ) -> Answer | Fault:
-        """Send one request, and keep what goes over the wire.
+    def send(self, request: Mapping[str, Any], *, on_block: Callable[[Mapping[str, Any]], None]) -> Answer | Fault:
+        """Send one request.
 
         Contract: never raises for what an endpoint or a signal does.
         """

@@ -10,16 +10,17 @@ entries end at block borders. Claude Code counts the same way.
 
 import json
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
 from relay.base.values import dataclass
 from relay.runners.account import Account, Sent, fit_answer
 from relay.runners.base import ModelInfo, SessionSpec
 from relay.runners.messages.answers import Answer, make_sendable
-from relay.runners.messages.api import describe_result
 from relay.runners.messages.connection import ApiConnection, Fault, FaultKind, RetryPolicy
 from relay.session.events import CacheBroken, Noticed, RequestStarted, TextShown
 from relay.session.pictures import count_picture_tokens
+from relay.session.tape import Note
 from relay.session.usage import Usage, estimate_tokens
 from relay.session.values import SessionEnd, SessionOutcome, ToolResult
 
@@ -327,9 +328,10 @@ class ContextWindow(Account):
         while True:
             self._connection.observe(RequestStarted(turn=self.turn))
             started, request = self._connection.clock(), self._render_request()
-            result = self._connection.api.send(request, on_block=self._show, keep=self.spec.keep)
+            self.spec.keep({"kind": "request", "body": request})
+            result = self._connection.api.send(request, on_block=self._show)
             duration_s = self._connection.clock() - started
-            self.spec.keep(describe_result(result))
+            self.spec.keep(_describe(result))
             if isinstance(result, Answer):
                 self._connection.dialect.answered = True
                 self._account(result, duration_s)
@@ -441,6 +443,14 @@ class ContextWindow(Account):
         text = block.get("text") if block.get("type") == "text" else block.get("thinking")
         if isinstance(text, str) and text.strip():
             self._connection.observe(TextShown(text=text, thinking=block["type"] == "thinking"))
+
+
+def _describe(result: Answer | Fault) -> Note:
+    """Return the tape's note of an answer or fault."""
+    if isinstance(result, Fault):
+        return {"kind": "answer", "fault": result.kind.value, "words": result.message}
+    usage = asdict(result.usage) if result.usage else None
+    return {"kind": "answer", "content": result.content, "stop_reason": result.stop_reason, "usage": usage}
 
 
 def _estimate_seen(block: Mapping[str, Any]) -> int:
