@@ -13,7 +13,6 @@ import re
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
 from relay.base.values import dataclass
 from relay.insight.transcripts.conversation import Role
@@ -22,16 +21,11 @@ from relay.insight.transcripts.emitter import (
     MAIN,
     SIDE,
     EventEmitter,
+    Loose,
     Reading,
     ToolReply,
     describe_compaction,
-    find_count,
-    find_dollars,
     find_head,
-    get_list,
-    get_map,
-    get_text,
-    join_texts,
     parse_time,
     read_lines,
 )
@@ -80,19 +74,19 @@ class _Chain:
         self._begun: tuple[float, str] | None = None
         """When and as what the next context begins; None where one is open, or nothing was said yet."""
         self._parts: tuple[SizedPart, ...] = ()
-        self._handlers: Mapping[str, Callable[[Mapping[str, Any]], None]] = {
+        self._handlers: Mapping[str, Callable[[Loose], None]] = {
             "user": self._hear,
             "assistant": self._speak,
             "system": self._note,
             "attachment": self._attach,
         }
 
-    def read(self, entry: Mapping[str, Any]) -> None:
-        kind = get_text(entry, "type")
+    def read(self, entry: Loose) -> None:
+        kind = entry.text("type")
         handle = self._handlers.get(kind)
         is_side = entry.get("isSidechain") is True
         if kind == "queue-operation" and not self._at:
-            self._at = parse_time(get_text(entry, "timestamp"), 0.0)  # a fork: the next entries are older
+            self._at = parse_time(entry.text("timestamp"), 0.0)  # a fork: the next entries are older
         if handle is not None and is_side == self._side:
             self._follow(entry)
             handle(entry)
@@ -104,16 +98,16 @@ class _Chain:
         self._end_answer()
         self._emitter.close(self._at)
 
-    def _count(self, kind: str, entry: Mapping[str, Any]) -> None:
+    def _count(self, kind: str, entry: Loose) -> None:
         if kind == "api-request-shape":
-            self._parts = _measure_parts(get_map(entry, "shape"))
+            self._parts = _measure_parts(entry.part("shape"))
         elif kind == "cost-state":
-            self._reading.own_cost_usd = find_dollars(entry, "totalCostUSD")
+            self._reading.own_cost_usd = entry.dollars("totalCostUSD")
         elif kind not in _QUIET and kind not in self._handlers:
             self._reading.count_unknown(kind or "without a type")
 
-    def _follow(self, entry: Mapping[str, Any]) -> None:
-        at = parse_time(get_text(entry, "timestamp"), self._at)
+    def _follow(self, entry: Loose) -> None:
+        at = parse_time(entry.text("timestamp"), self._at)
         if at < self._at - FORK_S and not self._side:
             self._reading.note("it begins with turns of the session that it was forked from; they are counted here too")
         self._at = max(self._at, at) if self._at - at < FORK_S else at
@@ -123,7 +117,7 @@ class _Chain:
             self._emitter.close(self._at)
             self._is_compacted = False
         if root or not (self._emitter.is_open or self._begun):
-            agent = get_text(entry, "agentId")
+            agent = entry.text("agentId")
             self._begun = self._at, f"sub-agent {agent}".strip() if self._side else "from its beginning"
 
     def _open(self) -> None:
@@ -133,24 +127,24 @@ class _Chain:
             self._begun = None
             self._emitter.open(at, title=title, reason="", phase=self._phase, parts=self._parts)
 
-    def _hear(self, entry: Mapping[str, Any]) -> None:
-        message = get_map(entry, "message")
+    def _hear(self, entry: Loose) -> None:
+        message = entry.part("message")
         if entry.get("isCompactSummary") is True and not self._is_compacted:
             self._compact("summary", None, None)
         if not self._side:
             self._listen(entry)
-        results = [block for block in get_list(message, "content") if get_text(block, "type") == "tool_result"]
+        results = [block for block in message.parts("content") if block.text("type") == "tool_result"]
         for block in results:
-            details = get_map(entry, "toolUseResult") if len(results) == 1 else {}
-            self._emitter.answer(self._at, get_text(block, "tool_use_id"), _read_result(block, details))
+            details = entry.part("toolUseResult") if len(results) == 1 else Loose()
+            self._emitter.answer(self._at, block.text("tool_use_id"), _read_result(block, details))
         if not results:
             self._emitter.last_at = self._at
 
-    def _speak(self, entry: Mapping[str, Any]) -> None:
-        message = get_map(entry, "message")
-        if entry.get("isApiErrorMessage") is True or get_text(message, "model") == "<synthetic>":
+    def _speak(self, entry: Loose) -> None:
+        message = entry.part("message")
+        if entry.get("isApiErrorMessage") is True or message.text("model") == "<synthetic>":
             return
-        name, usage = get_text(message, "id"), _read_usage(get_map(message, "usage"))
+        name, usage = message.text("id"), _read_usage(message.part("usage"))
         if self._answer is None or self._answer.id != name:
             self._end_answer()
             if usage is None or name in self._known:
@@ -159,37 +153,37 @@ class _Chain:
             self._is_compacted = False
             self._emitter.hold(self._at)
             self._answer = _Answer(id=name, at=self._at, model="", usage=None, stop="")
-        self._answer.model = get_text(message, "model") or self._answer.model
-        self._answer.stop = get_text(message, "stop_reason") or self._answer.stop
+        self._answer.model = message.text("model") or self._answer.model
+        self._answer.stop = message.text("stop_reason") or self._answer.stop
         counts = filter(None, (self._answer.usage, usage))  # the output grows while an answer comes
         self._answer.usage = max(counts, key=lambda one: one.output_tokens, default=None)
-        for block in get_list(message, "content"):
+        for block in message.parts("content"):
             if not self._side:
-                self._emitter.say(self._at, Role.AGENT, get_text(block, "text"))
-            if get_text(block, "type") == "tool_use":
-                self._emitter.call(self._at, get_text(block, "id"), get_text(block, "name"), get_map(block, "input"))
+                self._emitter.say(self._at, Role.AGENT, block.text("text"))
+            if block.text("type") == "tool_use":
+                self._emitter.call(self._at, block.text("id"), block.text("name"), block.part("input"))
 
-    def _attach(self, entry: Mapping[str, Any]) -> None:
+    def _attach(self, entry: Loose) -> None:
         """Hear what the user typed while the agent was at work."""
-        found = get_map(entry, "attachment")
-        typed = get_text(found, "type") == "queued_command" and found.get("commandMode", "prompt") == "prompt"
-        if typed and get_text(get_map(found, "origin"), "kind") in {"", "human"} and not self._side:
-            self._emitter.say(self._at, Role.USER, join_texts(found.get("prompt")))
+        found = entry.part("attachment")
+        typed = found.text("type") == "queued_command" and found.get("commandMode", "prompt") == "prompt"
+        if typed and found.part("origin").text("kind") in {"", "human"} and not self._side:
+            self._emitter.say(self._at, Role.USER, found.words("prompt"))
 
-    def _listen(self, entry: Mapping[str, Any]) -> None:
+    def _listen(self, entry: Loose) -> None:
         """Hear the user's own words, also an answer and the reason of a refusal, or the summary of a compaction."""
-        text = join_texts(get_map(entry, "message").get("content"))
+        text = entry.part("message").words("content")
         if entry.get("isCompactSummary") is True:
             self._emitter.say(self._at, Role.SUMMARY, text)
         elif entry.get("isMeta") is not True:
             for said in _find_words(entry, text):
                 self._emitter.say(self._at, Role.USER, said)
 
-    def _note(self, entry: Mapping[str, Any]) -> None:
-        if get_text(entry, "subtype") == "compact_boundary":
-            found = get_map(entry, "compactMetadata")
-            how = get_text(found, "trigger") or "by itself"
-            self._compact(how, find_count(found, "preTokens"), find_count(found, "postTokens"))
+    def _note(self, entry: Loose) -> None:
+        if entry.text("subtype") == "compact_boundary":
+            found = entry.part("compactMetadata")
+            how = found.text("trigger") or "by itself"
+            self._compact(how, found.count("preTokens"), found.count("postTokens"))
 
     def _compact(self, how: str, before: int | None, after: int | None) -> None:
         self._end_answer()
@@ -214,9 +208,9 @@ def read_claude(path: Path, reading: Reading) -> Iterator[LoggedEvent]:
         OSError: A file cannot be read.
     """
     head = find_head(path, is_entry)
-    agent = f"Claude Code {get_text(head, 'version')}".strip()
-    emitter = EventEmitter(agent, get_text(head, "sessionId") or path.stem, get_text(head, "cwd"), reading)
-    emitter.begin(parse_time(get_text(head, "timestamp"), 0.0), branch=get_text(head, "gitBranch"))
+    agent = f"Claude Code {head.text('version')}".strip()
+    emitter = EventEmitter(agent, head.text("sessionId") or path.stem, head.text("cwd"), reading)
+    emitter.begin(parse_time(head.text("timestamp"), 0.0), branch=head.text("gitBranch"))
     yield from _follow(path, _Chain(emitter, reading, side=head.get("isSidechain") is True), emitter, reading)
     folder = path.parent / path.stem / "subagents"
     for file in sorted(folder.glob("agent-*.jsonl"))[:MOST_SUBAGENTS]:
@@ -233,31 +227,31 @@ def _follow(path: Path, reader: _Chain, emitter: EventEmitter, reading: Reading)
     yield from emitter.take()
 
 
-def is_entry(entry: Mapping[str, Any]) -> bool:
+def is_entry(entry: Loose) -> bool:
     """Return whether an object is an entry of a conversation of Claude Code."""
     return "parentUuid" in entry and "sessionId" in entry
 
 
-def _read_usage(usage: Mapping[str, Any]) -> Usage | None:
+def _read_usage(usage: Loose) -> Usage | None:
     """Return the usage; None if it was not counted or is all zeros, which no answer costs."""
-    made = get_map(usage, "cache_creation")
-    written = find_count(usage, "cache_creation_input_tokens") or 0
-    hour = min(written, find_count(made, "ephemeral_1h_input_tokens") or 0)
+    made = usage.part("cache_creation")
+    written = usage.count("cache_creation_input_tokens") or 0
+    hour = min(written, made.count("ephemeral_1h_input_tokens") or 0)
     found = Usage(
-        input_tokens=find_count(usage, "input_tokens") or 0,
-        cache_read_tokens=find_count(usage, "cache_read_input_tokens") or 0,
+        input_tokens=usage.count("input_tokens") or 0,
+        cache_read_tokens=usage.count("cache_read_input_tokens") or 0,
         cache_write_5m_tokens=written - hour,
         cache_write_1h_tokens=hour,
-        output_tokens=find_count(usage, "output_tokens") or 0,
-        thinking_tokens=find_count(get_map(usage, "output_tokens_details"), "thinking_tokens") or 0,
+        output_tokens=usage.count("output_tokens") or 0,
+        thinking_tokens=usage.part("output_tokens_details").count("thinking_tokens") or 0,
     )
     return found if found.prompt_tokens else None
 
 
-def _measure_parts(shape: Mapping[str, Any]) -> tuple[SizedPart, ...]:
+def _measure_parts(shape: Loose) -> tuple[SizedPart, ...]:
     """Return the prompt parts that are the same in each request; newer versions log their sizes."""
-    system = sum(len(get_text(block, "text").encode("utf-8", "replace")) for block in get_list(shape, "system"))
-    tools = len(json.dumps(get_list(shape, "tools")))
+    system = sum(len(block.text("text").encode("utf-8", "replace")) for block in shape.parts("system"))
+    tools = len(json.dumps(shape.parts("tools")))
     sizes = (("system", system), ("tools", tools))
     return tuple(SizedPart(source=name, bytes=size, tokens=estimate_size_tokens(size)) for name, size in sizes)
 
@@ -269,7 +263,7 @@ _REMINDER = re.compile(r"<system-reminder>.*?(?:</system-reminder>|\Z)", re.DOTA
 _COMMAND = re.compile(r"<command-(name|args)>([^<]*)</command-\1>")
 
 
-def _find_words(entry: Mapping[str, Any], text: str) -> Iterator[str]:
+def _find_words(entry: Loose, text: str) -> Iterator[str]:
     """Yield what the user said in an entry."""
     text = _REMINDER.sub("", text).strip()
     parts = dict(_COMMAND.findall(text))
@@ -277,19 +271,18 @@ def _find_words(entry: Mapping[str, Any], text: str) -> Iterator[str]:
         text = f"{parts.get('name', '')} {parts['args']}" if parts.get("args", "").strip() else ""
     if not text.startswith(_ASIDE):
         yield text
-    for question, said in get_map(entry, "toolUseResult", "answers").items():
+    for question, said in entry.part("toolUseResult", "answers").items():
         yield f"{question} {said}" if isinstance(said, str) else ""
-    for block in get_list(get_map(entry, "message"), "content"):
-        if get_text(block, "type") == "tool_result" and block.get("is_error") is True:
-            yield _read_result(block, {}).text.partition(_REASON)[2]
+    for block in entry.part("message").parts("content"):
+        if block.text("type") == "tool_result" and block.get("is_error") is True:
+            yield _read_result(block, Loose()).text.partition(_REASON)[2]
 
 
-def _read_result(block: Mapping[str, Any], details: Mapping[str, Any]) -> ToolReply:
-    content = block.get("content")
-    blocks = content if isinstance(content, list) else []
-    texts = [content] if isinstance(content, str) else [get_text(part, "text") for part in blocks]
-    others = sum(get_text(part, "type") not in {"", "text"} for part in blocks)
-    text, is_error = "\n".join(texts), block.get("is_error") is True
+def _read_result(block: Loose, details: Loose) -> ToolReply:
+    blocks = block.parts("content")
+    text = block.text("content") or "\n".join(part.text("text") for part in blocks)
+    others = sum(part.text("type") not in {"", "text"} for part in blocks)
+    is_error = block.get("is_error") is True
     return ToolReply(
         text=text,
         is_error=is_error,
@@ -299,17 +292,17 @@ def _read_result(block: Mapping[str, Any], details: Mapping[str, Any]) -> ToolRe
     )
 
 
-def _find_changed(details: Mapping[str, Any]) -> tuple[str, ...] | None:
+def _find_changed(details: Loose) -> tuple[str, ...] | None:
     """Return the file that a tool wrote; None if nothing says whether there was one."""
-    path = get_text(details, "filePath") or get_text(details, "notebook_path")
+    path = details.text("filePath") or details.text("notebook_path")
     if path and ("structuredPatch" in details or "newString" in details or "new_source" in details):
         return (path,)
     return () if "file" in details else None
 
 
-def _find_shown(details: Mapping[str, Any]) -> Shown | None:
-    file = get_map(details, "file")
-    path, first, lines = get_text(file, "filePath"), find_count(file, "startLine"), find_count(file, "numLines")
+def _find_shown(details: Loose) -> Shown | None:
+    file = details.part("file")
+    path, first, lines = file.text("filePath"), file.count("startLine"), file.count("numLines")
     if not path or first is None or not lines:
         return None
     return Shown(path=path, first_line=first, last_line=first + lines - 1)

@@ -16,15 +16,11 @@ from relay.insight.transcripts.conversation import Role
 from relay.insight.transcripts.emitter import (
     IMAGE_BYTES,
     EventEmitter,
+    Loose,
     Reading,
     ToolReply,
     describe_compaction,
-    find_count,
     find_head,
-    get_list,
-    get_map,
-    get_text,
-    join_texts,
     parse_object,
     parse_time,
     read_lines,
@@ -61,7 +57,7 @@ class _Thread:
         self._before: int | None = None
         self._metas = 0
         self._parts: tuple[SizedPart, ...] = ()
-        self._handlers: Mapping[str, Callable[[Mapping[str, Any]], None]] = {
+        self._handlers: Mapping[str, Callable[[Loose], None]] = {
             "session_meta": self._meet,
             "turn_context": self._turn,
             "response_item": self._take_item,
@@ -69,7 +65,7 @@ class _Thread:
             "token_usage_record": self._count_record,
             "compacted": self._compact,
         }
-        self._items: Mapping[str, Callable[[Mapping[str, Any]], None]] = {
+        self._items: Mapping[str, Callable[[Loose], None]] = {
             "message": self._take_message,
             "reasoning": self._hold,
             **dict.fromkeys(("function_call", "custom_tool_call", "local_shell_call"), self._call),
@@ -77,12 +73,12 @@ class _Thread:
             **dict.fromkeys(("function_call_output", "custom_tool_call_output"), self._answer),
         }
 
-    def read(self, line: Mapping[str, Any]) -> None:
-        kind = get_text(line, "type")
-        self._at = parse_time(get_text(line, "timestamp"), self._at)
+    def read(self, line: Loose) -> None:
+        kind = line.text("type")
+        self._at = parse_time(line.text("timestamp"), self._at)
         handle = self._handlers.get(kind)
         if handle is not None:
-            payload = get_map(line, "payload")
+            payload = line.part("payload")
             if not self._emitter.is_open:
                 self._parts = _measure_parts(payload)
                 self._emitter.open(self._at, title="from its beginning", reason="", parts=self._parts)
@@ -90,46 +86,46 @@ class _Thread:
         elif kind not in _QUIET:
             self._reading.count_unknown(kind or "without a type")
 
-    def _meet(self, payload: Mapping[str, Any]) -> None:
+    def _meet(self, payload: Loose) -> None:
         self._metas += 1
-        if self._metas > 1 or get_text(payload, "forked_from_id"):
+        if self._metas > 1 or payload.text("forked_from_id"):
             self._reading.note("it begins with turns of the session that it was forked from; they are counted here too")
 
-    def _turn(self, payload: Mapping[str, Any]) -> None:
-        self._model = get_text(payload, "model") or self._model
+    def _turn(self, payload: Loose) -> None:
+        self._model = payload.text("model") or self._model
 
-    def _take_item(self, payload: Mapping[str, Any]) -> None:
-        kind = get_text(payload, "type")
+    def _take_item(self, payload: Loose) -> None:
+        kind = payload.text("type")
         handle = self._items.get(kind)
         if handle is None:
             self._reading.count_unknown(f"response_item {kind}")
         else:
             handle(payload)
 
-    def _take_message(self, payload: Mapping[str, Any]) -> None:
-        if get_text(payload, "role") == "assistant":
+    def _take_message(self, payload: Loose) -> None:
+        if payload.text("role") == "assistant":
             self._emitter.hold(self._at)
-            self._emitter.say(self._at, Role.AGENT, join_texts(payload.get("content")))
+            self._emitter.say(self._at, Role.AGENT, payload.words("content"))
         else:
             self._emitter.last_at = self._at
 
-    def _hold(self, _: Mapping[str, Any]) -> None:
+    def _hold(self, _: Loose) -> None:
         self._emitter.hold(self._at)
 
-    def _call(self, payload: Mapping[str, Any]) -> None:
+    def _call(self, payload: Loose) -> None:
         self._emitter.hold(self._at)
-        raw = get_text(payload, "arguments") or get_text(payload, "input")
-        given = dict(parse_object(raw) or get_map(payload, "action") or {"description": raw})
+        raw = payload.text("arguments") or payload.text("input")
+        given = Loose(parse_object(raw) or payload.part("action") or {"description": raw})
         command = given.get("command")
         if isinstance(command, list):  # ["bash", "-lc", "…"]
             given["command"] = str(command[-1]) if command else ""
-        name, call_id = get_text(payload, "name") or "local_shell", get_text(payload, "call_id")
+        name, call_id = payload.text("name") or "local_shell", payload.text("call_id")
         self._emitter.call(self._at, call_id, name, given)
         if patched := _PATCHED.findall(raw if name == "apply_patch" else ""):
             self._get_details(call_id).changed = tuple(patched)
 
-    def _answer(self, payload: Mapping[str, Any]) -> None:
-        call_id = get_text(payload, "call_id")
+    def _answer(self, payload: Loose) -> None:
+        call_id = payload.text("call_id")
         details = self._details.pop(call_id, _Details())
         text, images = _read_output(payload)
         code = details.exit_code
@@ -144,31 +140,31 @@ class _Thread:
         )
         self._emitter.answer(self._at, call_id, answered)
 
-    def _take_event(self, payload: Mapping[str, Any]) -> None:
-        kind = get_text(payload, "type")
+    def _take_event(self, payload: Loose) -> None:
+        kind = payload.text("type")
         if kind == "task_started":
-            self._emitter.window_tokens = find_count(payload, "model_context_window") or self._emitter.window_tokens
+            self._emitter.window_tokens = payload.count("model_context_window") or self._emitter.window_tokens
         elif kind == "token_count":
-            self._count_event(get_map(payload, "info"))
+            self._count_event(payload.part("info"))
         elif kind == "item_completed":
-            item = get_map(payload, "item")
-            self._detail(item, get_text(item, "id"))
-            if get_text(item, "type") == "UserMessage":
-                self._emitter.say(self._at, Role.USER, join_texts(item.get("content")))
+            item = payload.part("item")
+            self._detail(item, item.text("id"))
+            if item.text("type") == "UserMessage":
+                self._emitter.say(self._at, Role.USER, item.words("content"))
         elif kind == "user_message":
-            self._emitter.say(self._at, Role.USER, get_text(payload, "message"))
+            self._emitter.say(self._at, Role.USER, payload.text("message"))
         elif kind in {"exec_command_end", "patch_apply_end"}:
-            self._detail(payload, get_text(payload, "call_id"))
+            self._detail(payload, payload.text("call_id"))
 
-    def _detail(self, item: Mapping[str, Any], call_id: str) -> None:
-        changes = get_map(item, "changes")
+    def _detail(self, item: Loose, call_id: str) -> None:
+        changes = item.part("changes")
         if not call_id or ("exit_code" not in item and not changes):
             return
         details = self._get_details(call_id)
-        code, took = item.get("exit_code"), get_map(item, "duration")
+        code, took = item.get("exit_code"), item.part("duration")
         details.exit_code = code if isinstance(code, int) else details.exit_code
         if took:
-            details.duration_s = (find_count(took, "secs") or 0) + (find_count(took, "nanos") or 0) / 1e9
+            details.duration_s = (took.count("secs") or 0) + (took.count("nanos") or 0) / 1e9
         if changes:
             details.changed = tuple(map(str, changes))
 
@@ -177,30 +173,26 @@ class _Thread:
             self._details.clear()
         return self._details.setdefault(call_id, _Details())
 
-    def _count_record(self, payload: Mapping[str, Any]) -> None:
+    def _count_record(self, payload: Loose) -> None:
         self._has_records = True
-        self._respond(get_map(payload, "usage"))
+        self._respond(payload.part("usage"))
 
-    def _count_event(self, info: Mapping[str, Any]) -> None:
-        window, total = find_count(info, "model_context_window"), info.get("total_token_usage")
+    def _count_event(self, info: Loose) -> None:
+        window, total = info.count("model_context_window"), info.get("total_token_usage")
         self._emitter.window_tokens = window or self._emitter.window_tokens
         if not self._has_records and total != self._total:
-            self._respond(get_map(info, "last_token_usage"))
+            self._respond(info.part("last_token_usage"))
         self._total = total
 
-    def _respond(self, counts: Mapping[str, Any]) -> None:
+    def _respond(self, counts: Loose) -> None:
         usage = _read_usage(counts)
         self._before = usage.context_tokens if usage else self._before
         self._emitter.respond(self._at, model=self._model, usage=usage, stop="")
 
-    def _compact(self, payload: Mapping[str, Any]) -> None:
+    def _compact(self, payload: Loose) -> None:
         self._emitter.compact(self._at, describe_compaction("by Codex", self._before, None), parts=self._parts)
-        summary = get_text(payload, "message")
-        known = [
-            join_texts(one.get("content"))
-            for one in get_list(payload, "replacement_history")
-            if get_text(one, "role") == "user"
-        ]
+        summary = payload.text("message")
+        known = [one.words("content") for one in payload.parts("replacement_history") if one.text("role") == "user"]
         kept = [f"kept of the user's words: {text}" for text in known if text != summary and not text.startswith("<")]
         self._emitter.say(self._at, Role.SUMMARY, "\n".join([summary, *kept]))
 
@@ -212,10 +204,10 @@ def read_codex(path: Path, reading: Reading) -> Iterator[LoggedEvent]:
         OSError: The file cannot be read.
     """
     head = find_head(path, is_line)
-    meta = get_map(head, "payload")
-    agent = f"Codex {get_text(meta, 'cli_version')}".strip()
-    emitter = EventEmitter(agent, get_text(meta, "id") or path.stem, get_text(meta, "cwd"), reading)
-    emitter.begin(parse_time(get_text(head, "timestamp"), 0.0), branch=get_text(get_map(meta, "git"), "branch"))
+    meta = head.part("payload")
+    agent = f"Codex {meta.text('cli_version')}".strip()
+    emitter = EventEmitter(agent, meta.text("id") or path.stem, meta.text("cwd"), reading)
+    emitter.begin(parse_time(head.text("timestamp"), 0.0), branch=meta.part("git").text("branch"))
     reader = _Thread(emitter, reading)
     for line in read_lines(path, reading):
         reader.read(line)
@@ -224,39 +216,38 @@ def read_codex(path: Path, reading: Reading) -> Iterator[LoggedEvent]:
     yield from emitter.take()
 
 
-def is_line(line: Mapping[str, Any]) -> bool:
+def is_line(line: Loose) -> bool:
     """Return whether an object is the head of a transcript of Codex."""
-    return get_text(line, "type") == "session_meta" and "payload" in line
+    return line.text("type") == "session_meta" and "payload" in line
 
 
-def _measure_parts(meta: Mapping[str, Any]) -> tuple[SizedPart, ...]:
+def _measure_parts(meta: Loose) -> tuple[SizedPart, ...]:
     """Return the size of the system prompt from the head of a transcript; the tools' size is unknown."""
-    size = len(get_text(get_map(meta, "base_instructions"), "text").encode("utf-8", "replace"))
+    size = len(meta.part("base_instructions").text("text").encode("utf-8", "replace"))
     return (SizedPart(source="system", bytes=size, tokens=estimate_size_tokens(size)),) if size else ()
 
 
-def _read_usage(counts: Mapping[str, Any]) -> Usage | None:
+def _read_usage(counts: Loose) -> Usage | None:
     """Return the usage; None if it was not counted. Codex counts cached tokens as input too."""
-    prompt = find_count(counts, "input_tokens")
+    prompt = counts.count("input_tokens")
     if not prompt:
         return None
-    read = min(prompt, find_count(counts, "cached_input_tokens") or 0)
-    written = min(prompt - read, find_count(counts, "cache_write_input_tokens") or 0)
+    read = min(prompt, counts.count("cached_input_tokens") or 0)
+    written = min(prompt - read, counts.count("cache_write_input_tokens") or 0)
     return Usage(
         input_tokens=prompt - read - written,
         cache_read_tokens=read,
         cache_write_5m_tokens=written,
-        output_tokens=find_count(counts, "output_tokens") or 0,
-        thinking_tokens=find_count(counts, "reasoning_output_tokens") or 0,
+        output_tokens=counts.count("output_tokens") or 0,
+        thinking_tokens=counts.count("reasoning_output_tokens") or 0,
     )
 
 
-def _read_output(payload: Mapping[str, Any]) -> tuple[str, int]:
+def _read_output(payload: Loose) -> tuple[str, int]:
     """Return the text of a result, and the number of its images."""
-    output = payload.get("output")
-    if isinstance(output, str):
-        inner = get_text(parse_object(output), "output") if output.startswith("{") else ""
-        return inner or output, 0
-    blocks = output if isinstance(output, list) else get_list(output, "content")
-    images = sum(get_text(block, "type") == "input_image" for block in blocks)
-    return "\n".join(get_text(block, "text") for block in blocks), images
+    if output := payload.text("output"):
+        inner = parse_object(output) if output.startswith("{") else None
+        return (inner and inner.text("output")) or output, 0
+    blocks = payload.parts("output") or payload.part("output").parts("content")
+    images = sum(block.text("type") == "input_image" for block in blocks)
+    return "\n".join(block.text("text") for block in blocks), images

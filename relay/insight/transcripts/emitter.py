@@ -7,7 +7,7 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import field
 from datetime import UTC, datetime
 from itertools import islice
@@ -74,7 +74,42 @@ class Reading:
             self.notes.append(text)
 
 
-def read_lines(path: Path, reading: Reading) -> Iterator[Mapping[str, Any]]:
+class Loose(dict[str, Any]):
+    """An object of JSON of which nothing is known: what is asked for, or something empty where that is not there."""
+
+    def part(self, *path: str) -> "Loose":
+        """Return the object at a path of keys."""
+        found: Any = self
+        for key in path:
+            found = found.get(key) if isinstance(found, Loose) else None
+        return found if isinstance(found, Loose) else Loose()
+
+    def parts(self, key: str) -> "list[Loose]":
+        """Return the objects in a list."""
+        found = self.get(key)
+        return [one for one in found if isinstance(one, Loose)] if isinstance(found, list) else []
+
+    def text(self, key: str) -> str:
+        """Return a text."""
+        found = self.get(key)
+        return found if isinstance(found, str) else ""
+
+    def words(self, key: str) -> str:
+        """Return the text of a message, which is one or a list of blocks; results of tools are none."""
+        return self.text(key) or "\n".join(filter(None, (one.text("text") for one in self.parts(key))))
+
+    def count(self, key: str) -> int | None:
+        """Return a number of tokens, lines or milliseconds; None without a plausible one."""
+        found = self.get(key)
+        return found if isinstance(found, int) and not isinstance(found, bool) and 0 <= found < _MOST else None
+
+    def dollars(self, key: str) -> float | None:
+        """Return an amount of dollars; None without a plausible one."""
+        found = self.get(key)
+        return float(found) if isinstance(found, int | float) and 0 <= found < _MOST else None
+
+
+def read_lines(path: Path, reading: Reading) -> Iterator[Loose]:
     """Yield each object of a file, and count the other lines.
 
     Raises:
@@ -95,59 +130,22 @@ def read_lines(path: Path, reading: Reading) -> Iterator[Mapping[str, Any]]:
                 yield found
 
 
-def find_head(path: Path, is_head: Callable[[Mapping[str, Any]], bool], most: int | None = None) -> Mapping[str, Any]:
+def find_head(path: Path, is_head: Callable[[Loose], bool], most: int | None = None) -> Loose:
     """Return the first object of a file that is a head, among the first `most`; empty without one.
 
     Raises:
         OSError: As `read_lines`.
     """
-    return next((line for line in islice(read_lines(path, Reading()), most) if is_head(line)), {})
+    return next((line for line in islice(read_lines(path, Reading()), most) if is_head(line)), Loose())
 
 
-def parse_object(line: bytes | str) -> Mapping[str, Any] | None:
+def parse_object(line: bytes | str) -> Loose | None:
     """Read one JSON object; None for anything else, however it is nested."""
     try:
-        found = json.loads(line)
+        found = json.loads(line, object_hook=Loose)
     except (ValueError, RecursionError):
         return None
-    return found if isinstance(found, dict) else None
-
-
-def get_map(value: Any, *path: str) -> Mapping[str, Any]:
-    """Return the object at a path of keys; empty without one."""
-    for key in path:
-        value = value.get(key) if isinstance(value, dict) else None
-    return value if isinstance(value, dict) else {}
-
-
-def get_text(value: Any, key: str) -> str:
-    """Return a text of an object; empty without one."""
-    found = value.get(key) if isinstance(value, dict) else None
-    return found if isinstance(found, str) else ""
-
-
-def get_list(value: Any, key: str) -> list[Any]:
-    """Return a list of an object; empty without one."""
-    found = value.get(key) if isinstance(value, dict) else None
-    return found if isinstance(found, list) else []
-
-
-def join_texts(content: Any) -> str:
-    """Return the text of a message, which is one or a list of blocks; results of tools are none."""
-    blocks = content if isinstance(content, list) else []
-    return content if isinstance(content, str) else "\n".join(filter(None, (get_text(one, "text") for one in blocks)))
-
-
-def find_count(value: Any, key: str) -> int | None:
-    """Return a number of tokens, lines or milliseconds; None without a plausible one."""
-    found = value.get(key) if isinstance(value, dict) else None
-    return found if isinstance(found, int) and not isinstance(found, bool) and 0 <= found < _MOST else None
-
-
-def find_dollars(value: Any, key: str) -> float | None:
-    """Return an amount of dollars; None without a plausible one."""
-    found = value.get(key) if isinstance(value, dict) else None
-    return float(found) if isinstance(found, int | float) and 0 <= found < _MOST else None
+    return found if isinstance(found, Loose) else None
 
 
 def read_moment(seconds: Any) -> float:
@@ -201,7 +199,7 @@ class _Call:
     at: float
     name: str
     summary: str
-    given: Mapping[str, Any]
+    given: Loose
 
 
 class EventEmitter:
@@ -400,7 +398,7 @@ class EventEmitter:
         for moment, event in held:
             self._tell(moment, event)
 
-    def call(self, at: float, call_id: str, name: str, given: Mapping[str, Any]) -> None:
+    def call(self, at: float, call_id: str, name: str, given: Loose) -> None:
         """Emit ToolStarted."""
         call = _Call(at=at, name=name, summary=_summarize(given), given=given)
         if len(self._calls) < MOST_CALLS:
@@ -472,7 +470,7 @@ class EventEmitter:
         self._records.append(self._recorder.record(event))
 
 
-def _summarize(given: Mapping[str, Any]) -> str:
+def _summarize(given: Loose) -> str:
     about = next((v for key in _TOLD if isinstance(v := given.get(key), str)), "")
     part = ",".join(str(given[key]) for key in _RANGE if isinstance(given.get(key), int | list))
     return shorten(" ".join(f"{about}:{part}".split()) if part else " ".join(about.split()), SUMMARY_CHARS)
@@ -482,7 +480,7 @@ def _find_shown(call: _Call, answered: ToolReply) -> Shown | None:
     """Return the part of a file that a plain command showed; None for any other command."""
     if answered.is_error or call.name.lower() not in SHELLS:
         return None
-    command = (get_text(call.given, "command") or get_text(call.given, "cmd")).strip()
+    command = (call.given.text("command") or call.given.text("cmd")).strip()
     lines = max(1, answered.text.count("\n"))
     if found := _CAT.fullmatch(command):
         return Shown(path=found[1], first_line=1, last_line=lines)

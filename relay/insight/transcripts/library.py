@@ -19,7 +19,7 @@ from relay.insight.database import find_table_rates
 from relay.insight.transcripts.claude import is_entry, read_claude
 from relay.insight.transcripts.codex import is_line, read_codex
 from relay.insight.transcripts.conversation import Role, Said
-from relay.insight.transcripts.emitter import MAIN, Reading, find_head, get_map, get_text, read_lines, read_moment
+from relay.insight.transcripts.emitter import MAIN, Loose, Reading, find_head, read_lines, read_moment
 from relay.insight.transcripts.opencode import is_database, list_sessions, read_opencode
 from relay.session.events import ResponseReceived, SessionStarted
 from relay.session.prices import Rates
@@ -305,10 +305,10 @@ def name_project(root: Path) -> str:
 def _list_files(format_: Format, files: Iterable[Path], root: Path) -> Iterator[Transcript]:
     """Yield the transcripts among files whose conversation was about `root` or a directory below it."""
     for path, updated, size in _rank(files):
-        head: Mapping[str, object] = {}
+        head = Loose()
         with contextlib.suppress(OSError):
             head = find_head(path, is_entry if format_ is Format.CLAUDE else is_line, SNIFFED_LINES)
-        if _is_below(get_text(head if format_ is Format.CLAUDE else get_map(head, "payload"), "cwd"), root):
+        if _is_below((head if format_ is Format.CLAUDE else head.part("payload")).text("cwd"), root):
             yield Transcript(format=format_, path=path, updated=updated, size_bytes=size)
 
 

@@ -7,7 +7,7 @@ parent is this one. Versions before 1.2 kept files below ``storage/``; those are
 """
 
 import sqlite3
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -18,14 +18,10 @@ from relay.insight.transcripts.emitter import (
     MAIN,
     SIDE,
     EventEmitter,
+    Loose,
     Reading,
     ToolReply,
     describe_compaction,
-    find_count,
-    find_dollars,
-    get_list,
-    get_map,
-    get_text,
     parse_object,
     read_moment,
 )
@@ -89,11 +85,11 @@ class _Messages:
         self._role = Role.USER
 
     def read(self, data: str, parts: Iterator[str], created: float) -> None:
-        message = parse_object(data) or {}
+        message = parse_object(data) or Loose()
         self._at = created
-        self._model = get_text(message, "modelID") or self._model
+        self._model = message.text("modelID") or self._model
         self._role = Role.AGENT
-        if get_text(message, "role") != "assistant":
+        if message.text("role") != "assistant":
             self._role = Role.USER
             self._take_all(parts)
             self._emitter.last_at = created
@@ -118,10 +114,10 @@ class _Messages:
 
     def _take_all(self, parts: Iterator[str]) -> None:
         for raw in parts:
-            part = parse_object(raw) or {}
-            kind = get_text(part, "type")
+            part = parse_object(raw) or Loose()
+            kind = part.text("type")
             if kind == "text" and part.get("synthetic") is not True:
-                self._emitter.say(self._at, self._role, get_text(part, "text"))
+                self._emitter.say(self._at, self._role, part.text("text"))
             elif kind == "tool":
                 self._use(part)
             elif kind == "step-finish":
@@ -129,21 +125,21 @@ class _Messages:
             elif kind not in _QUIET:
                 self._reading.count_unknown(f"part {kind}")
 
-    def _respond(self, counted: Mapping[str, Any]) -> None:
-        usage = _read_usage(get_map(counted, "tokens"))
+    def _respond(self, counted: Loose) -> None:
+        usage = _read_usage(counted.part("tokens"))
         self._before = usage.context_tokens if usage else self._before
         self._emitter.respond(
-            self._at, model=self._model, usage=usage, stop="", own_usd=find_dollars(counted, "cost") or None
+            self._at, model=self._model, usage=usage, stop="", own_usd=counted.dollars("cost") or None
         )
         self._emitter.hold()  # a further step of the same message
 
-    def _use(self, part: Mapping[str, Any]) -> None:
-        state, name, call_id = get_map(part, "state"), get_text(part, "tool"), get_text(part, "callID")
-        given, took = get_map(state, "input"), get_map(state, "time")
-        begun, ended = find_count(took, "start"), find_count(took, "end")
+    def _use(self, part: Loose) -> None:
+        state, name, call_id = part.part("state"), part.text("tool"), part.text("callID")
+        given, took = state.part("input"), state.part("time")
+        begun, ended = took.count("start"), took.count("end")
         at = _to_seconds(begun) or self._at
         self._emitter.call(at, call_id, name, given)
-        if get_text(state, "status") not in {"completed", "error"}:
+        if state.text("status") not in {"completed", "error"}:
             return
         self._at = _to_seconds(ended) or at
         self._emitter.answer(self._at, call_id, _read_result(name, state))
@@ -193,38 +189,38 @@ def _to_seconds(moment: Any) -> float:
     return read_moment(moment / _MS if isinstance(moment, int | float) else None)
 
 
-def _read_usage(tokens: Mapping[str, Any]) -> Usage | None:
+def _read_usage(tokens: Loose) -> Usage | None:
     """Return the usage; None if it was not counted. OpenCode counts thinking beside the output."""
-    cache = get_map(tokens, "cache")
-    thinking = find_count(tokens, "reasoning") or 0
+    cache = tokens.part("cache")
+    thinking = tokens.count("reasoning") or 0
     found = Usage(
-        input_tokens=find_count(tokens, "input") or 0,
-        cache_read_tokens=find_count(cache, "read") or 0,
-        cache_write_5m_tokens=find_count(cache, "write") or 0,
-        output_tokens=(find_count(tokens, "output") or 0) + thinking,
+        input_tokens=tokens.count("input") or 0,
+        cache_read_tokens=cache.count("read") or 0,
+        cache_write_5m_tokens=cache.count("write") or 0,
+        output_tokens=(tokens.count("output") or 0) + thinking,
         thinking_tokens=thinking,
     )
     return found if found.prompt_tokens else None
 
 
-def _read_result(name: str, state: Mapping[str, Any]) -> ToolReply:
-    known, given = get_map(state, "metadata"), get_map(state, "input")
-    failed = get_text(state, "status") == "error" or bool(known.get("exit"))
-    path = get_text(given, "filePath") or get_text(get_map(known, "filediff"), "file")
+def _read_result(name: str, state: Loose) -> ToolReply:
+    known, given = state.part("metadata"), state.part("input")
+    failed = state.text("status") == "error" or bool(known.get("exit"))
+    path = given.text("filePath") or known.part("filediff").text("file")
     changed: tuple[str, ...] | None = None
     if path:
         changed = (path,) if name in _WRITES and not failed else ()
     return ToolReply(
-        text=get_text(state, "output") or get_text(state, "error"),
+        text=state.text("output") or state.text("error"),
         is_error=failed,
-        extra_bytes=len(get_list(state, "attachments")) * IMAGE_BYTES,
+        extra_bytes=len(state.parts("attachments")) * IMAGE_BYTES,
         changed=changed,
-        shown=_find_shown(get_map(known, "display")),
+        shown=_find_shown(known.part("display")),
     )
 
 
-def _find_shown(display: Mapping[str, Any]) -> Shown | None:
-    path, first, last = get_text(display, "path"), find_count(display, "lineStart"), find_count(display, "lineEnd")
-    if not path or first is None or last is None or get_text(display, "type") != "file":
+def _find_shown(display: Loose) -> Shown | None:
+    path, first, last = display.text("path"), display.count("lineStart"), display.count("lineEnd")
+    if not path or first is None or last is None or display.text("type") != "file":
         return None
     return Shown(path=path, first_line=first, last_line=last)
