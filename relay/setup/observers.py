@@ -20,19 +20,8 @@ from relay.insight.telemetry.log import EventLog, open_log
 from relay.sandbox.openings import Inquiries
 from relay.sandbox.policy import describe_opened
 from relay.sandbox.run import Sandbox
-from relay.session.events import (
-    Event,
-    GateFinished,
-    GateStarted,
-    HashedFile,
-    Noticed,
-    Observe,
-    OutputShown,
-    RunEnded,
-    RunStarted,
-    SetupStarted,
-    ToolStarted,
-)
+from relay.session import events
+from relay.session.events import Event, Noticed, Observe
 from relay.session.gauge import open_gauge
 from relay.session.spend import Meter
 from relay.session.values import SessionKind
@@ -58,7 +47,7 @@ if TYPE_CHECKING:
 def announce(ctx: RunContext, request: RunRequest, run_id: str, left: tuple[str, ...]) -> None:
     """Emit the first event of a run, and a warning for each thing that a person should know before it."""
     take_cap(ctx.repo)  # one that came too late for an earlier run is not meant for this one
-    started = RunStarted(
+    started = events.RunStarted(
         run_id=run_id,
         command=request.kind,
         model=ctx.settings.model,
@@ -71,7 +60,7 @@ def announce(ctx: RunContext, request: RunRequest, run_id: str, left: tuple[str,
         rehearsed=ctx.sessions.model.rehearsed,
         context=ctx.settings.strategy,
         ablated=ctx.settings.ablate,
-        skills=tuple(HashedFile(path=skill.path, sha256=skill.sha256) for skill in ctx.rules.skills),
+        skills=tuple(events.HashedFile(path=skill.path, sha256=skill.sha256) for skill in ctx.rules.skills),
         plan_commit="" if request.kind is SessionKind.PLAN else find_beginning(ctx.repo, ctx.plan_path),
     )
     ctx.observe(started)
@@ -154,18 +143,18 @@ class RunNotes:
     def observe(self, event: Event) -> None:
         """Take one event."""
         match event:
-            case RunStarted():
+            case events.RunStarted():
                 self._run = LastRun(
                     began=time.time(), command=event.command, plan_path=event.plan_path, branch=event.branch
                 )
                 self._save()
-            case GateFinished():
+            case events.GateFinished():
                 gate = make_last_gate(event, at=time.time())
                 save_last_gate(self._repo, gate, self._secret_values)
                 if self._run is not None:
                     is_failure = not event.passed and not event.expected
                     self._run = replace(self._run, gate=gate if is_failure else None)
-            case RunEnded() if self._run is not None:
+            case events.RunEnded() if self._run is not None:
                 self._run = replace(
                     self._run,
                     ended=time.time(),
@@ -183,7 +172,7 @@ class RunNotes:
             save_last_run(self._repo, self._run, self._secret_values)
 
 
-def make_last_gate(event: GateFinished, *, at: float) -> LastGate:
+def make_last_gate(event: events.GateFinished, *, at: float) -> LastGate:
     """Return the note of a gate."""
     return LastGate(
         at=at,
@@ -244,12 +233,12 @@ class Observers:
 
     def observe_job(self, event: Event) -> None:
         """Notify about an event of a job; no other observer gets it."""
-        if not isinstance(event, RunStarted | RunEnded):
+        if not isinstance(event, events.RunStarted | events.RunEnded):
             self._call(event)
 
     def _call(self, event: Event) -> None:
         # The parent notifies of the end of all its jobs.
-        if self.news and not (self.is_job and isinstance(event, RunEnded)):
+        if self.news and not (self.is_job and isinstance(event, events.RunEnded)):
             self.news.observe(event)
 
     def _tell(self, event: Event) -> None:
@@ -271,7 +260,7 @@ class Observers:
                     yield
             except RelayError as error:  # the caller shows and notes it
                 spent = self.meter.total if self.meter else None
-                ended = RunEnded(
+                ended = events.RunEnded(
                     exit_code=ExitCode.USER,
                     reason=str(error),
                     next_command="",
@@ -351,7 +340,7 @@ class Progress:
 
     def note(self, event: Event) -> None:
         """Start anew with each event that starts a command."""
-        if isinstance(event, ToolStarted | GateStarted | SetupStarted):
+        if isinstance(event, events.ToolStarted | events.GateStarted | events.SetupStarted):
             self._since = self._told_at = self._clock()
             self._line = ""
 
@@ -363,7 +352,7 @@ class Progress:
         line = find_last_line(self._hide(end.decode("utf-8", "replace")))
         if line and line != self._line:
             self._line, self._told_at = line, now
-            self._observe(OutputShown(line=line))
+            self._observe(events.OutputShown(line=line))
 
 
 def find_last_line(end: str) -> str:

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from relay.base.words import UNKNOWN, count, list_some, render_duration, render_usd
 from relay.insight.database import Row
 from relay.insight.figures import DRIFT_WARNING, Figures
+from relay.insight.report import chapters
 from relay.insight.report.blocks import (
     NOTHING,
     Card,
@@ -15,22 +16,7 @@ from relay.insight.report.blocks import (
     render_share,
     render_time,
 )
-from relay.insight.report.chapters import (
-    Beliefs,
-    ReadLeftFile,
-    count_findings,
-    list_contradictions,
-    show_beliefs,
-    show_cache,
-    show_context,
-    show_cost,
-    show_decay,
-    show_evidence,
-    show_phases,
-    show_reviews,
-    show_sources,
-    show_tools,
-)
+from relay.insight.report.chapters import Beliefs, ReadLeftFile
 
 _BESIDE_PHASES = {
     "plan": "relay worked on a plan",
@@ -42,7 +28,7 @@ _LATEST = 5
 """Most commits and warnings at the head of the page."""
 
 
-def list_facts(figures: Figures) -> tuple[tuple[str, str], ...]:
+def _list_facts(figures: Figures) -> tuple[tuple[str, str], ...]:
     """Return the names and texts at the head of the page."""
     if not figures.runs:
         return ()
@@ -63,19 +49,12 @@ def list_facts(figures: Figures) -> tuple[tuple[str, str], ...]:
     return tuple((name, text) for name, text in facts.items() if text)
 
 
-def answer_all(figures: Figures, beliefs: Beliefs | None) -> tuple[Card, ...]:
-    """Answer the reader's four questions."""
-    return (_say_done(figures), _say_stopped(figures), _say_cost(figures), _say_needed(figures, beliefs))
-
-
 def _say_done(figures: Figures) -> Card:
-    question, sessions = (
-        "What was done",
-        f"{count(len(figures.sessions), 'session')}, {count(figures.totals.turns, 'turn')}",
-    )
+    question = "What was done"
+    sessions = f"{count(len(figures.sessions), 'session')}, {count(figures.totals.turns, 'turn')}"
     commands = dict.fromkeys(run.command for run in figures.runs)
     if commands and commands.keys() <= _BESIDE_PHASES.keys():
-        found, confirmed = count_findings(figures.reviews)
+        found, confirmed = chapters.count_findings(figures.reviews)
         reviewed = (f"{count(found, 'finding')}, {confirmed} confirmed",) if figures.reviews else ()
         return Card(
             question=question, words="; ".join(_BESIDE_PHASES[name] for name in commands), lines=(*reviewed, sessions)
@@ -147,7 +126,7 @@ def _say_needed(figures: Figures, beliefs: Beliefs | None) -> Card:
     lines = [
         *figures.yours,
         *(run.questions if run else ()),
-        *(list_contradictions(beliefs) if beliefs else ()),
+        *(chapters.list_contradictions(beliefs) if beliefs else ()),
         *(
             f"phase {phase.phase_id} changed files that its items do not name: {list_some(phase.strayed, 3)}"
             for phase in strayed
@@ -173,21 +152,26 @@ def make_page(figures: Figures, beliefs: Beliefs | None, read: ReadLeftFile = la
         beliefs: None if the plan has no ledger, or it cannot be read.
         read: Reads the files that gates left.
     """
-    reviews = (show_reviews(figures.reviews),) if figures.reviews else ()
-    sections = (show_phases(figures), show_context(figures), show_evidence(figures, read), *reviews)
+    reviews = (chapters.show_reviews(figures.reviews),) if figures.reviews else ()
+    sections = (
+        chapters.show_phases(figures),
+        chapters.show_context(figures),
+        chapters.show_evidence(figures, read),
+        *reviews,
+    )
     more = (
-        show_decay(figures),
-        show_sources(figures),
-        show_cost(figures),
-        show_cache(figures),
-        *((show_beliefs(beliefs, figures),) if beliefs else ()),
-        show_tools(figures),
+        chapters.show_decay(figures),
+        chapters.show_sources(figures),
+        chapters.show_cost(figures),
+        chapters.show_cache(figures),
+        *((chapters.show_beliefs(beliefs, figures),) if beliefs else ()),
+        chapters.show_tools(figures),
     )
     names = dict.fromkeys(run.plan_path or run.run_id for run in figures.runs)
     return Page(
         title=f"relay: {', '.join(names)}",
-        facts=list_facts(figures),
-        answers=answer_all(figures, beliefs),
+        facts=_list_facts(figures),
+        answers=(_say_done(figures), _say_stopped(figures), _say_cost(figures), _say_needed(figures, beliefs)),
         sections=sections,
         more=more,
     )
