@@ -89,12 +89,10 @@ def command(
 
 def _follow(place: Place, program: str | None) -> None:
     from relay.base.redaction import find_secret_values, redact
-    from relay.git.lock_journal import clear_stale_locks
-    from relay.git.notes import lock_worktree
     from relay.run.follow import follow
     from relay.session.values import SessionKind
     from relay.setup.context import RunRequest
-    from relay.store.completion import finish_pending
+    from relay.setup.open import hold_worktree
 
     repo, branch = place.repo, _get_branch(place.repo)
     forge = require_installed(find_forge(repo, os.environ, program or ""), program)
@@ -113,10 +111,8 @@ def _follow(place: Place, program: str | None) -> None:
         environ=os.environ,
     )
     values = find_secret_values(os.environ)
-    with lock_worktree(repo):
-        if locks := clear_stale_locks(repo):
-            raise RepoError("; ".join(locks))
-        for words in finish_pending(repo):
+    with hold_worktree(repo) as left:
+        for words in left:
             say(words, style="yellow")
         done = follow(request, number, remarks, partial(redact, environ_values=values), _tell)
     say(done or f"nothing new on request {number}")

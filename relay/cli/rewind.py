@@ -4,17 +4,14 @@ import shlex
 
 import click
 
-from relay.base.errors import RelayError, RepoError
+from relay.base.errors import RelayError
 from relay.base.hints import RUN, Command
 from relay.cli.boundary import note_place
 from relay.cli.options import plan_option
 from relay.cli.screen import has_person, say
-from relay.git.lock_journal import clear_stale_locks
 from relay.git.names import SWITCH
-from relay.git.notes import lock_worktree
 from relay.run.rewind import get_rewind, rewind_to_branch
-from relay.sandbox.private_folder import find_folder, remove_left_overs
-from relay.store.completion import finish_pending
+from relay.setup.open import hold_worktree
 
 
 @click.command("rewind")
@@ -28,11 +25,8 @@ def command(phase: str, plan: str | None, *, yes: bool) -> None:
     and prints the git revert that undoes relay's commits on this branch instead.
     """
     place = note_place(plan)
-    with lock_worktree(place.repo):
-        remove_left_overs(find_folder())
-        if locks := clear_stale_locks(place.repo):
-            raise RepoError("; ".join(locks))
-        for words in finish_pending(place.repo):
+    with hold_worktree(place.repo) as left:
+        for words in left:
             say(words, style="yellow")
         rewind = get_rewind(place.repo, place.plan_name, phase)
         where = f"from {rewind.head[:8]} on {rewind.branch} to {rewind.target[:8]}"

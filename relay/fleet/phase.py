@@ -12,7 +12,7 @@ from contextlib import ExitStack, suppress
 from dataclasses import replace
 from functools import partial
 
-from relay.base.errors import ErrorKind, ExitCode, LockedError, RelayError, RepoError
+from relay.base.errors import ErrorKind, ExitCode, LockedError, RelayError
 from relay.base.hints import Hint
 from relay.base.redaction import find_secret_values
 from relay.config import Settings
@@ -37,7 +37,6 @@ from relay.fleet.takes import (
 from relay.fleet.train import is_joint, leave, take_along
 from relay.fleet.workplace import AS_REMOTE, HEARING_S, AnswerT, Workplace
 from relay.git import refs
-from relay.git.lock_journal import clear_stale_locks
 from relay.git.notes import is_locked, lock_worktree
 from relay.git.objects import is_ancestor
 from relay.git.remote import Pushed, PushEnd, RefUpdate, Remote, RemoteError
@@ -54,7 +53,6 @@ from relay.setup.open import hold_worktree
 from relay.setup.place import find_settings
 from relay.store import branches
 from relay.store.attempts import read_attempt
-from relay.store.completion import finish_pending
 from relay.store.history import find_text
 from relay.store.plan_state import read_plan_cost
 from relay.store.plan_versions import parse_at
@@ -101,10 +99,8 @@ class PhaseWork:
             LostError: Another worker has it by now.
             UnfitError: No run can begin here.
         """
-        with lock_worktree(self._main, wait_s=_LOCK_S):
-            if locks := clear_stale_locks(self._main):
-                raise RepoError("; ".join(locks))
-            for words in finish_pending(self._main):  # of a worker that was killed as it followed the remote
+        with hold_worktree(self._main, wait_s=_LOCK_S) as left:
+            for words in left:  # of a worker that was killed as it followed the remote
                 self._say(words, warning=True)
         with ExitStack() as stack:
             while (take := self._take(stack)) is None:

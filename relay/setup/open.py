@@ -239,8 +239,11 @@ def new_id() -> str:
 
 
 @contextmanager
-def hold_worktree(repo: Repo) -> Iterator[tuple[str, ...]]:
+def hold_worktree(repo: Repo, *, wait_s: float = 0.0) -> Iterator[tuple[str, ...]]:
     """Hold the lock of a work tree, and repair what a killed relay left there.
+
+    Args:
+        wait_s: How long to wait for whoever has the lock.
 
     Yields:
         A message for each file, or the index, that still lacks a part of an earlier commit.
@@ -248,7 +251,7 @@ def hold_worktree(repo: Repo) -> Iterator[tuple[str, ...]]:
     Raises:
         RepoError: Somebody is at work there or left a lock, or a process of an earlier run does not end.
     """
-    with lock_worktree(repo):
+    with lock_worktree(repo, wait_s=wait_s):
         # First: processes that a killed relay had started may still write.
         remove_left_overs(find_folder())
         forget_torn(repo)
