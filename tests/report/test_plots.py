@@ -5,19 +5,16 @@ from itertools import pairwise
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
-import pytest
-
 import relay.insight.report
 from relay.cli.screen import clean_line
+from relay.insight.database import Row
 from relay.insight.report.blocks import Chapter, Ink, Page, Plot
 from relay.insight.report.page import render_page
-from relay.insight.report.plots import Words, draw_bars, draw_contexts
+from relay.insight.report.plots import draw_contexts
 from tests.report.reading import fold
 from tests.report.runs import play
 
 CSS = (Path(relay.insight.report.__file__).parent / "page.css").read_text()
-SERIES = [Ink(f"s{n}") for n in range(1, 9)]
-WORDS: Words = {"label": "a <b>", "legend": (), "caption": "c"}
 
 
 def show(plot: Plot) -> str:
@@ -37,26 +34,20 @@ def find_shape(plot: Plot, ink: Ink, style: str) -> list[list[float]]:
     return [[float(number) for number in re.findall(r"-?[0-9.]+", piece)] for piece in numbers.split("M")[1:]]
 
 
-def test_each_kind_of_plot_is_in_the_pages_colours_with_its_labels_as_text():
-    plots = {
-        "contexts": draw_contexts(fold(play(phases=3)).sessions),
-        "bars": draw_bars([("1", {Ink.S1: 2, Ink.S2: 1})], **WORDS),
-    }
-    styles = set(re.findall(r"\.([a-z][a-z0-9-]*)", CSS))
-    for name, plot in plots.items():
-        svg = ET.fromstring(show(plot))
-        assert svg.attrib == {"viewBox": f"0 0 {plot.size}", "role": "img", "aria-label": plot.label}, name
-        assert {element.tag for element in svg.iter()} == {"svg", "path", "text"}, name
-        for path in svg.iter("path"):
-            style, ink = path.attrib["class"].split(" ink-")
-            assert set(path.attrib) == {"class", "d"}, name
-            assert re.fullmatch(r"[MLahlmvz0-9. -]+", path.attrib["d"]), name
-            assert style in styles, style
-            assert f"ink-{Ink(ink)}" in styles, ink
-        width, height = map(float, plot.size.split())
-        assert all(0 <= x <= width and 0 <= y <= height for x, y, *_ in plot.texts), name
-    assert {"1", "2", "3", "20k"} <= set(list_texts(plots["contexts"]))
-    assert list_texts(plots["bars"]) == ["0", "1", "2", "3", "1"]
+def test_a_plot_is_in_the_pages_colours_with_its_labels_as_text():
+    plot, styles = draw_contexts(fold(play(phases=3)).sessions), set(re.findall(r"\.([a-z][a-z0-9-]*)", CSS))
+    svg = ET.fromstring(show(plot))
+    assert svg.attrib == {"viewBox": f"0 0 {plot.size}", "role": "img", "aria-label": plot.label}
+    assert {element.tag for element in svg.iter()} == {"svg", "path", "text"}
+    for path in svg.iter("path"):
+        style, ink = path.attrib["class"].split(" ink-")
+        assert set(path.attrib) == {"class", "d"}
+        assert re.fullmatch(r"[MLahlmvz0-9. -]+", path.attrib["d"])
+        assert {style, f"ink-{Ink(ink)}"} <= styles
+    width, height = map(float, plot.size.split())
+    assert all(0 <= x <= width and 0 <= y <= height for x, y, *_ in plot.texts)
+    assert {"1", "2", "3", "20k"} <= set(list_texts(plot))
+    assert list_texts(draw_contexts([])) == ["0"]
 
 
 def test_a_plot_of_contexts_shows_each_session_its_lines_and_how_it_ended():
@@ -75,23 +66,11 @@ def test_a_plot_of_contexts_shows_each_session_its_lines_and_how_it_ended():
     assert len(find_shape(cut_off, Ink.BAD, "line")) == 1
 
 
-def test_bars_stand_on_each_other_and_are_as_high_as_their_parts():
-    """Also those without a size: an endpoint that counts nothing."""
-    plot = draw_bars([("a", {Ink.S1: 200, Ink.S2: 100}), ("b", {Ink.S1: 100})], **WORDS)
-    [[_, a_low, _, a_high, *_], [_, b_low, _, b_high, *_]] = find_shape(plot, Ink.S1, "area")
-    [[_, low, _, high, *_]] = find_shape(plot, Ink.S2, "area")
-    assert (a_low, low) == (b_low, a_high)
-    assert a_low - a_high == pytest.approx(2 * (b_low - b_high), abs=0.2)
-    assert low - high == pytest.approx(b_low - b_high, abs=0.2)
-    assert list_texts(plot) == ["0", "100", "200", "300", "a", "b"]
-    assert list_texts(draw_bars([("1", {}), ("2", {Ink.S1: 0})], **WORDS)) == ["0", "1", "2"]
-    assert list_texts(draw_bars([], **WORDS)) == ["0"]
-
-
 def test_labels_below_a_plot_do_not_touch():
-    plot = draw_bars([("phase-12345", {Ink.S1: 1}) for _ in range(200)], **WORDS)
-    below = [(x, text) for x, _, anchor, text in plot.texts if anchor == "middle"]
-    assert {text for _, text in below} == {"phase-1…"}
+    [session] = fold(play(phases=1, sessions=1)).sessions
+    many = [Row(**{**vars(session), "phase_id": f"phase-{number:05}", "turns": 1}) for number in range(200)]
+    below = [(x, text) for x, _, anchor, text in draw_contexts(many).texts if anchor == "middle"]
+    assert {text for _, text in below} == {"phase-0…"}
     assert 5 <= len(below) <= 10
     assert min(b - a for (a, _), (b, _) in pairwise(below)) >= 96
 
@@ -121,6 +100,6 @@ def test_everything_can_be_read_in_light_and_in_dark():
         colours = read_colours(mode)
         texts = ("ink", "muted", "text", "link", "soft", "good", "bad")
         pairs = [(text, ground, 4.5) for text in texts for ground in ("page", "card")]
-        pairs += [(drawn, "card", 3) for drawn in ("fill", "hard", *SERIES)]
+        pairs += [(drawn, "card", 3) for drawn in ("fill", "hard")]
         assert [pair for pair in pairs if contrast(colours[pair[0]], colours[pair[1]]) < pair[2]] == []
         assert set(Ink) <= set(colours)

@@ -51,18 +51,6 @@ class Ink(StrEnum):
     HARD = "hard"
     GOOD = "good"
     BAD = "bad"
-    S1 = "s1"
-    S2 = "s2"
-    S3 = "s3"
-    S4 = "s4"
-    S5 = "s5"
-    S6 = "s6"
-    S7 = "s7"
-    S8 = "s8"
-
-
-_INKS = tuple(Ink)
-SERIES = _INKS[_INKS.index(Ink.S1) :]
 
 
 MOST_ROWS = 200

@@ -12,13 +12,11 @@ from relay.base.words import count, list_some, render_duration, render_size, ren
 from relay.insight.database import Row
 from relay.insight.figures import DRIFT_WARNING, HEALTHY_CACHE, Figures, measure_ledger, sum_retrieved
 from relay.insight.report.blocks import (
+    FORMATS,
     NOTHING,
-    SERIES,
     THRESHOLDS,
     Chapter,
     Exhibit,
-    Ink,
-    Plot,
     Table,
     cut_id,
     list_rows,
@@ -26,7 +24,7 @@ from relay.insight.report.blocks import (
     render_per_decision,
     render_share,
 )
-from relay.insight.report.plots import draw_bars, draw_contexts
+from relay.insight.report.plots import draw_contexts
 from relay.ledger.belief import ClaimStatus, Judgement, find_uses
 from relay.ledger.model import Kind, Ledger
 from relay.session.events import ChangedFile, LeftFile
@@ -180,6 +178,7 @@ def _fold_phase(name: str, ticked: str, phase: Row, sessions: Sequence[Row]) -> 
         "Time": f"answers {render_duration(phase.answer_s)}, tools {render_duration(phase.tools_s)}, "
         f"gates {render_duration(phase.gates_s)}",
         "Read again": f"{count(phase.duplicate_reads, 'part')}, {render_tokens(phase.duplicate_tokens)} tokens",
+        "Tokens by source": FORMATS["sources"](phase.sources),
         "Edited unseen": count(phase.ghost_edits, "file") if phase.ghost_edits else "",
     }
     rows, notes = [], []
@@ -253,24 +252,7 @@ def show_sources(figures: Figures) -> Chapter:
         "relay estimates the parts by size and scales them to the endpoint's count; “history” is the rest: answers, "
         "calls and thinking."
     )
-    plots = (_plot_sources(figures),) if rows else ()
-    return Chapter(name="sources", title="Tokens by source", lead=lead, plots=plots, tables=(table,))
-
-
-def _plot_sources(figures: Figures) -> Plot:
-    """Stack the prompts of each phase; the smallest sources share a colour."""
-    *own, rest = SERIES
-    inks = dict(zip(figures.totals.sources, own, strict=False))
-    smaller = len(figures.totals.sources) > len(inks)
-    bars = list[tuple[str, dict[Ink, int]]]()
-    for phase in (phase for phase in figures.phases if phase.sources):
-        sizes = dict.fromkeys([*inks.values(), rest], 0)
-        for source, tokens in phase.sources.items():
-            sizes[inks.get(source, rest)] += tokens
-        bars.append((phase.phase_id or NOTHING, sizes))
-    label = "Tokens of all prompts by source and phase; the table has the sums"
-    legend = (*((ink, source) for source, ink in inks.items()), *([(rest, "smaller sources")] if smaller else []))
-    return draw_bars(bars, label=label, legend=legend, caption="The number below is the phase.")
+    return Chapter(name="sources", title="Tokens by source", lead=lead, tables=(table,))
 
 
 def show_cost(figures: Figures) -> Chapter:

@@ -1,9 +1,8 @@
 """Turn figures into plots: paths of plain numbers and short texts, which the page's template writes as SVG."""
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import accumulate, groupby, pairwise
-from typing import TypedDict, Unpack
 
 from relay.base.words import count, render_tokens, shorten
 from relay.insight.database import Row
@@ -21,14 +20,6 @@ _Piece = tuple[Sequence[_Point], str]
 _Layer = tuple[Ink, str, Sequence[_Piece]]
 """Its style is a class of the style sheet."""
 _Marks = Sequence[tuple[float, str]]
-
-
-class Words(TypedDict):
-    """What stands beside a plot."""
-
-    label: str
-    legend: tuple[tuple[Ink, str], ...]
-    caption: str
 
 
 def draw_contexts(sessions: Sequence[Row], *, by_session: bool = False, most: float = 0) -> Plot:
@@ -70,12 +61,12 @@ def draw_contexts(sessions: Sequence[Row], *, by_session: bool = False, most: fl
         for start, session, is_marked in zip(starts, sessions, begun, strict=False)
         if is_marked
     ]
-    return _draw(
-        layers,
-        (0.5, starts[-1] + 0.5),
-        most,
-        below,
+    paths, texts = _draw(layers, starts[-1], most, below)
+    return Plot(
         label=f"Context of {count(len(sessions), 'session')}, turn by turn; the tables have the figures",
+        size=f"{_WIDTH} {_HEIGHT}",
+        paths=tuple(paths),
+        texts=tuple(texts),
         legend=_LEGEND,
         caption=f"Left to right: turns; the number below is the {'session' if by_session else 'phase'} that begins.",
     )
@@ -98,25 +89,6 @@ _CUT_OFF = (Ink.BAD, "m-{s}-{s}l{d} {d}m0-{d}l-{d} {d}")
 """Ink and mark of the end of a session: disc, triangle, and a cross for all other ends."""
 
 
-def draw_bars(bars: Sequence[tuple[str, Mapping[Ink, int]]], **words: Unpack[Words]) -> Plot:
-    """Draw stacked bars of tokens side by side.
-
-    Args:
-        bars: The label of each, and its parts from the bottom up.
-    """
-    boxes: dict[Ink, list[_Piece]] = {}
-    for n, (_, parts) in enumerate(bars):
-        top = 0
-        for ink, size in parts.items():
-            left, right, bottom, top = n - 0.35, n + 0.35, top, top + size
-            boxes.setdefault(ink, []).append(([(left, bottom), (left, top), (right, top), (right, bottom)], "z"))
-    most = max((sum(parts.values()) for _, parts in bars), default=0)
-    below = [(float(n), label) for n, (label, _) in enumerate(bars)]
-    return _draw(
-        [(ink, "area", pieces) for ink, pieces in boxes.items()], (-0.5, len(bars) - 0.5), most, below, **words
-    )
-
-
 def _mark_amounts(most: float) -> _Marks:
     """Return 0 and up to four further multiples of a round number of tokens: 1, 2 or 5 times a power of ten."""
     if most < 1:
@@ -126,24 +98,30 @@ def _mark_amounts(most: float) -> _Marks:
     return [(n * step, render_tokens(round(n * step))) for n in range(int(most / step) + 1)]
 
 
-def _draw(layers: Iterable[_Layer], xs: _Point, most: float, below: _Marks, **words: Unpack[Words]) -> Plot:
-    """Draw layers over a grid of tokens up to `most`; labels below the plot are left out where they would touch."""
+def _draw(
+    layers: Iterable[_Layer], turns: int, most: float, below: _Marks
+) -> tuple[list[tuple[Ink, str, str]], list[tuple[float, float, str, str]]]:
+    """Draw layers over a grid of tokens up to `most`; labels below the plot are left out where they would touch.
+
+    Returns:
+        Paths and texts, as in `Plot`.
+    """
     beside = _mark_amounts(most)
     left = 14 + _CHAR * max(len(text) for _, text in beside)
-    wide, high = (_WIDTH - left - 8) / ((xs[1] - xs[0]) or 1), (_HEIGHT - 44) / (most * 1.05 or 1)
+    wide, high = (_WIDTH - left - 8) / (turns or 1), (_HEIGHT - 44) / (most * 1.05 or 1)
 
     def find(point: _Point) -> str:
-        return f"{left + (point[0] - xs[0]) * wide:.1f} {_HEIGHT - 30 - point[1] * high:.1f}"
+        return f"{left + (point[0] - 0.5) * wide:.1f} {_HEIGHT - 30 - point[1] * high:.1f}"
 
-    grid = (Ink.GRID, "thin", [([(xs[0], y), (xs[1], y)], "") for y, _ in beside])
+    grid = (Ink.GRID, "thin", [([(0.5, y), (turns + 0.5, y)], "") for y, _ in beside])
     paths = [(ink, style, "".join(f"M{'L'.join(map(find, points))}{rest}" for points, rest in pieces if points))
              for ink, style, pieces in (grid, *layers)]  # fmt: skip
     texts = [(left - 8.0, _HEIGHT - 30 - y * high, "end", text) for y, text in beside]
     taken = -math.inf
     for at, text in ((at, shorten(text, 8)) for at, text in below):
         half = _CHAR * len(text) / 2
-        x = min(max(left + (at - xs[0]) * wide, half), _WIDTH - half)
+        x = min(max(left + (at - 0.5) * wide, half), _WIDTH - half)
         if x - half >= taken:
             taken = x + half + _CHAR / 2
             texts.append((x, _HEIGHT - 11.0, "middle", text))
-    return Plot(size=f"{_WIDTH} {_HEIGHT}", paths=tuple(p for p in paths if p[2]), texts=tuple(texts), **words)
+    return [path for path in paths if path[2]], texts

@@ -207,7 +207,7 @@ def read_codex(path: Path, reading: Reading) -> Iterator[LoggedEvent]:
     meta = head.part("payload")
     agent = f"Codex {meta.text('cli_version')}".strip()
     emitter = EventEmitter(agent, meta.text("id") or path.stem, meta.text("cwd"), reading)
-    emitter.begin(parse_time(head.text("timestamp"), 0.0), branch=meta.part("git").text("branch"))
+    emitter.begin(parse_time(head.text("timestamp"), 0.0), branch=head.part("payload", "git").text("branch"))
     reader = _Thread(emitter, reading)
     for line in read_lines(path, reading):
         reader.read(line)
