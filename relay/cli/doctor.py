@@ -17,10 +17,11 @@ from relay.cli.options import json_option, offer_models, offer_runners
 from relay.cli.screen import complain, say, say_document
 from relay.cli.sessions import make_request
 from relay.config import Settings
+from relay.config.model import OWN_LOOP
 from relay.config.sources import show_user_file
 from relay.git.notes import lock_worktree
 from relay.news.notifier import TRIAL, Notifier
-from relay.runners.registry import get_kind, list_runners
+from relay.runners.registry import list_runners
 from relay.sandbox.bwrap import find_bwrap
 from relay.sandbox.process import prepare_process
 from relay.sandbox.visibility import take_inventory
@@ -111,7 +112,7 @@ def command(*, runner: str | None, with_settings: bool, as_json: bool, **section
 def _try_model(flags: Mapping[str, str | None], *, as_json: bool) -> int:
     place = get_place(plan=None, environ=os.environ, needs_repo=False)
     settings = find_settings(flags, os.environ, place.root, plan=None)
-    kind = get_kind(settings.runner, origin=settings.origins.get("runner", "default"), known=list_runners(settings))
+    kind = list_runners(settings)[OWN_LOOP]  # whatever runs the sessions: an agent runs in a sandbox, on a repository
     kind.get_key(os.environ)
     complain(estimate_trial(settings))
     trial = try_model(kind, settings, os.environ)

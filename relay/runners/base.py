@@ -20,7 +20,7 @@ from typing import Protocol
 
 from relay.base.interrupts import Interrupts
 from relay.base.values import dataclass
-from relay.config import ModelSettings, Settings
+from relay.config import Settings
 from relay.sandbox.policy import Limits
 from relay.sandbox.run import Sandbox
 from relay.session.events import GaugeCrossed, Observe, ToolFinished, ToolStarted
@@ -155,9 +155,6 @@ class Runner(Protocol):
 
     def open_session(self, spec: SessionSpec) -> AbstractContextManager[Session]:
         """Return a fresh session."""
-
-    def describe_model(self, model: str) -> ModelSettings:
-        """Return a model's settings, completed by what the endpoint said and refused so far."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -30,7 +30,7 @@ from relay.runners.agents.profiles import (
     find_login,
     get_installed,
 )
-from relay.runners.base import Callbacks, ModelInfo, Runner, RunnerKind, SessionSpec, Surroundings
+from relay.runners.base import Callbacks, ModelInfo, RunnerKind, SessionSpec, Surroundings
 from relay.runners.messages.endpoint import FAMILIES
 from relay.runners.registry import list_profiles, make_kind
 from relay.sandbox.run import find_way
@@ -46,6 +46,7 @@ from relay.setup.workspace import open_own_workspace
 
 if TYPE_CHECKING:
     from relay.rehearsal.server import Player
+    from relay.runners.messages.conversation import ApiRunner
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,7 +164,7 @@ def try_model(kind: RunnerKind, settings: Settings, environ: Mapping[str, str]) 
 
 
 def _hold_trial(
-    runner: Runner, settings: Settings, info: ModelInfo, seen: _Seen, *, unknown: ModelSettings | None = None
+    runner: "ApiRunner", settings: Settings, info: ModelInfo, seen: _Seen, *, unknown: ModelSettings | None = None
 ) -> ModelTrial:
     """Run the session and judge it; `unknown` is the user's table of a model with unknown limits, else None."""
     price = find_price_now(settings, settings.model)

@@ -50,7 +50,7 @@ def test_what_commands_print_is_documented(relay, project, commit, doctor):
         ran = relay("run", "--sandbox", "off", env={**env, "RELAY_MAX_REPAIRS": "0"})
         assert (ran.code, server.errors) == (ExitCode.STOPPED, [])
         tried = relay("doctor", "--model", "claude-opus-5-5", "--json", env=env)
-        shown = relay("doctor", "--model", "claude-opus-5-5", env=env).out
+        shown = relay("doctor", "--model", "claude-opus-5-5", env={**env, "RELAY_RUNNER": "claude"}).out
     found = read_document("relay doctor", tried.out)
     assert "table" in found
     assert found["findings"]

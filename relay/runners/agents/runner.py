@@ -176,10 +176,6 @@ class AgentRunner:
         own = self.given.settings.find_model(model)
         return choose_limits(model, own, ModelSettings(), user_file=show_user_file(self.given.environ))
 
-    def describe_model(self, model: str) -> ModelSettings:
-        """Return a model's settings from the endpoint, or else from the user."""
-        return self.endpoint.describe_model(model) if self.endpoint else self.given.settings.find_model(model)
-
     @contextmanager
     def open_session(self, spec: SessionSpec) -> Iterator[AgentSession]:
         """Return a fresh session; its process starts with the first message.
