@@ -9,11 +9,10 @@ from relay.base.hints import STATUS
 from relay.base.values import dataclass
 from relay.git import refs
 from relay.git.message import CommitText, read_texts
-from relay.git.names import list_paths, render_path
+from relay.git.names import render_path
 from relay.git.repository import Repo
-from relay.git.status import check_state, read_status
+from relay.git.status import check_state
 from relay.store import trailers
-from relay.store.attempts import read_attempt
 from relay.store.history import RelayCommit, find_text, read_plan_commits, read_undone
 from relay.store.plan_versions import find_phases, parse_at
 from relay.store.refs import get_branch, next_ref
@@ -39,8 +38,7 @@ def get_rewind(repo: Repo, plan_path: str, phase_id: str) -> Rewind:
     """Return the effect of going back to before a phase.
 
     Raises:
-        RepoError: No commit of the phase is on this branch, nothing comes before it, or the work tree has uncommitted
-            changes.
+        RepoError: No commit of the phase is on this branch, or nothing comes before it.
     """
     if words := check_state(repo):
         raise RepoError(words)
@@ -48,7 +46,6 @@ def get_rewind(repo: Repo, plan_path: str, phase_id: str) -> Rewind:
     own = _read_since_rewind(repo, plan_path, phase_id)
     if head is None or not own:
         raise RepoError(f"no commit of phase {phase_id} is on {branch}", hint=STATUS)
-    _require_clean(repo)
     # For a merged phase, go back to before the merge: phases that landed meanwhile stay.
     landed = {text.commit for text in read_texts(repo.git, "--first-parent", head, f"^{own[-1].commit}^@", "--")}
     first = next((commit for commit in reversed(own) if commit.commit in landed), own[-1])
@@ -95,19 +92,6 @@ def _read_since_rewind(repo: Repo, plan_path: str, phase_id: str) -> list[RelayC
     return [commit for commit in commits if phases.get(commit.commit) == phase_id and commit.commit not in undone]
 
 
-def _require_clean(repo: Repo) -> None:
-    changed = read_status(repo).changed
-    if not changed:
-        return
-    shown = list_paths(changed)
-    attempt = read_attempt(repo)
-    where = f" Phase {attempt.phase_id} is open; its checkpoints are under {attempt.wip_ref}." if attempt else ""
-    raise RepoError(
-        f"tracked files have uncommitted changes: {shown}.{where} relay does not go back over them",
-        hint="commit them, or put them aside yourself, and run this again",
-    )
-
-
 def rewind_to_branch(repo: Repo, rewind: Rewind) -> str:
     """Make a branch at the tree before the phase and return its name; nothing else moves.
 
@@ -122,7 +106,7 @@ def rewind_to_branch(repo: Repo, rewind: Rewind) -> str:
         reason = f"relay: before phase {rewind.phase_id}"
         if refs.move_ref(repo, f"refs/heads/{name}", rewind.target, None, reason=reason):
             return name
-    raise RepoError(f"no branch {base} could be made", hint=f"git branch <name> {rewind.target[:12]}")
+    raise RepoError(f"no branch {base} could be made", hint=f"git branch NAME {rewind.target[:12]}")
 
 
 def _keep_tip(repo: Repo, rewind: Rewind) -> None:

@@ -154,8 +154,9 @@ def _resume_work(attempt: AttemptFacts) -> ResumePoint:
     if attempt.handed_over and attempt.saved and attempt.faults:
         why = f"A review of phase {attempt.phase_id} confirmed {count(attempt.faults, 'fault')}.{claims}"
         return _go_on(attempt, ResumeCase.MID_ATTEMPT, why, "starts a fresh session that repairs what was confirmed")
-    if attempt.handed_over and attempt.saved and attempt.proposed:
-        why = f"The work on phase {attempt.phase_id} is finished and not committed.{claims}"
+    if attempt.handed_over and attempt.proposed:
+        since = "" if attempt.saved else "; files were changed since"
+        why = f"The work on phase {attempt.phase_id} is finished and not committed{since}.{claims}"
         return _go_on(
             attempt, ResumeCase.MID_ATTEMPT, why, "checks it again, then commits it or starts a session that repairs it"
         )
@@ -185,7 +186,10 @@ def _after_head_moved(facts: Facts, attempt: AttemptFacts) -> ResumePoint:
     phase = facts.plan.find_phase(attempt.phase_id)
     waits = facts.plan.find_waits()[phase.id] if phase is not None and not phase.done else ()
     if phase is not None and not phase.done and not waits:
-        return _go_on(attempt, ResumeCase.MOVED_ON, why, "keeps its work and starts a fresh session on the new commit")
+        then = "keeps its work and starts a fresh session on the new commit"
+        if attempt.handed_over and attempt.proposed:
+            then = "commits its work without a session if its gate is green and no new commit changed its files"
+        return _go_on(attempt, ResumeCase.MOVED_ON, why, then)
     if waits:
         why = f"{why} It comes after {', '.join(waits)}, which is not done."
     then = "keeps the old work under refs/relay/ and, once none of it is uncommitted in the work tree, "

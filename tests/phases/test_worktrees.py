@@ -252,7 +252,8 @@ def test_what_somebody_put_into_a_half_removed_one_stays(box, main):
     (place.root / "PLAN.md").unlink()
     place.write("mine.txt", "mine")
     place.write("1.txt", "mine too")
-    assert list(remove_free(main, "PLAN.md")) == []
+    [kept] = remove_free(main, "PLAN.md")
+    assert (kept.place, "mine.txt" in kept.why) == (job.repo.root, True)
     assert ((place.root / "mine.txt").read_text(), (place.root / "1.txt").read_text()) == ("mine", "mine too")
     assert [tree.branch for tree in list_worktrees(main)] == ["main", "relay-jobs/main/1"]
 
@@ -375,7 +376,7 @@ def test_what_is_not_a_directory_beside_the_repository_is_left_alone(box, main, 
         beside.symlink_to(box.home)
 
 
-def test_what_git_ignores_keeps_a_work_tree_and_is_named(box, main):
+def test_what_no_commit_has_keeps_a_work_tree_and_is_named(box, main):
     """Without it the tree goes, with its branch; what relay kept there comes home."""
     job = ensure(main, "1")
     place = finish(box, main, job)
@@ -383,8 +384,12 @@ def test_what_git_ignores_keeps_a_work_tree_and_is_named(box, main):
         place.write(path, "*\n")
     only = place.write("only.local", "here")
     [kept] = remove_free(main, "PLAN.md")
-    assert (kept.place, kept.ignored, only.read_text()) == (job.repo.root, ("only.local",), "here")
+    assert (kept.place, only.read_text()) == (job.repo.root, "here")
+    assert kept.why == "git ignores only.local in it"
     only.unlink()
+    hidden = place.write(".env", "here")
+    assert [kept.why for kept in remove_free(main, "PLAN.md")] == ["no commit has .env in it"]
+    hidden.unlink()
     assert list(remove_free(main, "PLAN.md")) == []
     assert not get_jobs_place(main.root).exists()
     assert [(box.root / ".relay/outputs" / name).read_text() for name in ("one.txt", "evidence/ab.png")] == ["*\n"] * 2

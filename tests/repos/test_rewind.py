@@ -103,14 +103,6 @@ def test_others_commits_are_never_reverted(done):
     assert "world.txt" not in files(done)
 
 
-def test_a_dirty_tree_is_refused(done):
-    """Nothing of the user's is left behind unseen."""
-    repo = open_repo(done.root)
-    done.write("hello.txt", "mine\n")
-    with pytest.raises(RepoError, match=r"hello\.txt"):
-        get_rewind(repo, "PLAN.md", "2")
-
-
 def test_the_command_shows_asks_and_does(done):
     """Without an answer nothing is done; with --yes it is."""
     refs = done.git("for-each-ref")

@@ -55,7 +55,7 @@ ROWS: tuple[Any, ...] = (
     (MERGE | AWAY, "boot", LOSS, "Phase 2 is done (bbbbbbbbbb), and others have landed", "puts the merge into the"),
     (MERGE, "boot", WORK, "merged with what others have landed", "commits the merge"),
     (MERGE | AWAY | SAVED, "boot", WORK, "merged with what others have landed", "commits the merge"),
-    (NOTE | PROPOSED, "boot", WORK, "files were changed since", "saves what is"),
+    (NOTE | PROPOSED, "boot", WORK, "not committed; files were changed since.", "checks it again, then commits it"),
     (NOTE | FAULTS, "boot", WORK, "files were changed since", "saves what is"),
     (SAVED | PROPOSED, "boot", WORK, "was interrupted while", "starts a fresh session"),
     (SAVED | FAULTS, "boot", WORK, "was interrupted while", "starts a fresh session"),
@@ -91,6 +91,9 @@ def test_the_user_moved_on():
 
     assert (found.case, found.phase_id) == (ResumeCase.MOVED_ON, "2")
     assert "aaaaaaaaaa → bbbbbbbbbb" in found.why
+    assert found.then == "goes on with phase 2: keeps its work and starts a fresh session on the new commit"
+    finished = point(replace(ATTEMPT, handed_over=True, proposed=True), head="b" * 40)
+    assert "without a session if its gate is green" in finished.then
 
 
 def test_the_user_went_back_behind_what_the_phase_comes_after():

@@ -17,7 +17,6 @@ from relay.base.errors import ExitCode, LockedError, PlanError, RelayError, Repo
 from relay.base.hints import AT_ROOT, RUN, Command, Hint
 from relay.base.values import dataclass
 from relay.git.command import GitError
-from relay.git.names import list_paths
 from relay.git.notes import is_locked
 from relay.git.repository import BranchError, Repo, is_checked_out
 from relay.git.status import check_state
@@ -566,8 +565,7 @@ class _Parent:
             words = "interrupted; everything is kept"
             return RunEnd(exit_code=ExitCode.INTERRUPTED, reason=words, next_command=self._again, spent=spent)
         for kept in remove_free(ctx.repo, ctx.plan_path):
-            held = f"git ignores {list_paths(kept.ignored)} in it" if kept.ignored else "git does not let it go"
-            words = f"{kept.place} stays: {held}; git worktree remove --force takes it away with that"
+            words = f"{kept.place} stays: {kept.why}; git worktree remove --force takes it away with that"
             ctx.observe(Noticed(text=words))
         if plan.done:
             return end_done(ctx.files, plan, spent)

@@ -20,7 +20,7 @@ from relay.base.walk import open_folder, open_ignored
 from relay.config import Settings
 from relay.git import refs, worktrees
 from relay.git.message import read_text
-from relay.git.names import JOB_BRANCHES, find_plan_branch, name_jobs
+from relay.git.names import JOB_BRANCHES, find_plan_branch, list_paths, name_jobs
 from relay.git.notes import is_locked, lock_worktree
 from relay.git.objects import is_ancestor
 from relay.git.repository import Repo, leave_work_tree, open_worktree
@@ -240,10 +240,16 @@ def find_lost(trees: Trees, plan: Plan) -> tuple[str, ...]:
 
 def is_free(main: Repo, job: Job) -> bool:
     """Return whether a job has landed and its work tree is clean and unused."""
+    return find_uncommitted(main, job) == ()
+
+
+def find_uncommitted(main: Repo, job: Job) -> tuple[str, ...] | None:
+    """Return the files of a landed job's work tree that no commit has; None where it is at work or has not landed."""
     if is_locked(job.repo) or find_landing(main, job).case is not LandingCase.LANDED:
-        return False
+        return None
     status = read_status(job.repo)
-    return not (status.nested or status.changed or set(status.untracked) - set(find_brought_packages(job.repo, status)))
+    packages = set(find_brought_packages(job.repo, status))
+    return (*status.nested, *status.changed, *(path for path in status.untracked if path not in packages))
 
 
 def ensure_job(
@@ -398,8 +404,8 @@ class KeptTree:
     """A work tree that stays although its phase has landed."""
 
     place: Path
-    ignored: tuple[str, ...]
-    """Ignored files that exist only there; empty where git itself refuses to remove the work tree."""
+    why: str
+    """As the user is told."""
 
 
 def remove_free(main: Repo, plan_path: str) -> Iterator[KeptTree]:
@@ -407,7 +413,9 @@ def remove_free(main: Repo, plan_path: str) -> Iterator[KeptTree]:
     for job in look_at_trees(main, plan_path, repair=True).jobs:
         with contextlib.suppress(RepoError), hold_worktree(job.repo):
             pass  # repairs the state that a killed run left
-        if not is_free(main, job):
+        if uncommitted := find_uncommitted(main, job):
+            yield KeptTree(place=job.repo.root, why=f"no commit has {list_paths(uncommitted)} in it")
+        if uncommitted != ():
             continue
         with lock_worktree(job.repo):
             _bring_home(job.repo.root, main.root)
@@ -419,7 +427,8 @@ def remove_free(main: Repo, plan_path: str) -> Iterator[KeptTree]:
             if not ignored:
                 drop_packages(job.repo)
             if ignored or not _take_away(main, job.repo.root):
-                yield KeptTree(place=job.repo.root, ignored=ignored)
+                held = f"git ignores {list_paths(ignored)} in it" if ignored else "git does not let it go"
+                yield KeptTree(place=job.repo.root, why=held)
                 continue
         refs.drop_ref(main, f"refs/heads/{branch}", own)
     _drop_landed(main)
