@@ -297,7 +297,7 @@ def settle(ctx: RunContext) -> PlanState:
         give_up_attempt(ctx.repo, kept.foreign)
         return settle(ctx)
     if not is_own:
-        require_known(find_strange(ctx.repo, frozenset({ctx.plan_path, ctx.ledger_path})))
+        require_known(ctx.repo, find_strange(ctx.repo, frozenset({ctx.plan_path, ctx.ledger_path})))
         if ensure_plan_committed(ctx).text != plan_state.plan.text:
             return settle(ctx)  # the user edited the plan a moment ago
         if commit_ledger_edit(ctx):

@@ -118,7 +118,7 @@ def _require_own_settings(repo: "Repo") -> None:
     from relay.store.steering_files import describe_strange, find_settings_files, find_strange
 
     if strange := find_strange(repo, find_settings_files(repo.root)):
-        words, ways = describe_strange(strange)
+        words, ways = describe_strange(repo, strange)
         raise ConfigError(words, hint=ways)
 
 

@@ -11,6 +11,7 @@ import contextlib
 import hashlib
 import json
 import os
+import shlex
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -29,6 +30,7 @@ from relay.git.repository import Repo
 from relay.plan.text import LEDGER_SUFFIX
 from relay.sandbox.places import list_folders
 from relay.sandbox.policy import PROTECTED_NAMES
+from relay.store.worktree_notes import is_own_tree
 
 _SETTINGS = "relay.toml"
 _SHARED = "pyproject.toml"
@@ -65,7 +67,8 @@ def find_steering(root: Path) -> frozenset[str]:
     return frozenset(found)
 
 
-def _find_path(entry: str) -> str:
+def name_file(entry: str) -> str:
+    """Return the path of an entry of `find_steering`."""
     return _SHARED if entry.startswith(f"{_SHARED}#") else entry
 
 
@@ -95,7 +98,7 @@ def begin_watch(repo: Repo, plan_path: str) -> None:
     Raises:
         RepoError: There is a file that a command of an earlier run may have made or written.
     """
-    require_known(find_all_strange(repo, plan_path))
+    require_known(repo, find_all_strange(repo, plan_path))
     _save(repo, _Record(strange=frozenset(), known=find_steering(repo.root) | {plan_path}))
 
 
@@ -110,24 +113,29 @@ def end_watch(repo: Repo, plan_path: str) -> None:
     _save(repo, _Record(strange=frozenset(find_all_strange(repo, plan_path)), known=None))
 
 
-def require_known(strange: tuple[str, ...]) -> None:
+def require_known(repo: Repo, strange: tuple[str, ...]) -> None:
     """Stop if relay would obey a file of an unknown maker.
 
     Raises:
         RepoError: It names the files, and how to say that they are the user's.
     """
     if strange:
-        words, ways = describe_strange(strange)
+        words, ways = describe_strange(repo, strange)
         raise RepoError(words, hint=ways)
 
 
-def describe_strange(strange: tuple[str, ...]) -> tuple[str, Hint]:
-    """Return what is wrong with files of an unknown maker, and what the user can do."""
-    paths = [_find_path(entry) for entry in strange]
+def describe_strange(repo: Repo, strange: tuple[str, ...]) -> tuple[str, Hint]:
+    """Return what is wrong with files of an unknown maker, and what the user can do; relay's tree is not his."""
+    paths = [name_file(entry) for entry in strange]
     words = f"{list_paths(paths)} appeared while a session, a check or a hook could make it; only you write such a file"
-    files = tuple((" ", TypedPath(path=path)) for path in paths if not path.endswith("/"))[:3]
-    own: Hint = ("git add -f", files) if len(files) == len(strange) else f"rm .git/relay/{STEERING}"
-    return words, ("look at it, and remove what is not yours; if it is yours, say so: ", own)
+    named = [path for path in paths if not path.endswith("/")][:3]
+    add, here, note = "git add -f", "", f".git/relay/{STEERING}"
+    files: tuple[Hint, ...] = tuple((" ", TypedPath(path=path)) for path in named)
+    if is_own_tree(repo):
+        root, note = shlex.quote(str(repo.root)), shlex.quote(str(repo.relay_dir / STEERING))
+        add, here, files = f"git -C {root} add -f", f" in {root}", (f" {shlex.join(named)}",)
+    own: Hint = (add, files) if len(named) == len(strange) else f"rm {note}"
+    return words, (f"look at it{here}, and remove what is not yours; if it is yours, say so: ", own)
 
 
 def find_strange(repo: Repo, present: frozenset[str]) -> tuple[str, ...]:
@@ -152,7 +160,7 @@ def _find_unstaged(repo: Repo, candidates: Iterable[str]) -> Iterator[str]:
     """Yield the files that differ from the index, and the armed git directories, which the index never holds."""
     git_dirs = [path for path in candidates if path.endswith("/") and os.path.lexists(repo.root / path.rstrip("/"))]
     yield from (path for path in git_dirs if is_armed(repo, repo.root / path.rstrip("/")))
-    files = {path: _find_path(path) for path in candidates if not path.endswith("/")}
+    files = {path: name_file(path) for path in candidates if not path.endswith("/")}
     unstaged = _list_unstaged(repo, files.values())
     for path, name in files.items():
         if any(other == name or other.startswith(f"{name}/") for other in unstaged):

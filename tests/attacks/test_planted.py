@@ -118,7 +118,20 @@ def test_what_steers_others_later_is_not_committed_and_not_obeyed(arena, name):
     assert b"only you write such a file" in played.out + played.err, played.tail
     assert (after.code, after.systems) == (1, ()), after.tail
     assert b"only you write such a file" in after.err
+    assert str(own_tree(arena)).encode() in b"".join(after.err.split())  # not the user's checkout
     assert not (arena.outside / "executed").exists()
+
+
+def test_a_session_that_is_told_takes_its_own_rules_away(arena):
+    """They would have stopped the night: in relay's own tree nobody else can have made them."""
+    prepare(arena)
+    bash = lambda command: {"tools": [{"name": "bash", "input": {"command": command}}]}  # noqa: E731
+    end, told = {"text": "Commit: Say world"}, {"expect": {"last_message_contains": "CLAUDE.md would steer relay"}}
+    tick = {"tools": [{"name": "tick", "input": {"item": "1.1", "evidence": "grep"}}]}
+    turns = [bash("echo world > world.txt; echo obey > CLAUDE.md"), tick, end, {**bash("rm CLAUDE.md"), **told}, end]
+    played = arena.play([{"turns": turns, "then": "next"}, *NONE], "run", "--phase", "1", warm=True)
+    assert played.code == 0, played.tail
+    assert arena.git("show", "--format=", "--name-only", "HEAD").split() == ["PLAN.md", "world.txt"]
 
 
 @pytest.mark.nightly

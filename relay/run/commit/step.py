@@ -71,7 +71,7 @@ from relay.store.loose import is_loose
 from relay.store.outdated import find_outdated, is_amended
 from relay.store.snapshot import TreeSnapshot, write_snapshot_tree
 from relay.store.staleness import describe_left, find_newly_changed, has_moved
-from relay.store.steering_files import describe_strange, find_all_strange, find_persons
+from relay.store.steering_files import describe_strange, find_all_strange, find_persons, name_file
 from relay.store.trailers import AMENDED, LEG
 from relay.store.worktree_notes import is_own_tree
 
@@ -315,13 +315,16 @@ def _check_planted(protected: tuple[str, ...], added: Iterable[str]) -> Refused 
 def _check_strange(files: PlanFiles) -> Refused | None:
     """Refuse to commit beside steering files that a session, the gate or a hook may have made or written.
 
-    No session can repair it: these files are read-only for its commands.
+    In relay's own tree it was one of those, and the session that made a file can still remove it; for the next one it
+    is read-only.
     """
     strange = find_all_strange(files.repo, files.plan_path)
     if not strange:
         return None
-    words, ways = describe_strange(strange)
-    return Refused(for_user=words, ways=ways)
+    words, ways = describe_strange(files.repo, strange)
+    paths = list_paths([name_file(entry) for entry in strange])
+    told = f"Nothing was committed: {paths} would steer relay or an agent later. Remove what you made."
+    return Refused(for_user=words, for_model=told if is_own_tree(files.repo) else "", ways=ways, once=True)
 
 
 def _check_secrets(ctx: RunContext, candidate: Candidate, owned: tuple[str, ...], tree: str) -> Refused | None:
