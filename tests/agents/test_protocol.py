@@ -144,8 +144,39 @@ def test_an_end_that_comes_behind_the_boundary_belongs_to_its_call():
 
 def test_what_an_edit_changed_is_known_and_what_a_command_changed_is_not():
     view = AgentActivity(lambda _: None, Path("/repo"), OWN)
-    view.take(ToolUpdate(id="1", kind="edit", paths=("/repo/a.py", "/etc/passwd"), input="{}", ended=True))
+    paths = ("/repo/a.py", "/etc/passwd", "/repo/../b.py")
+    view.take(ToolUpdate(id="1", kind="edit", paths=paths, input="{}", ended=True))
+    view.take(ToolUpdate(id="4", kind="edit", paths=paths, input="{}", ended=True, failed=True))
     view.take(ToolUpdate(id="2", kind="execute", input="{}", ended=True))
     view.take(ToolUpdate(id="3", kind="read", input="{}", ended=True))
     calls: Any = view.begin_turn()
-    assert [result.changed_paths for _, result in calls] == [("a.py",), None, ()]
+    assert [result.changed_paths for _, result in calls] == [("a.py",), None, None, ()]
+
+
+def test_what_a_person_is_shown_of_a_call_is_its_text():
+    """Not JSON, and not the tool's name twice."""
+    events: list[Any] = []
+    view = AgentActivity(events.append, Path("/repo"), OWN)
+    begun = {"toolCallId": "1", "kind": "edit", "rawInput": {"file_path": "/repo/a.py"}}
+    first = {"sessionUpdate": "tool_call", "title": "Write", "status": "pending"}
+    last = {
+        "sessionUpdate": "tool_call_update",
+        "title": "Write a.py",
+        "status": "failed",
+        "rawOutput": "no room\nleft",
+    }
+    shown = [{"type": "content", "content": {"type": "text", "text": "```\nno room\n```"}}]
+    for update in (first, {**last, "content": shown}):
+        said: Any = read_update({"update": begun | update})
+        view.take(said)
+    view.begin_turn()
+    assert (events[0].name, events[0].summary) == ("Write", "a.py")
+    assert events[1].problem == "no room"
+    for raw, content, text in (
+        (None, shown, "```\nno room\n```"),
+        ({"exit": 3}, shown, "```\nno room\n```"),
+        ({"exit": 3}, None, '[{"exit": 3}, null]'),
+    ):
+        update = {"sessionUpdate": "tool_call_update", "toolCallId": "2", "status": "failed"}
+        found: Any = read_update({"update": {**update, "rawOutput": raw, "content": content}})
+        assert found.result == text

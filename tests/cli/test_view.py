@@ -200,6 +200,19 @@ def test_a_transfer_is_the_present_activity_until_it_ends(recorded):
     assert not any("Receiving" in line.plain for line in draw(board, now=12.0, width=80, height=21))
 
 
+def test_a_tool_that_an_agent_begins_before_the_answer_has_ended_is_the_present_activity(recorded):
+    board = make_board(recorded, at_event(recorded, ToolStarted, 4))
+    board.apply(events.RequestStarted(turn=9), 5.0)
+    assert board.activity
+    assert board.activity.name == "model"
+    board.apply(ToolStarted(call_id="x", name="Bash", summary="make"), 6.0)
+    board.apply(board.response, 7.0)
+    assert (board.activity.name, board.activity.since) == ("Bash", 6.0)
+    board.apply(events.RequestStarted(turn=10), 8.0)
+    board.apply(board.response, 9.0)
+    assert board.activity is None
+
+
 def test_why_a_session_starts_is_left_out_where_the_line_above_says_it():
     for reason, shown in (("Phase 2 is next.", False), ("It was interrupted. Phase 2 is next.", True)):
         session = events.SessionStarted(session_id="s", phase_id="2", title="t", number=1, reason=reason)

@@ -141,8 +141,9 @@ class Board:
         match event:
             case events.RequestStarted():
                 present = Activity(name="model", summary=f"answering, turn {event.turn}", since=now)
-            case events.ResponseReceived():
-                present = None if event.turn else present
+            case events.ResponseReceived():  # an agent begins a tool while the answer still comes
+                is_model = present is not None and present.name in _OF_THE_MODEL
+                present = None if event.turn and is_model else present
             case events.ToolStarted():
                 present = Activity(name=event.name, summary=event.summary, since=now)
             case events.OutputShown() if present:
@@ -165,6 +166,8 @@ class Board:
         return present
 
 
+_OF_THE_MODEL = frozenset({"model", "retry", "waits"})
+"""Activities that an answer ends."""
 _ENDS = (
     events.SessionStarted,
     events.ToolFinished,

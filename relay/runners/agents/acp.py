@@ -11,6 +11,7 @@ an ASGI server, speaks no Unix sockets, and relay would use four of its methods.
 
 import hashlib
 import json
+import os
 import re
 import socket
 import time
@@ -159,7 +160,7 @@ def _read_tool(update: Mapping[str, Any]) -> ToolUpdate:
         title=_find_field(update, "title"),
         kind=_find_field(update, "kind"),
         input=_render(given) if given else "",
-        result=_render([update.get("rawOutput"), update.get("content")]) if status in _ENDED else "",
+        result=_render_result(update.get("rawOutput"), update.get("content")) if status in _ENDED else "",
         paths=tuple(dict.fromkeys(usable))[:_MOST_PATHS],
         pending=status == "pending",
         ended=status in _ENDED,
@@ -170,6 +171,16 @@ def _read_tool(update: Mapping[str, Any]) -> ToolUpdate:
 def _find_field(source: Mapping[str, Any], name: str) -> str:
     value = source.get(name)
     return value[:_FIELD_CHARS] if isinstance(value, str) else ""
+
+
+def _render_result(raw: Any, content: Any) -> str:
+    """Return what a tool answered as its text; as JSON if there is none."""
+    entries = content if isinstance(content, list) else []
+    texts = (
+        [raw] if isinstance(raw, str) else [dig(entry, "content.text") for entry in entries if isinstance(entry, dict)]
+    )
+    said = "\n".join(text for text in texts if isinstance(text, str) and text)
+    return said[:_SHOWN_CHARS] or _render([raw, content])
 
 
 def _render(value: Any) -> str:
@@ -204,6 +215,8 @@ class _Tool:
         """The event, with a one-line summary: the title if it says more than the name, else the input's text."""
         told = self.told
         said = told.title if told.title and told.title != told.name else _find_text(told.input)
+        if told.kind != "execute":
+            said = said.removeprefix(f"{told.name} ")  # ``Read src/a.py``
         return ToolStarted(call_id=told.id, name=told.name or "tool", summary=render_summary(said))
 
 
@@ -315,9 +328,9 @@ class AgentActivity:
     def _find_changed(self, told: ToolUpdate) -> tuple[str, ...] | None:
         if told.kind in _LOOKING:
             return ()
-        if told.kind != "edit":
+        if told.kind != "edit" or told.failed:
             return None
-        places = (self._root / path for path in told.paths)
+        places = (Path(os.path.normpath(self._root / path)) for path in told.paths)
         return tuple(str(place.relative_to(self._root)) for place in places if place.is_relative_to(self._root)) or None
 
     def _flush(self) -> None:
