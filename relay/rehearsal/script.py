@@ -13,7 +13,7 @@ the same turn; but an opening request whose conversation has gone on since is a 
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, TypeVar, get_args
@@ -176,99 +176,67 @@ FORMAT: Mapping[str, Mapping[str, str]] = {
 """The keys of each mapping of a script, and their meaning."""
 
 MAX_SCRIPT_BYTES = 8 * 1024 * 1024
-MAX_DEPTH = 60
-MAX_NODES = 50_000
-"""Most values of a script, with its aliases resolved."""
-_LIMITS = YamlLimits(chars=MAX_SCRIPT_BYTES, depth=MAX_DEPTH, tags=True)
+_LIMITS = YamlLimits(chars=MAX_SCRIPT_BYTES, depth=60, tags=True)
 _STR, _NULL, _FILE = "tag:yaml.org,2002:str", "tag:yaml.org,2002:null", "!file"
 _TIME = "tag:yaml.org,2002:timestamp"
 _STEP = re.compile(r"\.(\w+)|\[(\d+)\]")
 
 
-class _Reader:
-    """Turns the YAML nodes of one script into plain values. Mutable: counts them.
+class _FaultError(Exception):
+    """A node of the script is wrong; the message says how."""
 
-    Args:
-        source: Name of the script, for messages.
-        base: Directory of files named by ``!file``; None forbids them.
-    """
+    def __init__(self, node: yaml.Node, words: str) -> None:
+        super().__init__(words)
+        self.line = get_line(node)
 
-    def __init__(self, source: str, base: Path | None = None) -> None:
-        self._source = source
-        self._base = base
-        self._left = MAX_NODES
 
-    def compose(self, text: str) -> yaml.Node:
-        """Parse a script's text.
-
-        Raises:
-            ConfigError: Not YAML, empty, or nested too deeply.
-        """
-        try:
-            root: yaml.Node | None = compose(text, _LIMITS)
-        except YamlTextError as error:
-            raise ConfigError(f"{self._source}:{error.line or 1}: the script {error}") from None
-        if root is None:
-            raise ConfigError(f"{self._source}:1: the script is empty")
-        return root
-
-    def error(self, node: yaml.Node, message: str, *, hint: str = "") -> ConfigError:
-        """Build the error for a node."""
-        return ConfigError(f"{self._source}:{get_line(node)}: {message}", hint=hint)
-
-    def read(self, node: yaml.Node, depth: int = 0) -> Any:
-        """Return the plain value of a node: JSON's, with the texts of files."""
-        self._left -= 1
-        if self._left < 0:
-            raise self.error(node, f"more than {MAX_NODES} values")
-        if depth > MAX_DEPTH:
-            raise self.error(node, f"nested more than {MAX_DEPTH} levels deep")
-        if node.tag == _FILE:
-            return self._read_file(node, str(node.value))
-        if isinstance(node, yaml.MappingNode):
-            return dict(self._read_mapping(node, depth))
-        if isinstance(node, yaml.SequenceNode):
-            return [self.read(item, depth + 1) for item in node.value]
-        if node.tag in {_STR, _TIME}:
-            return str(node.value)
-        if node.tag == _NULL:
-            return None
-        try:
-            return json.loads(str(node.value))
-        except ValueError:
-            raise self.error(node, f"{node.value!r} means another value in YAML; put it in quotes") from None
-
-    def _read_mapping(self, node: yaml.MappingNode, depth: int) -> Iterator[tuple[str, Any]]:
-        seen = set()
+def _read(node: yaml.Node, base: Path | None) -> Any:
+    """Return the plain value of a node: JSON's, with the texts of files."""
+    if node.tag == _FILE:
+        return _read_file(node, base)
+    if isinstance(node, yaml.MappingNode):
+        found: dict[str, Any] = {}
         for key, value in node.value:
             name = str(key.value) if isinstance(key, yaml.ScalarNode) else ""
-            if not name or name in seen:
-                raise self.error(key, f"the key {name!r} is there twice" if name else "a key should be text")
-            seen.add(name)
-            yield name, self.read(value, depth + 1)
-
-    def _read_file(self, node: yaml.Node, name: str) -> str:
-        if self._base is None:
-            raise self.error(node, "files can only be named by a script that is itself a file")
-        root = self._base.resolve()
-        path = (root / name).resolve()
-        if not path.is_relative_to(root):
-            raise self.error(node, f"{name!r} is outside the script's directory")
-        try:
-            return path.read_bytes().decode()
-        except (OSError, UnicodeDecodeError) as error:
-            raise self.error(node, f"cannot read {name!r}: {error}") from error
-
-    def explain(self, root: yaml.Node, error: ValidationError) -> ConfigError:
-        """Say what is wrong with a script, and where."""
-        said, _, place = str(error).partition(" - at ")
-        node, name = root, ""
-        for key, index in _STEP.findall(place):
-            node, name = (node.value[int(index)], "") if index else (get_child(node, key), f"{key}: ")
-        return self.error(node, f"{name}{said}", hint="`relay demo --check` lists the keys and what they take")
+            if not name or name in found:
+                raise _FaultError(key, f"the key {name!r} is there twice" if name else "a key should be text")
+            found[name] = _read(value, base)
+        return found
+    if isinstance(node, yaml.SequenceNode):
+        return [_read(item, base) for item in node.value]
+    if node.tag in {_STR, _TIME}:
+        return str(node.value)
+    if node.tag == _NULL:
+        return None
+    try:
+        return json.loads(str(node.value))
+    except ValueError:
+        raise _FaultError(node, f"{node.value!r} means another value in YAML; put it in quotes") from None
 
 
-def get_child(node: yaml.Node, name: str) -> yaml.Node:
+def _read_file(node: yaml.Node, base: Path | None) -> str:
+    if base is None:
+        raise _FaultError(node, "files can only be named by a script that is itself a file")
+    root, name = base.resolve(), str(node.value)
+    path = (root / name).resolve()
+    if not path.is_relative_to(root):
+        raise _FaultError(node, f"{name!r} is outside the script's directory")
+    try:
+        return path.read_bytes().decode()
+    except (OSError, UnicodeDecodeError) as error:
+        raise _FaultError(node, f"cannot read {name!r}: {error}") from error
+
+
+def _explain(root: yaml.Node, error: ValidationError) -> _FaultError:
+    """Say what is wrong with a script, and where."""
+    said, _, place = str(error).partition(" - at ")
+    node, name = root, ""
+    for key, index in _STEP.findall(place):
+        node, name = (node.value[int(index)], "") if index else (_get_child(node, key), f"{key}: ")
+    return _FaultError(node, f"{name}{said}")
+
+
+def _get_child(node: yaml.Node, name: str) -> yaml.Node:
     """Return the value of a mapping's key; the mapping itself where it has no such key."""
     return next((value for key, value in node.value if key.value == name), node)
 
@@ -278,20 +246,27 @@ _S = TypeVar("_S", bound=Script)
 
 def decode_script(text: str, kind: type[_S], *, source: str, base: Path | None) -> _S:
     """Read a script of this kind; as `parse_script`."""
-    reader = _Reader(source, base)
-    root = reader.compose(text)
+    hint = "`relay demo --check` lists the keys and what they take"
     try:
-        script = convert(reader.read(root), kind)
-    except ValidationError as error:
-        raise reader.explain(root, error) from None
+        root: yaml.Node | None = compose(text, _LIMITS)
+        if root is None:
+            raise ConfigError(f"{source}:1: the script is empty")
+        try:
+            script = convert(_read(root, base), kind)
+        except ValidationError as error:
+            raise _explain(root, error) from None
+    except YamlTextError as error:
+        raise ConfigError(f"{source}:{error.line or 1}: the script {error}") from None
+    except _FaultError as error:
+        raise ConfigError(f"{source}:{error.line}: {error}", hint=hint) from None
     structs.force_setattr(script, "source", source)
-    sessions = zip(script.sessions, get_child(root, "sessions").value, strict=True)
+    sessions = zip(script.sessions, _get_child(root, "sessions").value, strict=True)
     for number, (session, place) in enumerate(sessions, 1):
         structs.force_setattr(session, "line", get_line(place))
         structs.force_setattr(session, "name", session.name or f"session {number}")
-        for turn, at in zip(session.turns, get_child(place, "turns").value, strict=True):
+        for turn, at in zip(session.turns, _get_child(place, "turns").value, strict=True):
             structs.force_setattr(turn, "line", get_line(at))
-            for call, own in zip(turn.tools, get_child(at, "tools").value, strict=False):
+            for call, own in zip(turn.tools, _get_child(at, "tools").value, strict=False):
                 structs.force_setattr(call, "line", get_line(own))
     return script
 
