@@ -128,7 +128,8 @@ def command(  # noqa: PLR0913  # its options
                 when = render_moment(entry.began, now=time.time()) if entry.began is not None else UNKNOWN
                 what = f"{entry.started.command} {entry.started.plan_path}" if entry.started else UNKNOWN
                 how = entry.ended.reason if entry.ended else "no end in the log: still at work, or killed"
-                say(f"{entry.run_id}  {when}  {what}  {render_tokens(entry.size_bytes)}B  {how}")
+                size = f"{render_tokens(entry.size_bytes)}B"
+                say(f"{entry.run_id}  {when}  {what}  {size}  {' '.join(how.split())}")
         elif database is not None:
             _write_database(choose(entries, runs), Path(database))
         elif as_json:

@@ -31,7 +31,7 @@ def tell_last_run(run: LastRun, *, now: float, why: bool) -> Iterator[Line]:
     if not run.exit_code:
         return
     when = render_moment(run.ended, now=now)
-    yield Line(text=f"last   stopped {when} (exit {run.exit_code}): {run.reason}", tone=Tone.WARNING)
+    yield Line(text=f"last   stopped {when} (exit {run.exit_code}): {' '.join(run.reason.split())}", tone=Tone.WARNING)
     if not why:
         return
     if run.next_command:

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from relay.base.errors import RepoError
 from relay.base.hints import Command
+from relay.base.secrecy import is_secret_name
 from relay.base.words import list_some, shorten
 from relay.gate.model import CommandCheck, GateResult, Outcome, compare_gate
 from relay.gate.run import NO_NETWORK, explain, run_gate
@@ -309,4 +310,5 @@ def find_uncommitted(request: RunRequest) -> tuple[str, ...]:
     status = read_status(request.repo)
     own = (request.plan_path, request.files.ledger_path)
     named = dict.fromkeys((*status.changed, *status.untracked))
-    return tuple(path for path in named if path not in own and not path.startswith(f"{STATE_DIR}/"))
+    seen = (path for path in named if not is_secret_name(path.rpartition("/")[2]))
+    return tuple(path for path in seen if path not in own and not path.startswith(f"{STATE_DIR}/"))
