@@ -14,8 +14,8 @@ from relay.cli.boundary import note_place
 from relay.cli.options import json_option
 from relay.cli.pages import show_page
 from relay.cli.screen import clean_line, say, say_document
-from relay.insight.database import Database, Row
-from relay.insight.figures import Figures, collect, render_document
+from relay.insight.database import Row
+from relay.insight.figures import Figures, read_figures, render_document
 from relay.insight.report.blocks import Card, Chapter, Ink, Page
 from relay.insight.report.contents import make_page
 from relay.insight.transcripts import library
@@ -53,10 +53,7 @@ def command(file: Path | None, session: str, *, as_json: bool, page: Path | None
             relayed.take(record)
             yield record
 
-    with Database() as database:
-        database.add(follow())
-        database.compute()
-        figures = collect(database)
+    figures = read_figures(follow())
     if as_json:
         read = {name: value for name, value in asdict(opened.reading).items() if name != "hear"}
         known = {name: vars(relayed)[name] for name in ("line_tokens", "was", "least", "most")}

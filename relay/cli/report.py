@@ -3,7 +3,7 @@
 import json
 import os
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import chain
@@ -26,8 +26,7 @@ from relay.gate.evidence import read_evidence
 from relay.git.names import find_plan_branch
 from relay.git.repository import Repo
 from relay.insight.database import Database
-from relay.insight.figures import Figures, render_document
-from relay.insight.figures import read_figures as read_records
+from relay.insight.figures import Figures, read_logs, render_document
 from relay.insight.report.chapters import Beliefs
 from relay.insight.report.contents import make_page
 from relay.insight.telemetry.log import LogEntry, find_logs, list_logs, open_events
@@ -133,7 +132,7 @@ def command(  # noqa: PLR0913  # its options
         elif database is not None:
             _write_database(choose(entries, runs), Path(database))
         elif as_json:
-            _say_document(*read_figures(choose(entries, runs)), runs)
+            _say_document(*read_logs(entry.path for entry in choose(entries, runs)), runs)
         else:
             _say_page(entries, runs, output, as_text=as_text)
 
@@ -207,7 +206,7 @@ def _say_page(entries: "Sequence[LogEntry]", wanted: Sequence[str], output: str 
     if len(wanted) > 1:
         raise ConfigError("a page shows one run or plan", hint="relay report --json A B adds several up")
     chosen = choose(entries, wanted)
-    figures, skipped = read_figures(chosen)
+    figures, skipped = read_logs(entry.path for entry in chosen)
     figures, repo = _charge(figures, wanted), note_place().repo
     page = make_page(figures, _read_beliefs(repo, figures), partial(_read_left, repo.root))
     last = figures.runs[-1] if figures.runs else None
@@ -265,7 +264,7 @@ def _keep_own(entries: "Sequence[LogEntry]", plan_path: str) -> "Iterator[LogEnt
     own, is_here = branches[0], branches[0] == repo.branch
     moved = {commit.session for commit in read_plan_commits(repo, plan_path)} if is_here and {*branches} - {own} else ()
     for entry, branch in zip(entries, branches, strict=True):
-        sessions = read_figures([entry])[0].sessions if branch != own and moved else ()
+        sessions = read_logs([entry.path])[0].sessions if branch != own and moved else ()
         if branch == own or any(session.session_id in moved for session in sessions):
             yield entry
 
@@ -287,10 +286,3 @@ def _charge(figures: Figures, wanted: Sequence[str]) -> Figures:
     except PlanError:  # it was moved, or cannot be read: the log has the shape, and its own sums
         return figures
     return figures.charge(summary.spent, {phase.phase_id: phase.spent for phase in summary.phases})
-
-
-def read_figures(entries: "Iterable[LogEntry]") -> "tuple[Figures, int]":
-    """Return the figures of all these logs together, and the number of unreadable lines."""
-    readers = [reader for entry in entries if (reader := open_events(entry.path))]
-    figures = read_records(chain.from_iterable(readers))
-    return figures, sum(reader.skipped_lines for reader in readers)

@@ -1,7 +1,6 @@
 """The work on an experiment: trial after trial, each measured, reviewed and checked; what is done is not done again."""
 
 from collections.abc import Iterator, Mapping
-from itertools import chain
 from typing import Any
 
 from msgspec import convert
@@ -9,8 +8,8 @@ from msgspec import convert
 from relay.base.words import count, render_usd
 from relay.git.notes import lock_worktree
 from relay.git.repository import Repo
-from relay.insight.figures import read_figures
-from relay.insight.telemetry.log import list_logs, open_events
+from relay.insight.figures import read_logs
+from relay.insight.telemetry.log import list_logs
 from relay.lab.comparing import TrialResult
 from relay.lab.experiment import Experiment, Trial, name_trial, note, read_note, save_experiment
 from relay.lab.judging import check_hidden, open_judged, require_hidden, review_trial
@@ -80,7 +79,6 @@ def _measure_trial(repo: Repo, experiment: Experiment, trial: Trial, begun: Mapp
     known = total.cost_usd is not None and begun["usd"] is not None
     plan = find_plan_in(find_text(repo, tip, experiment.plan_path) or "")
     entries = list_logs(repo.root)
-    readers = [reader for entry in entries if (reader := open_events(entry.path))]
     found: dict[str, Any] = {
         "phases_done": sum(phase.done for phase in plan.phases) if plan else None,
         "phases": len(plan.phases) if plan else None,
@@ -93,7 +91,7 @@ def _measure_trial(repo: Repo, experiment: Experiment, trial: Trial, begun: Mapp
         "ref": name_trial(experiment, trial, "tip"),
         "logs": tuple(str(entry.path) for entry in reversed(entries)),
     }
-    figures = read_figures(chain.from_iterable(reversed(readers)))
+    figures, _ = read_logs(entry.path for entry in reversed(entries))
     if runs := [run for run in figures.runs if run.sessions]:
         took = sum((run.ended or run.last_at) - run.began - run.retries_s for run in runs)
         found |= {

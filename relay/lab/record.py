@@ -8,15 +8,13 @@ import io
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, fields, replace
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from relay.base.tree import read_file, replace_with_file
 from relay.base.walk import open_folder, open_ignored
 from relay.insight.database import Row
-from relay.insight.figures import read_figures
-from relay.insight.telemetry.log import open_events
+from relay.insight.figures import read_logs
 from relay.lab.comparing import Comparison, TrialResult
 from relay.lab.experiment import Experiment
 from relay.plan.text import STATE_DIR
@@ -51,8 +49,7 @@ def read_contexts(root: Path, experiment: Experiment, results: Sequence[TrialRes
     place, found = _find_place(root, experiment), dict[str, tuple[Row, ...]]()
     for result in results:
         if result.arm not in found:
-            readers = [reader for log in result.logs if (reader := open_events(place / log))]
-            found[result.arm] = read_figures(chain.from_iterable(readers)).sessions
+            found[result.arm] = read_logs(place / log for log in result.logs)[0].sessions
     return {arm: found[arm] for arm in experiment.arms if found.get(arm)}
 
 
