@@ -45,8 +45,15 @@ from relay.git.worktrees import put_on_branch
 from relay.plan.model import Plan
 from relay.plan.waves import find_ready
 from relay.run.phases.jobs import JobEnd, JobRun
-from relay.run.phases.landing import Job, Landing, LandingCase, find_landing, find_phase_id, get_tip, land, prepare
-from relay.run.phases.worktrees import ensure_job, find_jobs, look_at_trees, name_job_branch, remove_free
+from relay.run.phases.landing import Job, Landing, LandingCase, find_landing, find_phase_id, get_tip, land
+from relay.run.phases.worktrees import (
+    bring_together,
+    ensure_job,
+    find_jobs,
+    look_at_trees,
+    name_job_branch,
+    remove_free,
+)
 from relay.session.events import RunEnded, SessionEnded, SessionStarted
 from relay.session.records import LoggedEvent
 from relay.setup.open import hold_worktree
@@ -367,7 +374,7 @@ class PhaseWork:
             case LandingCase.FORWARD:
                 return self._deliver(job, landing)
             case LandingCase.APART:
-                for told in prepare(job, replace(landing, tip=self._board(job, landing))):
+                for told in bring_together(job, replace(landing, tip=self._board(job, landing))):
                     self._say(told)
             case _:
                 joint = landing.case is LandingCase.MERGING and is_joint(self._main, job, landing)

@@ -21,12 +21,16 @@ from relay.git.identity import get_identity, render_signoff, write_user_commit
 from relay.git.lock_journal import hold_collections
 from relay.git.message import Message, read_text, render_message
 from relay.git.names import render_path
-from relay.git.objects import is_ancestor
+from relay.git.objects import find_base, is_ancestor
 from relay.git.repository import Repo
-from relay.plan.text import find_protected
+from relay.git.trees import FILE
+from relay.plan.lineage import find_lineage
+from relay.plan.text import find_ledger_path, find_protected
+from relay.run.carry import merge_work
 from relay.run.commit.disclosures import describe_autoruns, find_disclosures
-from relay.run.commit.readiness import get_commands, render_merge
-from relay.run.phases.landing import Job, Landing, LandingCase, list_changes, merge
+from relay.run.commit.readiness import find_common, get_commands, render_merge
+from relay.run.phases.landing import Job, Landing, list_changes, read_plan
+from relay.setup.context import PlanFiles
 from relay.setup.open import hold_worktree, new_id
 from relay.store import trailers
 from relay.store.attempts import keep_snapshot, read_attempt
@@ -73,17 +77,26 @@ def _merge_rider(job: Job, tip: str, own: str, settings: Settings, secrets: Sequ
     Raises:
         RelayError: It cannot be merged, or not unseen.
     """
-    repo, text = job.repo, read_text(job.repo, own)
-    merged = merge(job, Landing(case=LandingCase.APART, tip=tip, own=own))
-    tree = merged.write_tree(repo, tip, tip)
+    repo, plan_path, text = job.repo, job.plan_path, read_text(job.repo, own)
+    files = PlanFiles(repo=repo, plan_path=plan_path, ledger_path=find_ledger_path(plan_path))
+    base = find_common(repo, plan_path, tip, own)
+    before, done, now = (read_plan(repo, commit, plan_path) for commit in (base, own, tip))
+    merged = merge_work(files, base, own, tip, (before, done, now), text.tree)
+    phase = merged.pending.plan.find_phase(find_lineage(done, merged.pending.plan).phases.get(job.phase_id, ""))
+    given, ticked = merged.pending.render_files(plan_path, files.ledger_path), merged.pending.claimed_ids
+    blobs = zip(given, objects.store_blobs(repo, tuple(given.values())), strict=True)
+    tree = objects.write_paths_tree(repo, [(path, FILE, blob) for path, blob in blobs], start=merged.merge.tree)
     paths = [change.path for change in objects.diff_trees(repo, tip, tree)]
     protected = (*find_protected(job.plan_path), *find_tree_files(repo))
     # What the commit step asks of each file, since it looks at the files of the phase that lands alone.
     if (
-        (merged.conflicts or merged.left or not merged.phase.done or not merged.ticked)
-        or not (get_commands(settings, merged.phase) and _PASSED.fullmatch(text.get(trailers.GATE)))
+        phase is None
+        or (merged.merge.conflicts or merged.left or merged.reworded or not ticked)
+        or not (phase.done and {item.id for item in phase.items}.issuperset(ticked))
+        or base != find_base(repo, tip, own)
+        or not (get_commands(settings, phase) and _PASSED.fullmatch(text.get(trailers.GATE)))
         or find_persons(paths)
-        or any(is_covered(path, protected) for path in paths if path not in merged.files)
+        or any(is_covered(path, protected) for path in paths if path not in given)
         or describe_autoruns(repo, tip, tree)
         or find_disclosures(repo, tip, tree, paths, secrets)
     ):
@@ -93,9 +106,9 @@ def _merge_rider(job: Job, tip: str, own: str, settings: Settings, secrets: Sequ
         body=text.message.body,
         trailers=(
             (trailers.PLAN, render_path(job.plan_path)),
-            (trailers.PHASE, merged.phase.id),
+            (trailers.PHASE, phase.id),
             (trailers.STATUS, "done"),
-            (trailers.ITEMS, " ".join(merged.ticked)),
+            (trailers.ITEMS, " ".join(ticked)),
             (trailers.SESSION, new_id()),
             (trailers.GATE, text.get(trailers.GATE)),
             *render_merge(text, _TOGETHER),
@@ -111,7 +124,8 @@ def is_joint(main: Repo, job: Job, landing: Landing) -> bool:
     attempt, parents = read_attempt(job.repo), read_text(job.repo, landing.own).parents
     if attempt and attempt.merges in {"", landing.own}:  # it works, or has not left its own commit yet
         return False
-    below = attempt.base_head if attempt else parents[0] if parents[1:] else None
+    has_merged = parents[1:] and (attempt is None or attempt.merges in parents)
+    below = parents[0] if has_merged else landing.own if attempt else None
     if not below or is_ancestor(main, below, landing.tip):
         return False
     return read_text(job.repo, below).get(trailers.MERGE).endswith(f" {_TOGETHER}")
@@ -127,7 +141,7 @@ def leave(job: Job) -> None:
     with hold_worktree(repo), hold_collections(repo):
         attempt, head = read_attempt(repo), repo.head() or ""
         own = attempt.merges if attempt else read_text(repo, head).parents[1]
-        if attempt and attempt.last_wip:
+        if attempt and attempt.last_wip and attempt.base_head == head:  # else its run has not begun
             now = write_snapshot_tree(repo)
             since = objects.diff_trees(repo, attempt.last_wip.tree, now.tree)
             if any(change.path not in attempt.last_wip.replaced for change in since):

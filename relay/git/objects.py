@@ -401,11 +401,12 @@ def merge_commits(repo: Repo, ours: str, theirs: str, *, base: str = "") -> Merg
     with tempfile.TemporaryDirectory(prefix="relay-merge-") as place:
         bare = _make_bare(repo, Path(place))
         if base and base != find_base(repo, ours, theirs):  # git's own option for it is of 2.40
-            instead = write_commit(repo, find_tree(repo, ours), (base,), b"relay: what is merged")
-            (bare / "refs/replace").mkdir()
-            (bare / "refs/replace" / ours).write_text(f"{instead}\n")
+            ours = write_commit(repo, find_tree(repo, ours), (base,), b"relay: what is merged")
         git = replace(repo.git, place=(f"--git-dir={bare}", f"--work-tree={repo.root}"), settings=())
-        result = git.probe("merge-tree", "--write-tree", "-z", "--name-only", ours, theirs, env=_make_environ(repo))
+        args = ("merge-tree", "--write-tree", "-z", "--name-only", ours, theirs)
+        result = git.probe(*args, env=_make_environ(repo))
+        if result.was_cut_off:  # it takes more memory than any other, and nothing has come of it
+            result = git.probe(*args, env=_make_environ(repo))
     tree, _, rest = result.out.partition(b"\0")
     if result.code not in {0, 1} or not tree:
         raise GitError(f"git merge-tree failed: {result.words}")

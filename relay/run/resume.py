@@ -12,43 +12,30 @@ from msgspec import structs
 
 from relay.base.errors import RepoError
 from relay.base.hints import RUN
-from relay.base.tree import find_boot_id
-from relay.git.config_guard import guard
 from relay.git.lock_journal import hold_collections
 from relay.git.names import list_paths
 from relay.git.objects import (
-    Merge,
-    check_out_entries,
     diff_trees,
-    load_blob,
-    merge_commits,
-    read_blob,
-    read_entries,
-    store_blobs,
-    write_commit,
-    write_paths_tree,
 )
 from relay.git.repository import Repo
 from relay.git.status import ChangeKind
-from relay.git.trees import ABSENT, EXECUTABLE, FILE, find_tree
-from relay.ledger.model import Ledger, merge_entries
+from relay.git.trees import find_tree
 from relay.plan.model import Plan
 from relay.plan.text import find_ledger_path
 from relay.run.attempt.start import (
-    MAX_LEFTOVERS,
     get_attempt_phase,
     read_baseline,
     read_pending,
     render_plan,
 )
-from relay.run.commit.candidate import Candidate, PendingPlan, PhaseCommit, Refused
+from relay.run.carry import carry_over, make_record, save_found
+from relay.run.commit.candidate import Candidate, PhaseCommit, Refused
 from relay.run.commit.plan_commit import (
     change_edited_plan,
     commit_ledger_edit,
     ensure_plan_committed,
     make_source,
     put_back,
-    read_ledger,
 )
 from relay.run.commit.readiness import is_untouched, list_commands
 from relay.run.commit.step import commit_attempt
@@ -57,19 +44,15 @@ from relay.setup.context import PlanFiles, RunContext
 from relay.store.attempts import (
     OpenAttempt,
     close_attempt,
-    displace_attempt,
     find_owned_paths,
-    find_place_id,
     has_ended_with,
     keep_snapshot,
 )
 from relay.store.branches import is_current
-from relay.store.checkpoints import Restoration, WipRecord, plan_restoration, run_restoration, save_snapshots, save_wip
-from relay.store.completion import finish_commit, hash_cleaned
+from relay.store.checkpoints import Restoration, plan_restoration, run_restoration, save_snapshots, save_wip
+from relay.store.completion import finish_commit
 from relay.store.history import RelayCommit
 from relay.store.plan_state import PlanState, ask, find_obstacle
-from relay.store.plan_versions import find_attempt_phase, replay_attempt
-from relay.store.ref_notes import Carried, Ending
 from relay.store.resume import AttemptFacts, ResumeCase, ResumePoint
 from relay.store.snapshot import TreeSnapshot, write_snapshot_tree
 from relay.store.spend import give_up_attempt
@@ -80,31 +63,9 @@ _MOST_TYPED = 10
 """Most files that a command in a hint names; beyond them it names all."""
 
 
-def save_found(files: PlanFiles, attempt: OpenAttempt) -> OpenAttempt:
-    """Take a snapshot of the work tree on top of the attempt's snapshots; the record of the session's end is kept."""
-    return save_wip(files.repo, attempt, _make_record(files, attempt))
-
-
-def _make_record(files: PlanFiles, attempt: OpenAttempt) -> WipRecord:
-    """Return everything but the files of the attempt's last snapshot, for the next snapshot."""
-    draft = {}
-    if attempt.last_wip is not None:
-        paths = (files.plan_path, files.ledger_path)
-        draft = {
-            path: blob for path in paths if (blob := read_blob(files.repo, attempt.last_wip.commit, path)) is not None
-        }
-    return WipRecord(
-        spend=attempt.spend,
-        items=attempt.items,
-        replace=draft,
-        handoff_note=attempt.handoff_note,
-        ending=attempt.ending,
-    )
-
-
 def withdraw_proposal(files: PlanFiles, attempt: OpenAttempt, words: str) -> OpenAttempt:
     """Add the reason to the handoff note why an attempt's work was not committed, and drop the proposal."""
-    record = _make_record(files, attempt)
+    record = make_record(files, attempt)
     note, ending = f"{attempt.handoff_note}\n\n{words}".strip(), structs.replace(record.ending, proposed=None)
     return save_wip(files.repo, attempt, replace(record, handoff_note=note, ending=ending))
 
@@ -119,7 +80,7 @@ def restore_saved(files: PlanFiles, attempt: OpenAttempt, observe: Observe, *, w
     next run finds that snapshot as the newest one, and writes the rest.
     """
     wanted = attempt.last_wip or TreeSnapshot(tree=attempt.base_tree, skipped=attempt.skipped)
-    record = _make_record(files, attempt)
+    record = make_record(files, attempt)
     with hold_collections(files.repo):
         found = write_snapshot_tree(files.repo, replace=record.replace)
         restoration = plan_restoration(files.repo, found=found, wanted=wanted)
@@ -168,107 +129,6 @@ def clear_tree(repo: Repo, observe: Observe) -> TreeSnapshot:
     words = f"no open phase has the changes to {names} in {repo.root}: they were put aside"
     observe(Noticed(text=f"{words}; as they were found: git show {ref}:<file>", warning=True))
     return TreeSnapshot(tree=restoration.tree, skipped=found.skipped)
-
-
-def is_here(repo: Repo, attempt: OpenAttempt) -> bool:
-    """Return whether an attempt's work is in this work tree as its session left it."""
-    return (attempt.place, attempt.begun.boot) == (find_place_id(repo), find_boot_id())
-
-
-def carry_over(files: PlanFiles, plan: Plan, attempt: OpenAttempt, observe: Observe) -> OpenAttempt:
-    """Move an open attempt onto the current HEAD, with its work, claims, amendments and handoff note.
-
-    Changes of the attempt's sessions that HEAD lacks stay the attempt's, merged with what others did to the same files;
-    everything else in the work tree becomes the new start. What they did to the plan is done again on HEAD's. An item
-    that was reworded is not claimed any more: the next session reads the new words.
-
-    Only objects and refs are written: the work tree follows when the attempt is restored.
-    """
-    repo, head = files.repo, files.repo.head()
-    was_here = is_here(repo, attempt)
-    attempt = save_found(files, attempt) if was_here or attempt.last_wip is None else attempt
-    if head is None or (last := attempt.last_wip) is None:
-        return attempt
-    gone = (ABSENT, repo.zero_id)
-    own = (files.plan_path, files.ledger_path)  # the snapshot has drafts; an attempt starts from the files
-    merged, merge = _merge_files(files, attempt, head, last.tree, was_here=was_here)
-    owned = find_owned_paths(repo, files.plan_path, attempt, last)
-    reset = tuple({*owned, *merged, *own})
-    entries = read_entries(repo, head, reset)
-    base = write_paths_tree(repo, [(path, *entries.get(path, gone)) for path in reset], start=merge.tree)
-    replayed, phase_id = replay_attempt(repo, attempt, files.plan_path, plan), attempt.phase_id
-    words = (f"item {item} was claimed as `{text}`" for item, text in replayed.reworded.items())
-    left = [*replayed.left, *(f"{said}, and was reworded since: it is open" for said in words)]
-    for said in left:
-        observe(Noticed(text=f"phase {phase_id}, whose plan was edited: {said}", warning=True))
-    if merge.conflicts:
-        marked = f"git could not merge {list_paths(merge.conflicts)} with what is on the branch now"
-        observe(Noticed(text=f"phase {phase_id}: {marked}: a session has to", warning=True))
-        left += [f"{marked}: its marks stand there", *merge.words.splitlines()]
-    now = find_attempt_phase(repo, attempt, plan)
-    phase = replayed.plan.find_phase(now)
-    claimed = {item.id for item in phase.items} - replayed.reworded.keys() if phase else set[str]()
-    drafted = replayed.plan.untick(replayed.plan.done_ids - plan.done_ids - claimed)
-    pending = PendingPlan(head=plan, plan=drafted, ledger=_take_along(files, attempt, head, last.commit))
-    drafts = pending.render_files(files.plan_path, files.ledger_path)
-    blobs = zip(drafts, store_blobs(repo, tuple(drafts.values())), strict=True)
-    tree = write_paths_tree(repo, [(path, FILE, blob) for path, blob in blobs], start=merge.tree)
-    record = WipRecord(
-        spend=attempt.spend,
-        items=pending.claimed_ids,
-        handoff_note=attempt.handoff_note,
-        carried=Carried(unmerged=merge.conflicts),
-        ending=Ending(
-            # A session has to look at what was merged first.
-            proposed=attempt.ending.proposed if merged.isdisjoint(owned) else None,
-            left=tuple(left[:MAX_LEFTOVERS]),
-        ),
-    )
-    carried = replace(attempt, base_tree=base, begun=structs.replace(attempt.begun, base=head, phase=now))
-    found = TreeSnapshot(tree=tree, skipped=last.skipped, replaced=tuple(drafts))
-    return displace_attempt(repo, save_snapshots(repo, carried, record, found))
-
-
-def _merge_files(
-    files: PlanFiles, attempt: OpenAttempt, head: str, now: str, *, was_here: bool
-) -> tuple[frozenset[str], Merge]:
-    """Merge HEAD's commits into an attempt's work; return the changed paths, and the work tree as it is to be.
-
-    Args:
-        now: The attempt's work, with files as they are in a work tree and not as git has them.
-        was_here: Whether that is the work tree: there files that only HEAD has changed are as somebody left them.
-    """
-    repo, begun = files.repo, attempt.base_head
-    if not begun:
-        return frozenset(), Merge(tree=now)
-    pairs = (begun, now), (begun, head), (head, now)
-    mine, theirs, differing = ({one.path for one in diff_trees(repo, *pair)} for pair in pairs)
-    own, gone = (files.plan_path, files.ledger_path), (ABSENT, repo.zero_id)
-    missing = (theirs & differing & mine if was_here else theirs & differing).difference(own)
-    if not missing:
-        return frozenset(), Merge(tree=now)
-    both = sorted(missing & mine)
-    git, before, heads = guard(repo).git, read_entries(repo, begun, both), read_entries(repo, head, own)
-    cleaned = [(path, *heads.get(path, gone)) for path in own]  # relay merges them by meaning
-    for path, (mode, blob) in read_entries(repo, now, both).items():
-        if mode in {FILE, EXECUTABLE}:
-            blob = hash_cleaned(repo, git, path, load_blob(repo, blob), before.get(path, ("", ""))[1])  # noqa: PLW2901
-        cleaned.append((path, mode, blob))
-    ours = write_paths_tree(repo, cleaned, start=now)
-    work = write_commit(repo, ours, (begun,), b"relay: what an open phase has done")
-    merged = merge_commits(repo, head, work, base=begun)
-    changes = diff_trees(repo, ours, merged.tree)  # of other files too: git follows a file to its new name
-    removed = [(change.path, *gone) for change in changes if not change.object_id]
-    written = [(change.path, change.mode, change.object_id) for change in changes if change.object_id]
-    tree = write_paths_tree(repo, [*removed, *check_out_entries(repo, git, written)], start=now)
-    return frozenset(change.path for change in changes), replace(merged, tree=tree)
-
-
-def _take_along(files: PlanFiles, attempt: OpenAttempt, head: str, last: str) -> Ledger:
-    """Return HEAD's ledger with the entries of the attempt's sessions; others may have added entries meanwhile."""
-    before = set(read_ledger(files, attempt.base_head).entries)
-    drafted = read_ledger(files, last).entries
-    return merge_entries(read_ledger(files, head), [entry for entry in drafted if entry not in before])
 
 
 def settle(ctx: RunContext) -> PlanState:
@@ -326,7 +186,8 @@ def _take_up(ctx: RunContext, plan: Plan, attempt: OpenAttempt, facts: AttemptFa
     """Return the attempt for the next session, with the whole work tree in a snapshot."""
     if point.case is ResumeCase.MOVED_ON:
         ctx.observe(Noticed(text=f"{point.why} Its work is kept."))
-        attempt = carry_over(ctx.files, plan, attempt, ctx.observe)
+        with hold_collections(ctx.repo):
+            attempt = carry_over(ctx.files, plan, attempt, ctx.observe)
         return restore_saved(ctx.files, attempt, ctx.observe, was_lost=False)
     if point.case is ResumeCase.POWER_LOSS:
         return restore_saved(ctx.files, attempt, ctx.observe, was_lost=not is_untouched(attempt))

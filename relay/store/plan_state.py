@@ -411,7 +411,7 @@ def _summarize_phases(
     phases = find_phases(repo, plan_path, plan, commits, before=plan_state.edit.before)
     gone = read_undone(repo, commits)
     begun = {find_attempt_phase(repo, attempt, plan): attempt for attempt in attempts}
-    waiting = [(find_present_phase(repo, one.phase, plan, (one.commit, one.plan)), one) for one in cost.unlanded]
+    waiting = [(find_present_phase(repo, one.phase, plan, one.plan, (one.commit,)), one) for one in cost.unlanded]
     recorded = {one.session for one in cost.unlanded}
     for phase in plan.phases:
         own = [commit for commit in commits if phases.get(commit.commit) == phase.id]

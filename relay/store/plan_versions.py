@@ -4,7 +4,7 @@ The user may change everything that is still open, and its order. Boxes that rel
 back commits that change, and relay then reads it from HEAD like any other state.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
@@ -14,7 +14,7 @@ from relay.git.message import read_text
 from relay.plan.edit import list_questions
 from relay.plan.lineage import find_lineage
 from relay.plan.model import Plan, Violation
-from relay.plan.operations import Operation, Replayed, read_operations, replay
+from relay.plan.operations import Replayed, read_operations, replay
 from relay.plan.parse import find_plan_in, parse_plan
 from relay.plan.text import decode_text, encode_text
 from relay.store import trailers
@@ -84,30 +84,34 @@ def _find_plan(repo: "Repo", commit: str, names: tuple[str, ...]) -> Plan | None
 
 def find_attempt_phase(repo: "Repo", attempt: "OpenAttempt", plan: Plan) -> str:
     """Return the present id of the phase that an open attempt works on; empty if it is gone."""
-    return find_present_phase(repo, attempt.phase_id, plan, (attempt.base_head, attempt.plan_path))
+    saved = attempt.last_wip.commit if attempt.last_wip else None
+    return find_present_phase(repo, attempt.phase_id, plan, attempt.plan_path, (saved, attempt.base_head))
 
 
-def find_present_phase(repo: "Repo", phase_id: str, plan: Plan, then: tuple[str | None, str]) -> str:
-    """Return the present id of a phase that had `phase_id` in a commit's plan (commit, path); empty if it is gone."""
-    text = find_text(repo, *then)
+def find_present_phase(repo: "Repo", phase_id: str, plan: Plan, plan_path: str, commits: "Iterable[str | None]") -> str:
+    """Return the present id of a phase that had `phase_id` in the plan of the first of these commits that has one.
+
+    Empty if it is gone.
+    """
+    text = next((text for commit in commits if commit and (text := find_text(repo, commit, plan_path))), None)
     before = None if text in {None, plan.text} else find_plan_in(text or "")
     if before is None or before.find_phase(phase_id) is None:
         return phase_id if plan.find_phase(phase_id) else ""
     return find_lineage(before, plan).phases.get(phase_id, "")
 
 
-def read_done(repo: "Repo", attempt: "OpenAttempt", plan_path: str) -> tuple[Plan, tuple[Operation, ...]] | None:
-    """Return the plan in the open attempt's newest snapshot, and what its sessions did to it; None without one."""
+def read_versions(repo: "Repo", attempt: "OpenAttempt", plan_path: str) -> tuple[Plan, Plan] | None:
+    """Return the plan at the open attempt's start, and in its newest snapshot; None without them."""
     names = (attempt.plan_path, plan_path)
     saved = _find_plan(repo, attempt.last_wip.commit, names) if attempt.last_wip else None
     start = _find_plan(repo, attempt.base_head, names) if attempt.base_head else None
-    return (saved, read_operations(start, saved)) if saved and start else None
+    return (start, saved) if saved and start else None
 
 
 def replay_attempt(repo: "Repo", attempt: "OpenAttempt", plan_path: str, plan: Plan) -> Replayed:
     """Do what the open attempt's sessions did on `plan`, which may be what they started from or another version."""
-    found = read_done(repo, attempt, plan_path)
-    return replay(found[1], found[0], plan) if found else Replayed(plan=plan)
+    found = read_versions(repo, attempt, plan_path)
+    return replay(read_operations(*found), found[1], plan) if found else Replayed(plan=plan)
 
 
 def find_claims(repo: "Repo", attempt: "OpenAttempt", plan_path: str, plan: Plan) -> tuple[str, ...]:

@@ -125,14 +125,6 @@ def find_resume_point(facts: Facts) -> ResumePoint:
         )
     # A session that ended in order synced its files: later differences are the user's.
     may_be_lost = facts.attempt.boot_id != facts.boot_id and not facts.attempt.handed_over
-    if not facts.attempt.saved and facts.attempt.merges and facts.attempt.elsewhere:
-        return _go_on(
-            facts.attempt,
-            ResumeCase.POWER_LOSS,
-            f"Phase {facts.attempt.phase_id} is done ({facts.attempt.merges[:10]}), and others have landed meanwhile; "
-            "both are merged.",
-            "puts the merge into the work tree, then commits it or starts a session that repairs it",
-        )
     if not facts.attempt.saved and (facts.attempt.elsewhere or may_be_lost):
         return _go_on(
             facts.attempt,
@@ -188,7 +180,10 @@ def _after_head_moved(facts: Facts, attempt: AttemptFacts) -> ResumePoint:
     if phase is not None and not phase.done and not waits:
         then = "keeps its work and starts a fresh session on the new commit"
         if attempt.handed_over and attempt.proposed:
-            then = "commits its work without a session if its gate is green and no new commit changed its files"
+            then = "commits its work without a session if git can merge it and its gate is green"
+        if attempt.merges:
+            why = f"Phase {_name_phase(attempt)} is done ({attempt.merges[:10]}), and others have landed meanwhile."
+            then = "merges both, then commits that or starts a session that repairs it"
         return _go_on(attempt, ResumeCase.MOVED_ON, why, then)
     if waits:
         why = f"{why} It comes after {', '.join(waits)}, which is not done."

@@ -12,8 +12,13 @@ from relay.fleet.queue import Queue
 from relay.fleet.takes import TakeState
 from relay.fleet.train import is_joint, leave, take_along
 from relay.git.repository import open_repo
-from relay.run.phases.landing import LandingCase, find_landing, prepare
+from relay.plan.parse import parse_plan
+from relay.run.carry import carry_over
+from relay.run.phases.landing import LandingCase, find_landing
+from relay.run.phases.worktrees import bring_together
 from relay.session.usage import Spent
+from relay.setup.context import PlanFiles
+from relay.store.attempts import read_attempt
 from relay.store.spend import Whose, keep_spent
 from tests.effort import NIGHTLY
 from tests.endpoint.script import parse_script
@@ -236,15 +241,20 @@ def test_a_phase_leaves_the_others_for_its_own_commit_from_wherever_it_was_kille
         landing = find_landing(main, first)
         return (landing.case, landing.own, is_joint(main, first, landing)) == (LandingCase.APART, own, False)
 
-    prepare(first, replace(find_landing(main, first), tip=at))
+    bring_together(first, replace(find_landing(main, first), tip=at))
     assert is_joint(main, first, find_landing(main, first))
-    for restored in (False, True):
-        if restored:  # as the run's start does
+    for begun in range(3):
+        if begun:  # as the run's start does
+            attempt = read_attempt(first.repo)
+            assert attempt is not None
+            files = PlanFiles(repo=first.repo, plan_path="PLAN.md", ledger_path="PLAN.ledger.yaml")
+            carry_over(files, parse_plan(one.text("show", f"{at}:PLAN.md")), attempt, lambda _: None)
+        if begun == 2:
             one.write("1.txt", one.text("show", f"{own}:1.txt"))
         leave(first)
         assert has_left()
         assert one.text("status", "--porcelain") == "?? left.txt"
-        prepare(first, replace(find_landing(main, first), tip=at))
+        bring_together(first, replace(find_landing(main, first), tip=at))
     leave(first)
     commit = one.text("commit-tree", f"{own}^{{tree}}", "-p", at, "-p", own, "-m", "both")
     one.git("reset", "-q", "--soft", commit)

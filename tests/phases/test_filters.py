@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from relay.base.errors import ExitCode
-from relay.run.phases.landing import find_landing, land, prepare
+from relay.run.phases.landing import find_landing, land
 from tests.phases.bench import HOLD, Bench, make_plan, write_session
-from tests.phases.test_merge import land_beside
+from tests.phases.test_merge import land_beside, put_together
 from tests.scripted import ScriptedRunner
 
 ROT = '[filter "rot"]\n\tclean = tr a-z n-za-m\n\tsmudge = tr a-z n-za-m\n\trequired = true\n'
@@ -65,7 +65,7 @@ def test_phases_side_by_side_are_merged_in_the_form_of_the_work_tree(stage, conf
     stage.commit("plan")
     changes = ({"kept.rot": FILE.replace("hello", "hello again")}, {"kept.rot": FILE.replace("end", "end again")})
     main, place, job = land_beside(stage, *changes)
-    prepare(job, find_landing(main, job))
+    put_together(main, job)
     assert place.play(ScriptedRunner([]), phase="2").exit_code == ExitCode.DONE
     assert land(main, job, find_landing(main, job)) == ()
     both = FILE.replace("hello", "hello again").replace("end", "end again")

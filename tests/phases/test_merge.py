@@ -6,11 +6,10 @@ from relay.base.errors import ExitCode, RepoError
 from relay.git.repository import open_repo
 from relay.ledger.model import Claim, append_entry, parse_ledger
 from relay.plan.parse import parse_plan
-from relay.run.phases.landing import Job, LandingCase, find_landing, find_obstacles, find_phase_id, land, prepare
+from relay.run.phases.landing import Job, LandingCase, find_landing, find_obstacles, find_phase_id, land
 from relay.run.phases.worktrees import bring_together
 from relay.run.rewind import get_rewind
-from relay.session.events import GateStarted
-from relay.store.attempts import read_attempt
+from relay.session.events import GateStarted, Noticed
 from relay.store.branches import move_branch
 from relay.store.history import read_plan_commits
 from relay.store.plan_state import read_plan_cost
@@ -92,6 +91,11 @@ def speak(stage, one, two, *, verify="grep -q world all.txt"):
     return land_beside(stage, {"all.txt": one} | ledgers[0], {"all.txt": two} | ledgers[1])
 
 
+def put_together(main, job):
+    """Put a phase on what others landed, as a run does before it starts one in its work tree."""
+    return bring_together(job, find_landing(main, job))
+
+
 HELLO, WORLD = START.replace("start", "hello"), START.replace("end", "world")
 
 
@@ -116,7 +120,7 @@ def test_what_goes_together_is_merged_gated_and_landed_without_a_session(stage):
     tip, own = stage.git("rev-parse", "main").strip(), place.git("rev-parse", "HEAD").strip()
     spent = read_plan_cost(main, "PLAN.md").spent
     assert spent.usage.output_tokens == 2 * find_commit(main, tip).usage.output_tokens
-    assert prepare(job, find_landing(main, job)) == ()
+    assert put_together(main, job) == ()
     merging = find_landing(main, job)
     assert (merging.case, merging.done) == (LandingCase.MERGING, own)
     assert place.git("status", "--porcelain") == ""  # it is where the others are, with the merge in its attempt
@@ -149,7 +153,7 @@ def test_what_goes_together_is_merged_gated_and_landed_without_a_session(stage):
 def test_what_git_cannot_merge_goes_to_a_session_that_is_told(stage):
     """No mark of the merge gets into a commit, even where the gates pass with it."""
     main, place, job = speak(stage, START.replace("start", "hello"), START.replace("start", "world"))
-    assert prepare(job, find_landing(main, job)) == ("git could not merge all.txt: a session has to",)
+    put_together(main, job)
     repair = ("write", {"path": "all.txt", "content": START.replace("start", "hello, world")})
     ended, runner = play(place, "2", [[[], [repair]]])
     assert ended.exit_code == ExitCode.DONE, ended
@@ -167,7 +171,7 @@ def test_what_is_red_together_goes_to_a_session_that_is_told(stage):
     few = "test $(wc -w < all.txt) -le 7 && grep -q world all.txt"
     main, place, job = speak(stage, HELLO.replace("hello", "hello there"), WORLD, verify=few)
     tip, own = stage.git("rev-parse", "main"), place.git("rev-parse", "HEAD")
-    prepare(job, find_landing(main, job))
+    put_together(main, job)
     ended, runner = play(place, "2", [[]], max_repairs=0)
     assert ended.exit_code == ExitCode.STOPPED, ended
     assert "Both are merged in the work tree" in runner.told[0]
@@ -184,12 +188,12 @@ def test_what_is_red_together_goes_to_a_session_that_is_told(stage):
 def test_a_gate_that_a_person_mends_is_that_of_a_phase_whose_merge_was_red(stage):
     few = "test $(wc -w < all.txt) -le 7 && grep -q world all.txt"
     main, place, job = speak(stage, HELLO.replace("hello", "hello there"), WORLD, verify=few)
-    prepare(job, find_landing(main, job))
+    put_together(main, job)
     assert play(place, "2", [[]], max_repairs=0)[0].exit_code == ExitCode.STOPPED
     stage.write("PLAN.md", stage.git("show", "main:PLAN.md").replace(few, "grep -q world all.txt"))
     stage.commit("a mended gate")
 
-    assert bring_together(main, job, find_landing(main, job)) == ()
+    assert put_together(main, job) == ()
 
     ended, _ = play(place, "2")
     assert ended.exit_code == ExitCode.DONE, ended
@@ -205,36 +209,38 @@ def apart(stage):
 
 
 def test_an_attempt_whose_branch_did_not_move_is_taken_up_again(stage, apart):
-    """And one that was made for an earlier tip is given up: its snapshots stay."""
-    main, _, job = apart
+    """Also where the plan's branch has moved meanwhile, before and behind that step."""
+    main, place, job = apart
     landing = find_landing(main, job)
-    prepare(job, landing)
+    put_together(main, job)
     attempts = stage.git("for-each-ref", "refs/relay/leg")
     assert move_branch(job.repo, "relay-jobs/main/2", landing.tip, landing.own, reason="as before the last step") == ()
     assert find_landing(main, job) == landing
-    prepare(job, landing)
-    assert stage.git("for-each-ref", "refs/relay/leg") == attempts
-    move_branch(job.repo, "relay-jobs/main/2", landing.tip, landing.own, reason="as before the last step")
-    stage.write("more.txt", "more")
-    tip = stage.commit("the user's")
-    prepare(job, find_landing(main, job))
-    attempt = read_attempt(job.repo)
-    assert attempt is not None
-    assert (attempt.base_head, attempt.merges) == (tip, landing.own)
-    assert len(stage.git("for-each-ref", "refs/relay/wip/relay-jobs%2Fmain%2F2").splitlines()) == 2
+    tip = ""
+    for name in ("more", "most"):
+        stage.write(f"{name}.txt", name)
+        tip = stage.commit("the user's")
+        put_together(main, job)
+        assert stage.git("for-each-ref", "refs/relay/leg") == attempts
+        assert find_landing(main, job).case is LandingCase.MERGING
+        assert job.repo.head() == tip
+    assert play(place, "2")[0].exit_code == ExitCode.DONE
+    assert land(main, job, find_landing(main, job)) == ()
+    assert stage.git("rev-parse", "main^1", "main^2").split() == [tip, landing.own]
+    assert [(stage.root / name).read_text() for name in ("more.txt", "most.txt")] == ["more", "most"]
 
 
 @pytest.mark.nightly
 def test_what_landed_meanwhile_is_merged_in_turn(stage, apart):
     """The user commits while the merge is committed: the next one takes that in, and its review is the phase's own."""
     main, place, job = apart
-    prepare(job, find_landing(main, job))
+    put_together(main, job)
     assert play(place, "2")[0].exit_code == ExitCode.DONE
     stage.write("more.txt", "more")
     stage.commit("the user's")
     landing = find_landing(main, job)
     assert landing.case is LandingCase.APART
-    prepare(job, landing)
+    put_together(main, job)
     assert play(place, "2")[0].exit_code == ExitCode.DONE
     assert land(main, job, find_landing(main, job)) == ()
     assert (stage.root / "more.txt").read_text() == "more"
@@ -249,16 +255,23 @@ def list_undone(main, phase_id):
     return [text.message.subject for text in get_rewind(main, "PLAN.md", phase_id).undone]
 
 
-def test_files_that_are_nobodys_in_a_jobs_work_tree_stop_its_merge(stage, apart):
+def test_files_that_are_nobodys_in_a_jobs_work_tree_stay_out_of_its_merge_and_are_kept(stage, apart):
+    """One that others landed too has their content in the end, and what was there is below the checkpoint's ref."""
     main, place, job = apart
     stage.write("new.txt", "the user's")
     stage.commit()
-    place.write("new.txt", "left by a tool")
-    landing = find_landing(main, job)
-    with pytest.raises(RepoError, match=r"in the way in .*job-2: new\.txt"):
-        prepare(job, landing)
-    assert find_landing(main, job) == landing
-    assert (place.root / "new.txt").read_text() == "left by a tool"
+    for name in ("new.txt", "made.txt"):
+        place.write(name, "left by a tool")
+    place.write("all.txt", "torn")
+    put_together(main, job)
+    assert play(place, "2")[0].exit_code == ExitCode.DONE
+    assert land(main, job, find_landing(main, job)) == ()
+    assert (place.root / "made.txt").read_text() == "left by a tool"
+    assert stage.git("show", "main:new.txt") == "the user's"
+    assert stage.git("show", "main:all.txt") == START.replace("start", "hello").replace("end", "world")
+    assert "made.txt" not in stage.git("ls-tree", "-r", "--name-only", "main").splitlines()
+    kept = stage.git("rev-list", "--objects", "--glob=refs/relay/wip")
+    assert all(stage.git("hash-object", "--stdin", answer=text).strip() in kept for text in ("left by a tool", "torn"))
 
 
 def test_only_what_the_phase_changes_can_be_in_its_way(stage, apart):
@@ -277,8 +290,8 @@ def test_a_phase_that_the_plan_has_lost_is_told(stage, apart):
     main, _, job = apart
     stage.write("PLAN.md", (stage.root / "PLAN.md").read_text().partition("\n## Phase 2")[0])
     stage.commit("the user's")
-    with pytest.raises(RepoError, match="phase 2 is done on relay-jobs/main/2, and is not in the plan any more"):
-        prepare(job, find_landing(main, job))
+    with pytest.raises(RepoError, match="phase 2 has commits on relay-jobs/main/2, and is not in the plan any more"):
+        put_together(main, job)
 
 
 def test_what_persons_did_to_the_plan_on_both_sides_is_taken_or_told(stage, apart):
@@ -289,11 +302,12 @@ def test_what_persons_did_to_the_plan_on_both_sides_is_taken_or_told(stage, apar
     plan = (place.root / "PLAN.md").read_text()
     place.write("PLAN.md", plan.replace("# Greetings", "# Threats") + "### Notes\n- by hand\n")
     note_checked(open_repo(place.root), place.commit("by hand"))
-    own = place.git("rev-parse", "HEAD").strip()
     words = "item 2.1 was done as `Say world — all.txt`, and was reworded meanwhile: `Say world twice — all.txt`"
-    taken = f"of the plan as {own[:12]} has it, only ticks, added items and notes are taken"
-    assert sorted(prepare(job, find_landing(main, job))) == sorted((words, taken))
+    taken = "of what was done to the plan, only ticks, added items and notes are taken"
+    put_together(main, job)
     assert play(place, "2")[0].exit_code == ExitCode.DONE
+    said = {notice.text for notice in place.seen(Noticed)}
+    assert said >= {f"phase 2: {words}", f"phase 2: {taken}"}
     assert land(main, job, find_landing(main, job)) == ()
     landed = (stage.root / "PLAN.md").read_text()
     assert ("Threats" in landed, "- by hand\n" in landed, "- [x] Say world twice" in landed) == (False, True, True)
@@ -308,7 +322,7 @@ def test_a_phase_with_another_number_lands_under_that(stage, apart):
     above = "## Phase 2 — Between\nAfter: none\nVerify: `true`\n- [ ] b\n\n## Phase 3 — World"
     stage.write("PLAN.md", plan.replace("## Phase 2 — World", above))
     stage.commit("the user's")
-    prepare(job, find_landing(main, job))
+    put_together(main, job)
     assert find_phase_id(job) == "3"
     assert play(place, "3")[0].exit_code == ExitCode.DONE
     assert land(main, job, find_landing(main, job)) == ()

@@ -17,7 +17,7 @@ from relay.config import Settings
 from relay.git.notes import lock_worktree
 from relay.git.repository import open_repo
 from relay.plan.parse import parse_plan
-from relay.run.resume import carry_over
+from relay.run.carry import carry_over
 from relay.sandbox import private_folder
 from relay.sandbox import run as sandboxes
 from relay.session.events import Event, RunStarted
@@ -362,7 +362,7 @@ def test_lines_that_the_user_and_an_open_phase_both_wrote_are_told_and_never_com
     stage.git("commit", "-qm", "mine", "both.txt", "gone.txt")
     told = {"first_message_contains": "both.txt, gone.txt with what is on the branch now: its marks stand there"}
     out = bench.play([write_session(1, "cat both.txt", when=told)], ends=ExitCode.STOPPED)
-    assert "git could not merge both.txt, gone.txt with what is on the branch now: a session has to" in out
+    assert "Git could not merge both.txt, gone.txt with what is on the branch now: its marks stand there" in out
     assert "stopped: phase 1: conflict markers are left in both.txt" in out
     assert "was cut off" not in out
     bench.play([write_session(1, "echo both > both.txt; cat gone.txt >> both.txt")])

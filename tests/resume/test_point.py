@@ -52,7 +52,7 @@ ROWS: tuple[Any, ...] = (
     (NOTE | SAVED | PROPOSED, "boot", WORK, "is finished and not committed.", "commits it or starts a session"),
     (NOTE | SAVED | FAULTS, "boot", WORK, "A review of phase 2 confirmed 2 faults.", "repairs what was confirmed"),
     ({}, "other", LOSS, "may be empty", "restores the last checkpoint"),
-    (MERGE | AWAY, "boot", LOSS, "Phase 2 is done (bbbbbbbbbb), and others have landed", "puts the merge into the"),
+    (MERGE | AWAY, "boot", LOSS, "in another work tree", "restores the last checkpoint"),
     (MERGE, "boot", WORK, "merged with what others have landed", "commits the merge"),
     (MERGE | AWAY | SAVED, "boot", WORK, "merged with what others have landed", "commits the merge"),
     (NOTE | PROPOSED, "boot", WORK, "not committed; files were changed since.", "checks it again, then commits it"),
@@ -93,7 +93,10 @@ def test_the_user_moved_on():
     assert "aaaaaaaaaa → bbbbbbbbbb" in found.why
     assert found.then == "goes on with phase 2: keeps its work and starts a fresh session on the new commit"
     finished = point(replace(ATTEMPT, handed_over=True, proposed=True), head="b" * 40)
-    assert "without a session if its gate is green" in finished.then
+    assert "without a session if git can merge it and its gate is green" in finished.then
+    landing = point(replace(ATTEMPT, merges="b" * 40), head="b" * 40)
+    assert landing.why == "Phase 2 is done (bbbbbbbbbb), and others have landed meanwhile."
+    assert "merges both, then commits that or starts a session" in landing.then
 
 
 def test_the_user_went_back_behind_what_the_phase_comes_after():

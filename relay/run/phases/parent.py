@@ -413,7 +413,7 @@ class _Parent:
     def _prepare(self, job: Job, landing: Landing) -> bool:
         """Have a phase's landing attempt open and up to date; if that fails, the phase stops and others go on."""
         try:
-            for words in bring_together(self._ctx.repo, job, landing):
+            for words in bring_together(job, landing):
                 self._ctx.observe(Noticed(text=f"phase {job.phase_id}: {words}"))
         except RepoError as error:
             if isinstance(error, GitError) and job.phase_id not in self._state.retried:

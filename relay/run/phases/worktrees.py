@@ -27,8 +27,8 @@ from relay.git.repository import Repo, leave_work_tree, open_worktree
 from relay.git.status import check_state, read_status
 from relay.plan.model import Plan
 from relay.plan.text import STATE_DIR, find_ledger_path
-from relay.run.commit.readiness import find_common, is_untouched
-from relay.run.phases.landing import Job, Landing, LandingCase, find_landing, get_tip, prepare, reopen
+from relay.run.commit.readiness import find_common
+from relay.run.phases.landing import Job, Landing, LandingCase, find_landing, get_tip, reopen
 from relay.sandbox.places import GENERATED
 from relay.setup.ignored import bring_ignored, drop_packages, find_brought_packages, is_brought
 from relay.setup.open import hold_worktree
@@ -296,7 +296,8 @@ def ensure_job(
                 job = _hand_on(main, job, phase_id)
             if find_home(job.repo) != main.root:
                 note_home(job.repo, main.root)
-            catch_up(main, job)
+            if (landing := find_landing(main, job)).case in {LandingCase.WORKING, LandingCase.MERGING}:
+                catch_up(job, landing)
             if _bring_up(main, job, start) or not is_brought(job.repo):
                 named = (*settings.copy, *([settings.env_file] if settings.env_file else []))
                 has_packages = not settings.setup and get_mechanism(settings).confines
@@ -345,45 +346,44 @@ def _hand_on(main: Repo, free: Job, phase_id: str) -> Job:
     return replace(free, phase_id=phase_id)
 
 
-def catch_up(main: Repo, job: Job) -> None:
-    """Move a phase that has begun to the plan's tip: the user may have committed, amended or rebased.
+def catch_up(job: Job, landing: Landing) -> None:
+    """Put a phase that has begun on the plan's tip: others have landed, or the user committed, amended or rebased.
 
-    What its sessions did stays as it is: its run merges that with what was done to the same files
-    (`relay.run.resume.carry_over`).
+    Its run merges that with what its sessions and commits did (`relay.run.carry.carry_over`).
 
     Args:
         job: The caller holds its work tree.
+        landing: As `find_landing` said; its tip may be another commit.
+
+    Raises:
+        RepoError: See `relay.run.phases.landing.reopen`.
     """
-    repo, attempt, own, tip = job.repo, read_attempt(job.repo), get_tip(job.repo), get_tip(main)
-    if own == tip or (attempt and (is_untouched(attempt) or own not in {attempt.base_head, attempt.carried.joins})):
+    repo, attempt, own, tip = job.repo, read_attempt(job.repo), get_tip(job.repo), landing.tip
+    if own == tip or (attempt and own not in {attempt.base_head, attempt.joined} and not is_ancestor(repo, own, tip)):
         return
-    made = next(iter(read_relay_commits(repo, job.plan_path, rev=own, newer_than=tip)), None)
-    if (made and made.status != "handoff") or not (made or attempt):
-        return
-    if find_common(repo, job.plan_path, tip, own) != own:  # it has commits, of its sessions or made by hand
+    if landing.case is LandingCase.WORKING:
+        made = next(iter(read_relay_commits(repo, job.plan_path, rev=own, newer_than=tip)), None)
+        if (made and made.status != "handoff") or not (made or attempt):
+            return
+    is_own_checked = is_checked(repo, own)
+    stands_on_others = attempt is not None and attempt.joined and own == attempt.base_head
+    if not stands_on_others and find_common(repo, job.plan_path, tip, own) != own:  # it has commits of its own
         reopen(job, tip)
-    if is_checked(repo, own):  # else others made what it has, and it is checked again when it lands
+        note_checked(repo, tip, *([own] if is_own_checked else []))  # its attempt says what nobody has checked
+    elif is_own_checked:  # else others made what it has, and it is checked again when it lands
         note_checked(repo, tip, own)
-    move_branch(repo, get_branch(repo), own, tip, reason="relay run: an open phase goes on with what is new")
+    move_branch(repo, get_branch(repo), own, tip, reason=f"relay run: phase {job.phase_id} is put on what is new")
     drop_pending(repo)  # files that stayed are the sessions'
 
 
-def bring_together(main: Repo, job: Job, landing: Landing) -> tuple[str, ...]:
-    """Open the landing attempt of a phase, or move the one that sessions work on to the plan's tip.
-
-    Args:
-        landing: `LandingCase.APART` or `LandingCase.MERGING`.
-
-    Returns:
-        A sentence for each conflict and each change that was left out.
+def bring_together(job: Job, landing: Landing) -> tuple[str, ...]:
+    """Put a phase, done or at work, on the plan's tip; return what was left of a run before.
 
     Raises:
-        RepoError: See `relay.run.phases.landing.prepare`.
+        RepoError: See `catch_up`.
     """
-    if landing.case is LandingCase.APART:
-        return prepare(job, landing)
     with hold_worktree(job.repo) as told:
-        catch_up(main, job)
+        catch_up(job, landing)
     return told
 
 
