@@ -19,6 +19,9 @@ TEMPLATE_SUFFIXES = (".example", ".sample", ".template", ".dist", ".defaults", "
 RULES = re.compile(r"(?i).+\.(?:md|mdc|mdx|txt|rst|adoc)|\.[a-z]+rules")
 """Names of files from which relay reads rules for agents, where another person than the user may choose the file."""
 
+_EDITORS_OWN = re.compile(r"^\.?#|[~#]+$|___jb_\w+___$")
+"""What Emacs, vim and JetBrains' editors put around the name of a file for their copies of it."""
+
 _SECRET = re.compile("|".join(re.escape(name).replace(r"\*", ".*") for name in SECRET_NAMES), re.DOTALL)
 
 
@@ -40,7 +43,7 @@ NOTHING_NAMED = Hidden()
 
 def is_secret_name(name: str) -> bool:
     """Return whether files of this name usually hold credentials; in any spelling that a file system may equate."""
-    folded = fold_name(name)
+    folded = _EDITORS_OWN.sub("", fold_name(name))
     return _SECRET.fullmatch(folded) is not None and not folded.endswith(TEMPLATE_SUFFIXES)
 
 

@@ -343,7 +343,11 @@ def guard(repo: Repo) -> Guarded:
     Call it once per operation: a config may include a file of the work tree, which a session can write.
     """
     config = read_config(repo)
-    return Guarded(git=repo.git.overruled(overrule(config)), config=config)
+    pairs = overrule(config)
+    # Git's own trial when it makes a repository; one of another machine would hide a name that is spelt anew.
+    if is_true(find_value(config, "core.ignorecase"), default=False) and not (repo.common_dir / "CoNfIg").exists():
+        pairs += (("core.ignorecase", "false"),)
+    return Guarded(git=repo.git.overruled(pairs), config=config)
 
 
 def find_filters(guarded: Guarded, paths: tuple[str, ...]) -> Mapping[str, str]:

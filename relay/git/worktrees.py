@@ -287,6 +287,34 @@ def drop_worktree(repo: Repo, place: Path) -> None:
             raise RepoError(f"{folder} cannot be removed", hint="remove it, and run this again")
 
 
+def follow_sparse(main: Repo, repo: Repo) -> None:
+    """Have a work tree show what the user's does of a sparse checkout; what was changed in it stays.
+
+    Args:
+        main: The user's.
+        repo: One of relay's.
+
+    Raises:
+        GitError: Git cannot write.
+    """
+    if (wanted := _read_sparse(main)) == _read_sparse(repo):
+        return
+    git = guard(repo).git
+    if wanted is None:
+        git.run("sparse-checkout", "disable")
+        return
+    listed = main.git.run("sparse-checkout", "list")
+    git.run("sparse-checkout", "set", "--cone" if wanted[0] else "--no-cone", "--stdin", stdin=listed)
+
+
+def _read_sparse(repo: Repo) -> tuple[bool, bytes] | None:
+    """Return the patterns of a sparse checkout, and whether they name directories alone; None where all is shown."""
+    patterns = read_file(repo.git_dir, "info/sparse-checkout")
+    if patterns is None or not (guarded := guard(repo)).flag("core.sparsecheckout", default=False):
+        return None
+    return guarded.flag("core.sparsecheckoutcone", default=True), patterns
+
+
 def put_tree(repo: Repo, tree: str, *, head: str | None, kept: Iterable[str]) -> None:
     """Make a work tree's files those of a tree, whatever was done to them, and HEAD a commit; all else is removed.
 

@@ -10,21 +10,23 @@ the sessions have installed, and the commit says so.
 
 import contextlib
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from functools import partial
+from shlex import quote
 
 from relay.base.errors import RepoError
+from relay.base.tree import find_stat
 from relay.base.values import dataclass
 from relay.base.walk import open_ignored
 from relay.git import worktrees
 from relay.git.command import GitError
-from relay.git.names import with_parents
+from relay.git.names import list_paths, with_parents
 from relay.git.notes import read_note, write_note
 from relay.git.objects import read_entries
 from relay.git.repository import Repo, open_worktree
-from relay.git.trees import SYMLINK
+from relay.git.trees import GITLINK, SYMLINK
 from relay.plan.text import STATE_DIR
 from relay.sandbox.places import GENERATED, find_real, is_below
 from relay.session.events import Observe
@@ -84,6 +86,7 @@ class GateOpener:
             users = replace(self.request, repo=open_worktree(job, find_home(job))) if is_own_tree(job) else self.request
             self.main = hide_places(users).repo
         gate, before = self.gate, read_brought(self.gate)
+        worktrees.follow_sparse(self.main, gate)
         named = (*settings.copy, *([settings.env_file] if settings.env_file else []))
         installed = () if settings.setup else find_installed(job, gate)
         is_users = files.is_baseline or not before or is_own_tree(job)  # else sessions have written there since
@@ -101,7 +104,9 @@ class GateOpener:
         brought, made = read_brought(gate) or Brought(copies={}, lent=()), read_note(gate, _MADE).split("\0")
         kept = filter(None, (*brought.copies, *brought.lent, *self.named, *made))
         worktrees.put_tree(gate, files.tree, head=files.head, kept=kept)
-        return _remove_links_away(gate, files.tree, files.paths)
+        entries = read_entries(gate, files.tree, files.paths)
+        _require_shown(gate, entries)
+        return _remove_links_away(gate, entries)
 
 
 def _ensure(job: Repo) -> Repo:
@@ -117,12 +122,23 @@ def _ensure(job: Repo) -> Repo:
     return made
 
 
-def _remove_links_away(gate: Repo, tree: str, paths: Sequence[str]) -> tuple[str, ...]:
+def _require_shown(gate: Repo, entries: Mapping[str, tuple[str, str]]) -> None:
+    """Refuse files of a commit that are not there.
+
+    Raises:
+        RepoError: The user's checkout is a sparse one, without them.
+    """
+    if out := [path for path, (mode, _) in entries.items() if mode != GITLINK and find_stat(gate.root, path) is None]:
+        folders = " ".join(map(quote, sorted({path.rpartition("/")[0] or path for path in out})))
+        words = f"outside of your sparse checkout, where no gate sees it: {list_paths(out)}"
+        raise RepoError(words, hint=f"git sparse-checkout add {folders}")
+
+
+def _remove_links_away(gate: Repo, entries: Mapping[str, tuple[str, str]]) -> tuple[str, ...]:
     """Remove those of a commit's new links that lead to git's or relay's data, or to what git ignores; return them.
 
     A clean clone has none of that, but for packages and caches.
     """
-    entries = read_entries(gate, tree, paths)
     away = tuple(path for path, (mode, _) in entries.items() if mode == SYMLINK and _leads_away(gate, path))
     for path in away:
         with contextlib.suppress(OSError):

@@ -69,6 +69,12 @@ def is_brought(job: Repo) -> bool:
     return brought is not None and all(own != _HALF for _, own in brought.copies.values())
 
 
+def is_copy(job: Repo, path: str) -> bool:
+    """Return whether an ignored file is as it was copied: the user may have removed his since."""
+    his, own = brought.copies.get(path, ("", "")) if (brought := read_brought(job)) else ("", "")
+    return bool(his) and own == _mark(job, path)
+
+
 def bring_ignored(
     main: Repo, job: Repo, *, named: Collection[str], has_packages: bool, installed: Collection[str] | None = None
 ) -> tuple[str, ...]:

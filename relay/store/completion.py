@@ -3,6 +3,7 @@
 Everything after the commit point is safe to repeat at any time.
 """
 
+import contextlib
 import errno
 import os
 import re
@@ -15,6 +16,7 @@ from pathlib import Path
 from relay.base.errors import RepoError
 from relay.base.tree import find_stat, fsync_paths, read_file, remove_file, replace_file
 from relay.base.values import dataclass
+from relay.base.walk import open_folder
 from relay.git import objects
 from relay.git.command import Git, GitError, GitResult
 from relay.git.config_guard import Guarded, find_filters, find_own_filters, guard
@@ -257,12 +259,17 @@ def _finish_move(repo: Repo, moved: CommitText) -> tuple[str, ...]:
 
     A file is written or removed only if it is exactly as before the move; that version is in the history.
     """
-    changes = [change for change in _find_changes(repo, moved.commit, moved.parents) if not change.is_submodule]
+    found = _find_changes(repo, moved.commit, moved.parents)
+    changes = [change for change in found if not change.is_submodule]
     removed = [change for change in changes if change.kind is ChangeKind.DELETED]
     # Remove files first: where a directory replaces a file, the name must be free.
     left = _remove_files(repo, removed)
     written = {change.path: None for change in changes if change.kind is not ChangeKind.DELETED}
     left += finish_commit(repo, moved.commit, written, since=moved.parents)
+    for change in found:
+        if change.is_submodule and change.kind is ChangeKind.ADDED:
+            with contextlib.suppress(OSError), open_folder(repo.root, change.path.split("/"), create=True):
+                pass  # as git does: without its directory a submodule counts as removed
     fsync_paths(repo.root, (change.path for change in removed))
     return left
 

@@ -85,3 +85,16 @@ def test_phases_that_both_branches_have_open_stay_where_they_are(stage):
     with pytest.raises(RepoError, match="phase 1 is open on dev and on main"):
         move_jobs(repo, "dev", "main")
     assert stage.git("rev-parse", "refs/heads/relay-jobs/dev/1").strip() == own
+
+
+def test_what_is_outside_of_a_sparse_checkout_is_named_and_committed_once_the_user_widens_it(stage):
+    """What a gate does not see is no phase's; the trees of both follow, and no session is paid again."""
+    bench = Bench(stage, make_plan("test -s out/1.txt && grep -q new out/b.txt"), **{"in/a": "a", "out/b.txt": "b\n"})
+    stage.git("sparse-checkout", "set", "in")
+    commands = "mkdir -p out; echo 1 > out/1.txt; echo new > out/b.txt"
+    out = bench.play([write_session(1, commands)], ends=ExitCode.STOPPED)
+    assert "outside of your sparse checkout, where no gate sees it: out/1.txt, out/b.txt; git sparse-checkout" in out
+    stage.git("sparse-checkout", "add", "out")
+    bench.play([])
+    assert stage.git("show", "main:out/1.txt", "main:out/b.txt") == "1\nnew\n"
+    assert stage.git("status", "--porcelain") == ""

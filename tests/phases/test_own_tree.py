@@ -100,19 +100,35 @@ def test_without_bubblewrap_a_run_ends_before_it_begins(stage, monkeypatch):
     assert not any(isinstance(event, RunStarted) for event in events)
 
 
-def test_a_submodule_has_its_files(stage):
-    """Git fills none in a linked work tree. What a session writes in one is in no commit, and not the user's."""
+def add_submodule(stage):
     inner = stage.root.with_name("inner")
     stage.git("init", "-q", str(inner))
     stage.write("../inner/inner.txt", "inner\n")
     stage.git("-C", str(inner), "add", ".")
     stage.git("-C", str(inner), "commit", "-qm", "inner")
     stage.git("-c", "protocol.file.allow=always", "submodule", "add", "-q", str(inner), "sub")
+
+
+def test_a_submodule_has_its_files(stage):
+    """Git fills none in a linked work tree. What a session writes in one is in no commit, and not the user's."""
+    add_submodule(stage)
     bench = Bench(stage, make_plan("test -s 1.txt && test -s sub/inner.txt"))
     bench.play([write_session(1, "echo x >> sub/inner.txt; git status --short > 1.txt; cat sub/inner.txt >> 1.txt")])
     assert (stage.root / "1.txt").read_text() == "?? 1.txt\ninner\nx\n"
     assert stage.git("status", "--porcelain") == ""
     assert (stage.root / "sub/inner.txt").read_text() == "inner\n"
+
+
+def test_a_submodule_that_the_user_adds_meanwhile_keeps_no_work_tree(stage):
+    def add():
+        add_submodule(stage)
+        stage.git("commit", "-qm", "mine")
+
+    bench = Bench(stage)
+    bench.play([HELD, write_session(2, "cp sub/inner.txt 2.txt")], meanwhile=add)
+    assert stage.git("show", "main:2.txt") == "inner\n"
+    assert stage.git("branch", "--list", "relay-jobs/*") == ""
+    assert not bench.places.exists()
 
 
 def switch(stage):

@@ -273,7 +273,7 @@ def test_what_git_ignores_is_copied_and_nothing_else(box, main, tmp_path):
     secret.write_text("x")
     box.write(".gitignore", ".env*\n*.local\nnode_modules/\n__pycache__/\n")
     box.commit("ignore")
-    for path in ("a.local", "node_modules/deep/b.js", ".env", ".env.test", "__pycache__/x.pyc"):
+    for path in ("a.local", "node_modules/deep/b.js", ".env", ".env.test", ".env~", "#.env#", "__pycache__/x.pyc"):
         box.write(path, path)
     (box.root / "node_modules/bin").symlink_to("deep/b.js")
     (box.root / "node_modules/out").symlink_to(secret)
@@ -377,8 +377,10 @@ def test_what_is_not_a_directory_beside_the_repository_is_left_alone(box, main, 
 
 
 def test_what_no_commit_has_keeps_a_work_tree_and_is_named(box, main):
-    """Without it the tree goes, with its branch; what relay kept there comes home."""
+    """Without it the tree goes, with its branch; what relay kept there comes home. A copy is not only there."""
+    swap = box.write("swap.local", "of an editor that is open")
     job = ensure(main, "1")
+    swap.unlink()
     place = finish(box, main, job)
     for path in (".relay/.gitignore", ".relay/outputs/one.txt", ".relay/outputs/evidence/ab.png"):
         place.write(path, "*\n")

@@ -34,6 +34,12 @@ def test_everything_that_differs_is_held(box):
     assert found.skipped == ()
 
 
+def test_a_name_that_is_spelt_anew_is_held_where_the_repository_comes_from_another_file_system(box):
+    box.git("config", "core.ignorecase", "true")
+    (box.root / "src/app.py").rename(box.root / "src/App.py")
+    assert box.tree(snap(box.open()).tree) == box.files()
+
+
 def test_user_s_index_stash_and_files_are_left_alone(box):
     box.write("src/app.py", "staged\n")
     box.git("add", "src/app.py")

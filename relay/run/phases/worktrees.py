@@ -30,7 +30,7 @@ from relay.plan.text import STATE_DIR, find_ledger_path
 from relay.run.commit.readiness import find_common
 from relay.run.phases.landing import Job, Landing, LandingCase, find_landing, get_tip, reopen
 from relay.sandbox.places import GENERATED
-from relay.setup.ignored import bring_ignored, drop_packages, find_brought_packages, is_brought
+from relay.setup.ignored import bring_ignored, drop_packages, find_brought_packages, is_brought, is_copy
 from relay.setup.open import hold_worktree
 from relay.setup.workspace import get_mechanism
 from relay.store.attempts import displace_open_attempt, read_attempt
@@ -298,6 +298,7 @@ def ensure_job(
                 note_home(job.repo, main.root)
             if (landing := find_landing(main, job)).case in {LandingCase.WORKING, LandingCase.MERGING}:
                 catch_up(job, landing)
+            worktrees.follow_sparse(main, job.repo)
             if _bring_up(main, job, start) or not is_brought(job.repo):
                 named = (*settings.copy, *([settings.env_file] if settings.env_file else []))
                 has_packages = not settings.setup and get_mechanism(settings).confines
@@ -440,9 +441,9 @@ def remove_free(main: Repo, plan_path: str) -> Iterator[KeptTree]:
 
 
 def _is_only_there(main: Repo, job: Job, path: str) -> bool:
-    """Return whether an ignored file is a session's: no cache, no package, and not as the user has it."""
+    """Return whether an ignored file is a session's: no cache, no package, and not as the user has it, or had it."""
     parts = path.split("/")
-    if parts[0] == STATE_DIR or not GENERATED.isdisjoint(parts):
+    if parts[0] == STATE_DIR or not GENERATED.isdisjoint(parts) or is_copy(job.repo, path):
         return False
     his, own = find_stat(main.root, path), find_stat(job.repo.root, path)
     return his is None or own is None or (his.st_size, his.st_mtime_ns) != (own.st_size, own.st_mtime_ns)
