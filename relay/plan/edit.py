@@ -247,7 +247,7 @@ def append_items(plan: Plan, phase_id: str, lines: Sequence[str]) -> Plan:
 
     Args:
         plan: The plan; its line ending is kept.
-        phase_id: A phase that is not done.
+        phase_id: A phase that is not done, but where all of the items are there already.
         lines: One item each, with or without ``- [ ]``. White space inside becomes single blanks.
 
     Raises:
@@ -256,12 +256,12 @@ def append_items(plan: Plan, phase_id: str, lines: Sequence[str]) -> Plan:
     """
     outline = plan.outline
     phase, sections = _get_phase(plan, phase_id)
-    _refuse_done(phase)
     known = {item.text for item in phase.items}
     read = dict.fromkeys(_read_item(phase, line) for line in lines)
     texts = [text for text in read if text not in known]
     if not texts:
         return plan
+    _refuse_done(phase)
     at, prefix = _find_room(outline, sections)
     longer = parse_plan(outline.lines.insert((at, list(_render_items(prefix, texts)))))
     _refuse_renamed(plan, longer, phase)

@@ -60,6 +60,8 @@ def test_a_person_s_words_stay_and_work_that_has_no_place_is_told_with_its_text(
     assert done.left == (
         "items for phase 2 left out, since phase 2 is done; only open phases change, write a new one: new",
     )
+    own = append_items(BASE, "2", ["new"])
+    assert merge(own.tick(["2.1", "2.2", "2.3"]), own).left == ()  # they are there
     code = change(BASE, ("- [ ] c — c.txt\n", "- [ ] c — c.txt\n\n```\nnothing ends it\n"))
     (told,) = merge(code, append_note(BASE, "3", "ours")).left
     assert "close the code fence or HTML that it ends with: ours" in told
