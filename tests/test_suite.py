@@ -30,7 +30,9 @@ def test_c():
 def test_a_test_that_fails_is_named_while_others_still_run_and_nightly_tests_are_left_out(tmp_path):
     (tmp_path / "test_two.py").write_text(TESTS)
     (tmp_path / "pytest.ini").touch()
-    environ = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST_", "TESTS_"))}
+    environ = {
+        name: value for name, value in os.environ.items() if not name.startswith(("PYTEST_", "TESTS_", "HYPOTHESIS_"))
+    }
     environ["PYTHONPATH"] = str(ROOT)
     argv = [sys.executable, "-m", "pytest", "-q", "-p", "tests.conftest", "-p", "no:randomly", "-n", "0"]
     with subprocess.Popen(argv, cwd=tmp_path, env=environ, stdout=subprocess.PIPE, text=True) as suite:
