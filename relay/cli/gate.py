@@ -101,8 +101,8 @@ def _run(request: RunRequest, place: Place, phase_id: str | None, *, hooks: bool
             if not as_json:
                 say_lines(tell_gate(gate))
                 say(event.summary.splitlines()[0], style="green" if event.passed else "red")
-    ignored = "the gate of a run would not see files that git ignores and that sessions made or changed"
-    for words, paths in () if as_json else (("the gate saw uncommitted files", seen), (ignored, unseen)):
+    apart = "the gate of a run would not see files that no commit holds and that sessions made or changed"
+    for words, paths in () if as_json else (("the gate saw uncommitted files", seen), (apart, unseen)):
         if paths:
             say(f"{words}: {list_paths(paths)}")
     return all(gate.passed for gate in ended)

@@ -157,11 +157,11 @@ def find_installed(job: Repo, gate: Repo) -> tuple[str, ...]:
 
 
 def find_unseen(job: Repo, gate: Repo) -> tuple[str, ...]:
-    """Return the ignored paths that the tree of the gate does not have as sessions see them.
+    """Return the ignored paths and the submodules that the tree of the gate does not have as sessions see them.
 
     Without tools' caches, and without packages: a gate has the sessions', or those that the setup commands installed.
     """
-    own = (path for path in _list_own(job, ()) if not _is_package(job, path))
+    own = (path for path in _list_own(job, list_submodules(job)) if not _is_package(job, path))
     return tuple(path for path in own if _mark(job, path) != _mark(gate, path))
 
 

@@ -118,5 +118,5 @@ def test_what_the_gate_of_a_run_is_not_shown_is_named(relay, write, project, com
         assert relay("run", env=given).out.splitlines()[-1].startswith("next: relay say ")
     ran = relay("gate")
     assert ran.code == ExitCode.DONE
-    why = "files that git ignores and that sessions made or changed"
+    why = "files that no commit holds and that sessions made or changed"
     assert ran.out.splitlines()[-1] == f"the gate of a run would not see {why}: old.log, out.log"

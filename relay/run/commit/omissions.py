@@ -7,7 +7,7 @@ names nothing after a dash and the commit has none of the mentioned paths.
 
 import os
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from enum import StrEnum
 from pathlib import PurePosixPath
 
@@ -228,7 +228,7 @@ def _render_way(cause: Cause, paths: list[str]) -> Hint:
             return "commit it in the submodule and here, and tick the box yourself (", typed[0][1], typed[1:], ")"
 
 
-def describe_unseen(run: GateRun, user: frozenset[str], now: TreeSnapshot) -> str:
+def describe_unseen(repo: Repo, run: GateRun, user: frozenset[str], now: TreeSnapshot) -> str:
     """Return what sessions made and a gate did not see, with the reasons why a commit would lack it; empty for none.
 
     Args:
@@ -236,7 +236,9 @@ def describe_unseen(run: GateRun, user: frozenset[str], now: TreeSnapshot) -> st
         user: As in `Delivery`.
         now: The work tree, with its skipped paths.
     """
-    groups = {"a link to what no commit has": run.links, Cause.IGNORED: run.unseen, Cause.USER: sorted(user)}
+    groups: dict[str, Sequence[str]] = {"a link to what no commit has": run.links, Cause.USER: sorted(user)}
+    held = read_entries(repo, now.tree, run.unseen)
+    groups |= {Cause.SUBMODULE: sorted(held), Cause.IGNORED: [path for path in run.unseen if path not in held]}
     for entry in now.skipped:
         groups[entry.reason] = (*groups.get(entry.reason, ()), entry.path)
     return "; ".join(f"{list_paths(paths)} ({reason})" for reason, paths in groups.items() if paths)

@@ -159,10 +159,10 @@ def _refuse_red(ctx: RunContext, candidate: Candidate, work: _Work) -> Refused:
     place = f" in {ctx.repo.root}" if is_own_tree(ctx.repo) else ""
     ways = (f"repair it by hand{place}, and ", RUN, " commits it without another session, or change its Verify: line")
     red = Refused(for_user=verdict.for_user, for_model=verdict.for_model, ways=ways, again=again, then=then)
-    if not (left := describe_unseen(run, work.user, work.after)):
-        return red
     if left_out := _check_left_out(ctx, candidate, work):
         return left_out
+    if not (left := describe_unseen(ctx.repo, run, work.user, work.after)):
+        return red
     unseen = f"Not shown to the gate, because the commit would not hold it: {left}."
     return replace(red, for_user=f"{verdict.for_user}\n{unseen}", for_model=f"{verdict.for_model}\n\n{unseen}")
 
