@@ -6,7 +6,6 @@ import time
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
@@ -27,6 +26,7 @@ from relay.fleet.overview import (
     read_plan,
     require_pushed,
 )
+from relay.fleet.queue import Queue
 from relay.fleet.takes import Placed, Standing, Ticket
 from relay.git.refs import find_ref
 from relay.git.remote import Remote
@@ -36,13 +36,10 @@ from relay.prompts.package_data import get_shipped
 from relay.run.selection import get_phase
 from relay.sandbox.process import prepare_process
 from relay.session.usage import Spent
+from relay.store.loose import require_in_commits
 from relay.store.refs import get_branch
 from relay.store.spend import Whose
 from relay.store.worktree_notes import FleetSight, save_fleet_sight
-
-if TYPE_CHECKING:
-    from relay.fleet.queue import Queue
-
 
 _TEMPLATES = {"systemd": "relay-worker.service", "compose": "compose.yaml", "k8s": "k8s.yaml"}
 _URL = "RELAY_FLEET_URL"
@@ -185,7 +182,7 @@ def cancel(
         say(f"{number}  {end if number in gone else 'not queued'}")
 
 
-def _book_lost(queue: "Queue", remote: Remote, own: Ticket, spent_usd: float) -> "Iterator[str]":
+def _book_lost(queue: Queue, remote: Remote, own: Ticket, spent_usd: float) -> Iterator[str]:
     """Book the spending of dead workers and free their reserved shares; yield a sentence for each."""
     lost = queue.read(own.plan).lost
     if not lost:
@@ -220,14 +217,13 @@ def template(kind: str) -> None:
     click.echo((get_shipped("templates") / "fleet" / _TEMPLATES[kind]).read_text(encoding="utf-8"), nl=False)
 
 
-def open_queue(url: str | None) -> "Queue":
+def open_queue(url: str | None) -> Queue:
     """Return the queue.
 
     Raises:
         RelayError: No database is named, and none runs here.
     """
     from relay.fleet.database import find_url
-    from relay.fleet.queue import Queue
 
     found = url or find_url(get_data())
     if found is None:
@@ -235,15 +231,13 @@ def open_queue(url: str | None) -> "Queue":
     return Queue(found)
 
 
-def get_plan(plan: str | None, name: str, phase_id: str = "") -> "tuple[Remote, Ticket]":
+def get_plan(plan: str | None, name: str, phase_id: str = "") -> tuple[Remote, Ticket]:
     """Return the remote of the repository here, and a ticket that names the plan there.
 
     Raises:
         RepoError: There is no repository here.
         PlanError: No commit holds the plan.
     """
-    from relay.store.loose import require_in_commits
-
     place = note_place(plan)
     require_in_commits(place.repo, place.plan_name)
     remote = Remote(repo=place.repo, name=name, environ=os.environ)
@@ -251,7 +245,7 @@ def get_plan(plan: str | None, name: str, phase_id: str = "") -> "tuple[Remote, 
     return remote, Ticket(remote=remote.find_address(), branch=branch, plan_path=place.plan_name, phase_id=phase_id)
 
 
-def _note_sight(repo: Repo, plan: Plan, own: Ticket, standing: Standing, placed: "tuple[Placed, ...]") -> None:
+def _note_sight(repo: Repo, plan: Plan, own: Ticket, standing: Standing, placed: tuple[Placed, ...]) -> None:
     """Note for `relay status` and `relay run` here what the fleet is at."""
     queued = {one.ticket.phase_id for one in placed if one.status in LIVE and one.ticket.plan == own.plan}
     busy = {*queued, *standing.held}

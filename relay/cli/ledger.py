@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -14,6 +14,7 @@ from relay.cli.documents import ClaimSource, LedgerClaim, LedgerDocument, fill
 from relay.cli.options import json_option, plan_option
 from relay.cli.screen import say, say_document
 from relay.git.notes import lock_worktree
+from relay.git.repository import Repo
 from relay.ledger.belief import ClaimStatus, Judgement, find_beside
 from relay.ledger.citation import explain_missing, parse_place
 from relay.ledger.model import (
@@ -42,9 +43,6 @@ from relay.setup.place import Place
 from relay.store.loose import write_own
 from relay.store.staleness import cite_sources, may_cite, read_judged_ledger
 
-if TYPE_CHECKING:
-    from relay.git.repository import Repo
-
 KINDS = ("decision", "constraint", "observation", "dead end", "warning")
 _STYLES = {"out": "dim", "stale": "yellow", "in doubt": "yellow"}
 BUDGET_TOKENS = 1_500
@@ -58,7 +56,7 @@ LOCK_WAIT_S = 3.0
 class Open:
     """The ledger in the work tree, judged."""
 
-    repo: "Repo"
+    repo: Repo
     path: str
     plan_path: str
     ledger: Ledger
@@ -240,7 +238,7 @@ def _cite(found: Open, places: Iterable[str]) -> tuple[Source, ...]:
     return cite_sources(found.repo, sources, (found.path, found.plan_path))
 
 
-def _find_fault(repo: "Repo", source: Source) -> str:
+def _find_fault(repo: Repo, source: Source) -> str:
     """Return why a source cannot be cited; empty if it can."""
     data = read_file(repo.root, source.path) if may_cite(repo, source.path) else None
     if data is None:

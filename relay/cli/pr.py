@@ -21,6 +21,8 @@ from relay.git.message import disarm
 from relay.git.objects import is_ancestor
 from relay.git.refs import find_ref
 from relay.git.remote import PushEnd, RefUpdate, Remote, find_remote, is_default, list_remotes
+from relay.git.repository import Repo
+from relay.plan.model import Phase
 from relay.plan.text import find_code_spans
 from relay.session.events import Event, Noticed
 from relay.setup.place import Place, find_settings, find_source, load_plan
@@ -29,8 +31,6 @@ from relay.store.plan_state import PhaseSummary, summarize_plan
 from relay.store.trailers import AGENT, REVIEW
 
 if TYPE_CHECKING:
-    from relay.git.repository import Repo
-    from relay.plan.model import Phase
     from relay.run.review import ReviewFinding
     from relay.setup.context import RunContext, RunRequest
 
@@ -137,7 +137,7 @@ def _get_open(forge: Forge, branch: str) -> str:
     return number
 
 
-def bring(repo: "Repo", branch: str, environ: Mapping[str, str], *, push: bool) -> str:
+def bring(repo: Repo, branch: str, environ: Mapping[str, str], *, push: bool) -> str:
     """Require that the remote has a branch's tip; with `push`, push it there, forward only. Return what was done.
 
     git asks nobody for a password.
@@ -158,7 +158,7 @@ def bring(repo: "Repo", branch: str, environ: Mapping[str, str], *, push: bool) 
     return f"{remote.name} has {branch}" if push else ""
 
 
-def _get_branch(repo: "Repo") -> str:
+def _get_branch(repo: Repo) -> str:
     branch: str | None = repo.branch
     if branch is None:
         raise RepoError("HEAD is detached; a pull request needs a branch", hint="git switch -c NAME")
@@ -253,7 +253,7 @@ def render_request(place: Place, commits: tuple[RelayCommit, ...]) -> tuple[str,
     return title, text if len(text) <= MAX_BODY_CHARS else f"{text[:MAX_BODY_CHARS]}\n\n… (cut; the plan has the rest)"
 
 
-def _render_phase(phase: "Phase", known: PhaseSummary, commits: list[RelayCommit]) -> str:
+def _render_phase(phase: Phase, known: PhaseSummary, commits: list[RelayCommit]) -> str:
     lines = [f"### Phase {phase.id} — {_clean(phase.title)}"]
     evidence = dict(found for commit in commits for found in _EVIDENCE.findall(commit.body))
     for item in phase.items:

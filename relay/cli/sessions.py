@@ -23,13 +23,18 @@ from relay.git.repository import Repo
 from relay.run.commit.plan_commit import make_source
 from relay.run.phases.landing import Job
 from relay.run.phases.worktrees import find_jobs
+from relay.sandbox.process import prepare_process
 from relay.session.events import RunEnded
 from relay.session.values import SessionKind
 from relay.setup.context import PlanFiles, RunContext, RunEnd, RunRequest
+from relay.setup.observers import note_refusal
+from relay.setup.open import open_run
 from relay.setup.place import Place, find_settings, load_plan
+from relay.setup.preconditions import find_unapproved, save_approval
 from relay.store.attempts import read_attempt
 from relay.store.plan_state import read_questions
 from relay.store.refs import has_jobs
+from relay.store.worktree_notes import find_home
 
 parent_option = click.option("--job-of", type=int, hidden=True, help="Process id of the relay that started this one.")
 
@@ -111,9 +116,6 @@ def make_end_event(end: RunEnd, caller: Caller, questions: tuple[str, ...] = ())
 
 def ask_for_setup(request: RunRequest, *, approved: bool, as_json: bool) -> None:
     """Save the user's approval of a repository's setup commands; without one, ask at a terminal."""
-    from relay.setup.preconditions import find_unapproved, save_approval
-    from relay.store.worktree_notes import find_home
-
     root, settings = find_home(request.repo), request.settings
     left = find_unapproved(root, settings, request.environ)
     if left and not approved and not as_json and has_person():
@@ -157,10 +159,6 @@ def run_sessions(
         caller: Writes the command to type next.
         asks: Whether sessions may ask the person at the terminal.
     """
-    from relay.sandbox.process import prepare_process
-    from relay.setup.observers import note_refusal
-    from relay.setup.open import open_run
-
     began = time.time()
     prepare_process()
     view = view or make_view(json=as_json, stream=sys.stdout)

@@ -16,7 +16,7 @@ from relay.git.config_guard import find_filters, find_own_filters, guard
 from relay.git.names import list_paths
 from relay.git.repository import Repo
 from relay.git.status import find_tracked_hidden
-from relay.insight.telemetry.log import EventLog, open_log
+from relay.insight.telemetry.log import EventLog, LogTail, open_log
 from relay.sandbox.openings import Inquiries
 from relay.sandbox.policy import describe_opened
 from relay.sandbox.run import Sandbox
@@ -299,8 +299,6 @@ def _send(request: RunRequest, run_id: str) -> str:
     endpoint = request.environ.get("OTEL_EXPORTER_OTLP_ENDPOINT")
     if not endpoint:
         return ""
-    from relay.insight.telemetry.log import LogTail
-
     try:
         from relay.insight.telemetry.otel import Collector, send_log
     except ImportError:

@@ -13,13 +13,19 @@ from relay.base.hints import Caller, Command, Hint, TypedPath
 from relay.base.places import find_place, is_outside, name_outside
 from relay.base.tree import read_start
 from relay.base.values import dataclass
-from relay.plan.text import DEFAULT_PLAN, MAX_PLAN_BYTES, decode_text, require_utf8
+from relay.git.command import GitError
+from relay.git.notes import STEERING, read_note
+from relay.git.repository import Repo, open_repo
+from relay.plan.model import Plan
+from relay.plan.parse import find_plan_in, parse_plan
+from relay.plan.text import DEFAULT_PLAN, MAX_PLAN_BYTES, decode_text, find_setting_line, require_utf8
+from relay.store.history import find_removed, find_text
+from relay.store.loose import is_loose, require_versions
+from relay.store.plan_state import PlanSource
+from relay.store.worktree_notes import is_own_tree
 
 if TYPE_CHECKING:
     from relay.config import Settings
-    from relay.git.repository import Repo
-    from relay.plan.model import Plan
-    from relay.store.plan_state import PlanSource
 
 MAX_SETTINGS_BYTES = 1024 * 1024
 """The limit of the settings' own reader, which reports a larger file."""
@@ -33,7 +39,7 @@ class Place:
 
     root: Path
     """The repository's root; without a repository, the current directory."""
-    found: "Repo | None"
+    found: Repo | None
     """The repository; None without one, for commands that do not need it."""
     plan_file: Path
     plan_name: str
@@ -42,7 +48,7 @@ class Place:
     """Writes commands for the user to type."""
 
     @property
-    def repo(self) -> "Repo":
+    def repo(self) -> Repo:
         """The repository. Raises RepoError without one."""
         if self.found is None:
             raise RepoError("there is no git repository here", hint="git init")
@@ -75,9 +81,6 @@ def get_place(
         GitError: Git failed.
         ConfigError: A setting is invalid.
     """
-    from relay.git.command import GitError
-    from relay.git.repository import open_repo
-
     cwd = cwd or Path.cwd()
     repo: Repo | None = None
     try:
@@ -109,10 +112,8 @@ def get_place(
     )
 
 
-def _require_own_settings(repo: "Repo") -> None:
+def _require_own_settings(repo: Repo) -> None:
     """Refuse settings that a session may have written: they would set the plan, its gate and its caps."""
-    from relay.git.notes import STEERING, read_note
-
     if not read_note(repo, STEERING):  # relay has not run here yet: avoid the imports below
         return
     from relay.store.steering_files import describe_strange, find_settings_files, find_strange
@@ -140,12 +141,11 @@ def find_nearest_plan(root: Path, cwd: Path) -> str:
     return next((os.path.relpath(path, root) for path in above if os.path.lexists(path)), "")
 
 
-def _hide(repo: "Repo", environ: Mapping[str, str], plan_file: Path) -> "Repo":
+def _hide(repo: Repo, environ: Mapping[str, str], plan_file: Path) -> Repo:
     """Return the repository with its hidden files; the settings are loaded only if a file can set them."""
     files = (*_list_settings_files(environ, repo.root), plan_file)
     if "RELAY_PATHS" not in environ and not any(_may_name(file, _HIDING_KEY) for file in files):
         return repo
-    from relay.plan.parse import find_plan_in
     from relay.setup.workspace import get_hidden
 
     try:
@@ -172,7 +172,7 @@ def _may_name(file: Path, key: re.Pattern[bytes]) -> bool:
 
 
 def find_settings(
-    flags: Mapping[str, Any], environ: Mapping[str, str], root: Path, *, plan: "Plan | None", plan_name: str = ""
+    flags: Mapping[str, Any], environ: Mapping[str, str], root: Path, *, plan: Plan | None, plan_name: str = ""
 ) -> "Settings":
     """Load the settings of a command from all sources.
 
@@ -187,7 +187,6 @@ def find_settings(
     """
     from relay.config import find_user_dir, load_settings
     from relay.config.sources import Origin
-    from relay.plan.text import find_setting_line
 
     def find_in_plan(key: str) -> Origin:
         line = find_setting_line(plan.outline.front, plan.outline.lines, key) if plan else 0
@@ -208,22 +207,18 @@ def find_settings(
     return settings
 
 
-def load_plan(place: Place) -> "Plan":
+def load_plan(place: Place) -> Plan:
     """Read and parse the plan.
 
     Raises:
         PlanError: There is no such file, or it is invalid.
     """
-    from relay.plan.parse import parse_plan
-
     with within(place.plan_name):
         return parse_plan(read_plan_text(place))
 
 
-def find_source(place: Place) -> "PlanSource":
+def find_source(place: Place) -> PlanSource:
     """Return the plan as a source for `relay.store.plan_state`."""
-    from relay.store.plan_state import PlanSource
-
     return PlanSource(plan_name=place.plan_name, load=partial(load_plan, place))
 
 
@@ -246,15 +241,10 @@ def read_plan_text(place: Place) -> str:
     return require_utf8(start)
 
 
-def _find_held(repo: "Repo", place: Place) -> str | None:
+def _find_held(repo: Repo, place: Place) -> str | None:
     """Return a loose plan's text at HEAD where no file is read: in a tree of relay's own, or in a clone without it."""
-    from relay.store.worktree_notes import is_own_tree
-
     if not is_own_tree(repo) and os.path.lexists(place.plan_file):
         return None
-    from relay.store.history import find_text
-    from relay.store.loose import is_loose, require_versions
-
     text = find_text(repo, repo.head(), place.plan_name) if is_loose(repo, place.plan_name) else None
     if text is None:
         require_versions(repo, place.plan_name)
@@ -263,7 +253,6 @@ def _find_held(repo: "Repo", place: Place) -> str | None:
 
 def _find_way_back(place: Place) -> Hint:
     from relay.gate.needs import find_near
-    from relay.store.history import find_removed, find_text
 
     repo, is_inside = place.found, not (is_outside(place.plan_name) or Path(place.plan_name).is_absolute())
     if repo is not None and is_inside and find_text(repo, repo.head(), place.plan_name) is not None:
