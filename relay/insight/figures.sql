@@ -387,13 +387,14 @@ SELECT f.phase_id, changed.value AS file FROM ToolFinished f, json_each(f.change
 UNION SELECT c.phase_id, changed.value ->> 'path' FROM Committed c, json_each(c.files) AS changed WHERE c.phase_id <> '';
 
 -- outside: what no session has: the time of gates, which is the phase's, and what happened outside of sessions, whose
--- phase is NULL where it is the plan's.
+-- phase is NULL where it is the plan's. A commit that joins a finished phase and the branch's newer ones ticks nothing new.
 CREATE TABLE outside AS
 WITH found AS (
     SELECT run, phase_id, duration_s AS gates_s, 0 AS ticks, 0 AS commits, 0 AS retries, 0.0 AS retries_s
     FROM GateFinished
     UNION ALL SELECT run, nullif(phase_id, ''), 0.0, json_array_length(items), phase_id <> '', 0, 0.0
-    FROM Committed WHERE session IS NULL
+    FROM Committed c WHERE session IS NULL AND (items = '[]' OR NOT EXISTS (
+        SELECT 1 FROM Committed e WHERE e.phase_id = c.phase_id AND e.items = c.items AND e.seq < c.seq))
     UNION ALL SELECT run, NULL, 0.0, 0, 0, attempt > 0, wait_s FROM RetryScheduled WHERE session IS NULL
 )
 SELECT run, phase_id, sum(gates_s) AS gates_s, sum(ticks) AS ticks, sum(commits) AS commits, sum(retries) AS retries,

@@ -411,6 +411,15 @@ def test_the_plan_s_own_files_are_nobodys_drift() -> None:
     assert (found.ticks, found.totals.commits) == ((), 0)
 
 
+def test_a_commit_that_joins_a_phase_and_the_branch_ticks_no_box_again() -> None:
+    """A person committed meanwhile; it is no decision either, but one of the commits that ticked."""
+    work = (start(), session(), *turn(1, 9, cost_usd=2.0), commit(), over())
+    found = fold(*work, commit(commit="beef"), end())
+    assert [tick.commit for tick in found.ticks] == ["c0ffee", "beef"]
+    assert (found.totals.ticks, found.totals.decisions, found.phases[0].decisions) == (1, 2, 2)
+    assert fold(*work, commit(items=("1.2",)), end()).totals.ticks == 2
+
+
 def test_figures_as_one_document() -> None:
     """What is derived stands beside what it is derived from; nothing that is unknown becomes 0."""
     found = json.loads(json.dumps(render_document(fold(*two_sessions(), over("s3", "2"), end()), skipped_lines=3)))
