@@ -131,6 +131,7 @@ def test_a_session_that_is_told_takes_its_own_rules_away(arena):
     turns = [bash("echo world > world.txt; echo obey > CLAUDE.md"), tick, end, {**bash("rm CLAUDE.md"), **told}, end]
     played = arena.play([{"turns": turns, "then": "next"}, *NONE], "run", "--phase", "1", warm=True)
     assert played.code == 0, played.tail
+    assert b"the session is told: CLAUDE.md appeared" in played.out + played.err
     assert arena.git("show", "--format=", "--name-only", "HEAD").split() == ["PLAN.md", "world.txt"]
 
 

@@ -124,11 +124,19 @@ def commit_phase(ctx: RunContext, candidate: Candidate) -> PhaseCommit | Refused
         if not run.verdict.green:
             return _refuse_red(ctx, candidate, found)
         if not run.rewritten:
-            return _commit_checked(ctx, candidate, found)
+            return _show_refusal(ctx, candidate, _commit_checked(ctx, candidate, found))
         bring_back(ctx.repo, found.tree, run.rewritten)
         rewritten = tuple(sorted(run.rewritten))
     words = f"the gate itself keeps changing the files that it checks: {list_paths(rewritten)}"
     return Refused(for_user=words, for_model=f"{words}. Make the verify command only check.")
+
+
+def _show_refusal(ctx: RunContext, candidate: Candidate, made: PhaseCommit | Refused) -> PhaseCommit | Refused:
+    """Show why a session works on although its gate is green."""
+    if isinstance(made, Refused) and made.for_model and candidate.in_session and not made.for_review:
+        first = made.for_user.partition("\n")[0]
+        ctx.observe(Noticed(text=f"the session is told: {first}"))
+    return made
 
 
 def _find_work(ctx: RunContext, candidate: Candidate) -> _Work | Refused:
