@@ -85,7 +85,8 @@ def _find_plan(repo: "Repo", commit: str, names: tuple[str, ...]) -> Plan | None
 def find_attempt_phase(repo: "Repo", attempt: "OpenAttempt", plan: Plan) -> str:
     """Return the present id of the phase that an open attempt works on; empty if it is gone."""
     saved = attempt.last_wip.commit if attempt.last_wip else None
-    return find_present_phase(repo, attempt.phase_id, plan, attempt.plan_path, (saved, attempt.base_head))
+    phase_id = attempt.saved.phase or attempt.phase_id  # as that snapshot's plan has it
+    return find_present_phase(repo, phase_id, plan, attempt.plan_path, (saved, attempt.base_head))
 
 
 def find_present_phase(repo: "Repo", phase_id: str, plan: Plan, plan_path: str, commits: "Iterable[str | None]") -> str:

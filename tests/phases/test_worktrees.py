@@ -32,6 +32,7 @@ from relay.session.usage import Spent
 from relay.setup.context import PlanFiles
 from relay.store.attempts import NOWHERE, AttemptStart, find_owned_paths, open_attempt, read_attempt
 from relay.store.checkpoints import WipRecord, save_wip
+from relay.store.refs import find_attempt_ref
 from relay.store.worktree_notes import find_home, find_made_places, find_other_trees, get_jobs_place, note_checked
 from relay.store.worktree_notes import is_checked as find_checked
 from tests.effort import take_each
@@ -511,7 +512,10 @@ def test_one_that_was_removed_in_part_goes_on_from_its_last_checkpoint(main):
 
 
 def test_an_open_phase_whose_work_tree_was_made_again_goes_on_with_its_checkpoint_on_what_is_new(box, main):
-    """Nothing of the user's commits looks undone, and nothing of the session's."""
+    """Nothing of the user's commits looks undone, and nothing of the session's, killed between two refs or not.
+
+    The user put a phase above it: it goes on under its new number.
+    """
     box.write("both.txt", "1\n\n\n2\n")
     box.commit("both")
     job = ensure(main, "1")
@@ -521,6 +525,9 @@ def test_an_open_phase_whose_work_tree_was_made_again_goes_on_with_its_checkpoin
     save_wip(job.repo, attempt, WipRecord(spend=Spent(), items=()))
     box.write("other.txt", "new\n")
     box.write("both.txt", "1\n\n\nTWO\n")
+    above = "## Phase 1 — Zero\n- [ ] Do it — zero.txt\n\n## Phase 2 — One"
+    plan = PLAN.replace("Phase 2 — Two", "Phase 3 — Two").replace("## Phase 1 — One", above)
+    box.write("PLAN.md", plan)
     tip = box.commit("meanwhile")
     shutil.rmtree(job.repo.root)
 
@@ -528,13 +535,17 @@ def test_an_open_phase_whose_work_tree_was_made_again_goes_on_with_its_checkpoin
 
     kept, files = read_attempt(again), PlanFiles(repo=again, plan_path="PLAN.md", ledger_path="PLAN.ledger.yaml")
     assert (again.head(), (again.root / "1.txt").exists()) == (tip, False)
-    assert kept is not None
-    carried = carry_over(files, parse_plan(PLAN), kept, lambda _: None)
-    assert (carried.base_head, carried.place) == (tip, NOWHERE)
-    assert carried.last_wip is not None
     expected = {"1.txt": b"a session's", "both.txt": b"ONE\n\n\nTWO\n", "other.txt": b"new\n"}
-    assert {path: box.tree(carried.last_wip.tree)[path] for path in expected} == expected
-    assert find_owned_paths(again, "PLAN.md", carried, carried.last_wip) == ("1.txt", "both.txt")
+    for is_repeated in (False, True):
+        if is_repeated:
+            box.git("update-ref", find_attempt_ref(str(again.branch)), kept.commit if kept else "")
+            kept = read_attempt(again)
+        assert kept is not None
+        carried = carry_over(files, parse_plan(plan), kept, lambda _: None)
+        assert (carried.base_head, carried.place, carried.phase_id) == (tip, NOWHERE, "2")
+        assert carried.last_wip is not None
+        assert {path: box.tree(carried.last_wip.tree)[path] for path in expected} == expected
+        assert find_owned_paths(again, "PLAN.md", carried, carried.last_wip) == ("1.txt", "both.txt")
 
 
 def test_one_that_is_gone_and_locked_is_the_user_s_to_unlock(box, main):
