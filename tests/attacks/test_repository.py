@@ -129,7 +129,7 @@ def test_hooks_of_a_repository_open_no_other_directory(arena):
     (arena.root / ".git/hooks").rmdir()
     (arena.root / ".git/hooks").symlink_to(hidden)
     arena.give()
-    commands = [("run",), ("plan", "feature", "--force"), ("doctor",)]
+    commands = [("run",), ("plan", "feature", "--force"), ("gate", "--hooks")]
     for place, command in take_turns(["", "/proc", "@HOME@/.config"], commands):
         if place:
             arena.git("config", "core.hooksPath", arena.fill(place))
