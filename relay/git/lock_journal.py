@@ -23,7 +23,6 @@ import fcntl
 import functools
 import json
 import os
-import re
 import shutil
 import socket
 import stat
@@ -164,7 +163,7 @@ def _is_at_work(file: Path) -> bool:
 def _is_counted(file: Path) -> bool:
     """Return whether the file keeps others out, by git's own rule; a relay's does not: the caller holds the lock."""
     number, host, mark, *_ = *_read(file).decode(errors="replace").split(), "", "", ""
-    if not re.fullmatch(r"0*[1-9]\d{0,8}", number, re.ASCII) or _is_older(file, _COUNTS_S):
+    if not number.isdecimal() or not int(number) or _is_older(file, _COUNTS_S):
         return False
     if host != socket.gethostname():
         return True
