@@ -338,16 +338,23 @@ def test_a_phase_that_handed_over_with_a_commit_goes_on_with_a_mended_gate_and_w
     assert spent.spent == sum((one.spent for one in sessions), start=Spent())
 
 
-def test_a_finished_phase_needs_no_session_where_the_user_mended_its_gate_and_changed_other_files(stage, monkeypatch):
-    """Also where it has handed over with a commit, and many files are new."""
+def test_a_finished_phase_needs_no_session_where_git_can_merge_it_with_what_the_user_did_as_he_mended_its_gate(
+    stage, monkeypatch
+):
+    """Also where it has handed over with a commit, both wrote to one file, and many files are new."""
     monkeypatch.setenv("RELAY_MAX_REPAIRS", "0")
     gate = "test ! -e 2.txt"
-    bench = Bench(stage, make_plan(gate) + "- [ ] Write two — 2.txt\n", **{".gitattributes": "*.crlf text eol=crlf\n"})
+    files = {".gitattributes": "*.crlf text eol=crlf\n", "both.txt": "1\n\n\n2\n"}
+    bench = Bench(stage, make_plan(gate) + "- [ ] Write two — 2.txt\n", **files)
     ticks = [call("tick", item=item, evidence="done") for item in ("1.1", "1.2")]
     hand_off = call("hand_off", next_step="write two", learned=[], dead_ends=[])
     one = {
         "name": "one",
-        "turns": [call("bash", command="echo 1 > 1.txt; printf 'a\\r\\n' > its.crlf"), ticks[0], hand_off],
+        "turns": [
+            call("bash", command="echo 1 > 1.txt; printf 'a\\r\\n' > its.crlf; sed -i s/1/its/ both.txt"),
+            ticks[0],
+            hand_off,
+        ],
     }
     two = {"name": "two", "turns": [call("bash", command="echo 2 > 2.txt"), ticks[1], {"text": "Commit: Write two"}]}
     bench.play([one, two], ends=ExitCode.STOPPED)
@@ -357,9 +364,11 @@ def test_a_finished_phase_needs_no_session_where_the_user_mended_its_gate_and_ch
     for number in range(20):
         stage.write(f"mine/{number}.txt", f"{number}\n")
     stage.write("mine.crlf", "b\r\n")
-    stage.git("add", "mine", "mine.crlf")
+    stage.write("both.txt", "1\n\n\nmine\n")
+    stage.git("add", "mine", "mine.crlf", "both.txt")
     stage.git("commit", "-qm", "mine")
     out = bench.play([])
+    assert stage.git("show", "main:both.txt") == "its\n\n\nmine\n"
     assert bench.read_plan().done, out
     assert stage.git("ls-files", "--eol", "its.crlf", "mine.crlf").split() == [
         *("i/lf", "w/crlf", "attr/text", "eol=crlf", "its.crlf"),
