@@ -12,6 +12,7 @@ import signal
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from relay.base.program import run_program
@@ -19,10 +20,9 @@ from relay.base.program import run_program
 GIVE_UP_S = 90
 """Seconds after which a call ends by itself."""
 MEMORY_BYTES = 512 << 20
-"""Ten times Apprise's need; an answer of gigabytes ends at it."""
+"""Ten times Apprise's need; an answer of gigabytes ends the call at it."""
 PROGRAM_S = 10.0
 """Time limit of a program for one try."""
-_AGAIN = (408, 425, 429, 500, 502, 503, 504)
 
 
 def main() -> int:
@@ -62,7 +62,8 @@ def tell_service(*, url: str, title: str, text: str, kind: str, waits_s: Sequenc
     """Have Apprise notify a service; return whether the service took it."""
     with contextlib.suppress(ValueError, OSError):  # macOS has no such limit
         resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
-    _use_adapter(waits_s)
+    said: list[str] = []
+    _try_again(waits_s, said)
     import apprise
 
     # Without Apprise's pictures, which it would fetch from another host.
@@ -80,13 +81,16 @@ def tell_service(*, url: str, title: str, text: str, kind: str, waits_s: Sequenc
         return False
     target = apprise.Apprise(asset=asset)
     target.add(service)
-    return bool(target.notify(body=text, title=title, notify_type=kind, body_format="text"))
+    is_taken = bool(target.notify(body=text, title=title, notify_type=kind, body_format="text"))
+    if is_taken or not said:
+        _hear("it was taken" if is_taken else "it was not taken")
+    return is_taken
 
 
-def _use_adapter(waits_s: Sequence[float]) -> None:
-    """Retry every HTTP request of this process where that may help, and print each answer.
+def _try_again(waits_s: Sequence[float], said: list[str]) -> None:
+    """Retry every HTTP request of this process that gets an error, and print which; add what is printed to `said`.
 
-    Apprise makes its sessions itself and has no place for an adapter. Its own retries are the same for every answer.
+    Apprise makes its sessions itself and has no place for an adapter. Its own retries say nothing.
     """
     import requests.sessions
     from requests.adapters import HTTPAdapter
@@ -100,22 +104,11 @@ def _use_adapter(waits_s: Sequence[float]) -> None:
 
         def increment(self, *args: Any, **given: Any) -> Any:  # urllib3 passes both by name
             response, error = given.get("response"), given.get("error")
-            _hear(f"answered with {response.status}" if response else f"no answer: {str(error).rpartition(': ')[2]}")
+            words = f"answered with {response.status}" if response else f"no answer: {str(error).rpartition(': ')[2]}"
+            said.append(words)
+            _hear(words)
             return super().increment(*args, **given)
 
-    class Adapter(HTTPAdapter):
-        def __init__(self) -> None:
-            tries = Tries(len(waits_s), status_forcelist=_AGAIN, allowed_methods=None, raise_on_status=False)
-            super().__init__(max_retries=tries)
-
-        def send(self, *args: Any, **given: Any) -> requests.Response:
-            response = super().send(*args, **given)
-            _hear(f"answered with {response.status_code}")
-            try:
-                response.content  # noqa: B018  # it is read now
-            except MemoryError:
-                _hear("answered with more than anybody reads")
-                raise
-            return response
-
-    requests.sessions.HTTPAdapter = Adapter  # type: ignore[assignment, attr-defined]  # a process of its own, which does nothing else
+    tries = Tries(len(waits_s), status_forcelist=range(400, 600), allowed_methods=None, raise_on_status=False)
+    adapter: Any = partial(HTTPAdapter, max_retries=tries)
+    requests.sessions.HTTPAdapter = adapter  # type: ignore[attr-defined]  # a process of its own, which does nothing else

@@ -52,7 +52,7 @@ def post(url, environ=None, **given):
     return render_news(Channel(url=url, **given), NEWS, environ or {})
 
 
-def reached(words="answered with 200"):
+def reached(words="it was taken"):
     return (CallEnd(name="news", reached=True, words=words),)
 
 
@@ -83,17 +83,17 @@ def test_a_service_is_told_by_a_name_that_none_refuses(endpoint, tell):
     body = json.loads(data)
     assert (body["title"], body["type"]) == ("relay: it needs you", "failure")
     assert body["message"] == "exit status 1, $0.42 spent · PLAN.md on main · ‹!channel› & \uff20everyone"
-    assert tell(post(endpoint.address.replace("json", "ntfy"))) == (True, ["answered with 200"])
+    assert tell(post(endpoint.address.replace("json", "ntfy"))) == (True, ["it was taken"])
     message = json.loads(endpoint.seen[1][2])["message"]
     assert message == "exit status 1, $0.42 spent", "nothing of the repository unless asked"
 
 
 def test_what_fails_is_tried_again_or_given_up(endpoint, tell):
     for answers, tries, (took, words) in (
-        ([500, "later", 204], 3, (True, "answered with 204")),
-        (["drop", "nonsense", 200], 3, (True, "answered with 200")),
+        ([500, "later", 204], 3, (True, "it was taken")),
+        (["drop", "nonsense", 200], 3, (True, "it was taken")),
         ([503], 4, (False, "answered with 503")),
-        ([302], 1, (False, "answered with 302")),
+        ([302], 1, (False, "it was not taken")),
     ):
         endpoint.answers, endpoint.seen = answers.copy(), []
         waits = (0.0, 60.0) if "later" in answers else AT_ONCE  # it says itself that a second is enough
@@ -107,7 +107,7 @@ def test_an_answer_without_end_ends_at_the_memory_of_its_own_process(endpoint, m
     start = "import sys; sys.path.insert(0, sys.argv[1]); from relay.news import call; "
     monkeypatch.setattr(notifiers, "_CALL", start + lower)
     endpoint.answers = ["endless"]
-    assert deliver(post(endpoint.address)) == lost("answered with more than anybody reads")
+    assert deliver(post(endpoint.address)) == lost("it was not taken")
 
 
 def test_who_cannot_be_told_is_said_without_the_address(tell):
