@@ -134,6 +134,9 @@ def _find_gates(outline: Outline, said: Sequence[Sequence[Statement]]) -> Iterat
 
 
 def _no_phase(outline: Outline) -> PlanError:
+    near = min(find_near_boxes(outline), key=attrgetter("line"), default=None)
+    if near and not near.warning:
+        return PlanError(f"no phase found: {near.message}", line=near.line)
     if units := list_unboxed(outline):
         return PlanError(f"no phase found: {describe_unboxed(units)}", line=units[0].line, hint=HOW_TO_ADD)
     if foreign := describe_foreign(outline.text):
@@ -142,6 +145,6 @@ def _no_phase(outline: Outline) -> PlanError:
         return PlanError(f"no phase found: {describe_conditions(conditions)}", line=conditions[0].line, hint=HOW_TO_ADD)
     if loose := outline.sections[0].boxes:
         return PlanError(f"an item above any heading, and no phase; {_EXAMPLE}", line=loose[0].line)
-    if near := min(find_near_boxes(outline), key=attrgetter("line"), default=None):
+    if near:
         return PlanError(f"no phase found: {near.message}", line=near.line)
     return PlanError(f"no phase found; {_EXAMPLE}", line=outline.front.body + 1, hint=HOW_TO_ADD)

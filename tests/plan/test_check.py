@@ -102,10 +102,10 @@ def test_what_weakens_a_plan_is_a_warning():
     assert list_wrong(WARNINGS, warning=True) == []
 
 
-@pytest.mark.parametrize("text", ["- []", "-[ ] b", "• [ ] b"])
+@pytest.mark.parametrize("text", ["- []", "-[ ] b", "• [ ] b", "- [!] b"])
 def test_what_looks_like_an_item_is_named_where_no_phase_is_found(text):
     with pytest.raises(PlanError, match=r"no phase found: .* write `- \[ \] text` or `- \[x\] text`, or") as caught:
-        parse_plan(f"# P\n\n\n{text}\n")
+        parse_plan(f"# P\n\n## Phase 1 — a\n{text}\n")
     assert caught.value.line == 4
 
 
