@@ -1,8 +1,9 @@
 """`relay status`: phases, items, cost and the next step."""
 
 import contextlib
+import shlex
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -31,6 +32,7 @@ from relay.cli.options import json_option, plan_option
 from relay.cli.screen import find_width, say, say_document
 from relay.git.command import GitError
 from relay.git.notes import is_locked
+from relay.git.refs import find_ref
 from relay.plan.model import Phase
 from relay.plan.text import find_ledger_path
 from relay.session.usage import Spent
@@ -106,7 +108,7 @@ def command(plan: str | None, *, why: bool, as_json: bool) -> None:
         from relay.cli.views.job_lines import tell_fleet, tell_jobs
 
         lines = (*(tell_fleet(near.fleet) if near.fleet else ()), *tell_jobs(place.root, near.jobs))
-    show_summary(summary, place.caller, near, why=why, lines=lines)
+    show_summary(summary, place.caller, near, why=why, lines=(*lines, *_tell_other_branch(repo, summary)))
 
 
 def _look_into_jobs(summary: PlanSummary, files: "PlanFiles") -> PlanSummary:
@@ -131,6 +133,16 @@ def _find_last_run(repo: "Repo", summary: PlanSummary) -> "LastRun | None":
     if last is None or (last.plan_path, last.branch) != (summary.plan_name, summary.branch):
         return None
     return None if last.ended is None and is_locked(repo) else last
+
+
+def _tell_other_branch(repo: "Repo", summary: PlanSummary) -> Iterator[str]:
+    """Say where the run is, or the last one was, if the user has left its branch and the plan is open on this one."""
+    last = None if summary.plan.done else read_last_run(repo)
+    if last is None or last.plan_path != summary.plan_name or last.branch == summary.branch:
+        return
+    if find_ref(repo, f"refs/heads/{last.branch}"):
+        whose = "a run is at work" if last.ended is None and is_locked(repo) else "the last run was"
+        yield f"beside {whose} on {last.branch}, where its commits are: git switch {shlex.quote(last.branch)}"
 
 
 def show_summary(summary: PlanSummary, caller: Caller, near: Near, *, why: bool, lines: Sequence[str] = ()) -> None:

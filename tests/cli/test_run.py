@@ -275,6 +275,24 @@ def test_status_while_a_run_is_at_work(relay, planned, environ):
         assert json.loads(relay("status", "--json").out)["next"] is None
 
 
+def test_status_on_another_branch_than_the_run_s_names_that(relay, planned, environ, git):
+    """The user may switch while it works: the page is about his branch, which has nothing of it."""
+    from relay.git.notes import lock_worktree
+    from relay.git.repository import open_repo
+    from relay.store.worktree_notes import LastRun, save_last_run
+
+    repo = open_repo(planned, environ)
+    save_last_run(repo, LastRun(began=1.0, command="run", plan_path="PLAN.md", branch="main"))
+    assert "beside" not in relay("status").out
+    git("switch", "-q", "-c", "other")
+    where = " on main, where its commits are: git switch main"
+    assert f"beside the last run was{where}" in relay("status").out.splitlines()
+    with lock_worktree(repo):
+        assert f"beside a run is at work{where}" in relay("status").out.splitlines()
+    git("branch", "-q", "-D", "main")
+    assert "beside" not in relay("status").out
+
+
 UNKNOWN = {"model": "claude-opus-5-5", "max_tokens": 9, "messages": [{"role": "user", "content": "nobody knows me"}]}
 
 
