@@ -1,9 +1,10 @@
-"""What a user does to plan, files and branch under a phase that has handed over with a commit and is open again.
+"""What a user does to plan, files and branch under a phase that has handed over with a commit, or waits to land.
 
 The next run works on all of both: no commit is left behind, nothing is done twice, no mark of git is committed.
 """
 
 import json
+import shutil
 
 import pytest
 
@@ -101,4 +102,47 @@ def test_what_a_user_does_is_worked_on_with_all_that_the_phase_has(stage, act):
     assert bench.git("show", "HEAD:both.txt") == theirs.get(act, "FIRST\n\n\n\nlast\n"), said
     assert said.count("$ relay run") <= 2, said
     assert bench.git("show", "HEAD:1.txt", "HEAD:2.txt") == "1\n2\n", said
+    assert bench.git("status", "--porcelain") == ""
+
+
+COMMIT_OTHER = commit("other.txt", "mine\n")
+
+
+WHILE_IT_WAITS = {name: act for name, act in ACTS.items() if "in its tree" not in name and name != "mends the gate"} | {
+    "amends the plan's commit": lambda bench: bench.git("commit", "-q", "--amend", "-m", "amended"),
+    "removes its tree": lambda bench: (shutil.rmtree(bench.stage.tree), COMMIT_OTHER(bench)),
+    "removes .relay, and gc": lambda bench: (
+        shutil.rmtree(bench.stage.root / ".relay"),
+        COMMIT_OTHER(bench),
+        bench.git("gc", "-q", "--prune=now"),
+    ),
+    "takes a file away": lambda bench: (bench.git("rm", "-q", "both.txt"), bench.git("commit", "-qm", "mine")),
+    "writes in its tree": lambda bench: ((bench.stage.tree / "both.txt").write_text("torn"), COMMIT_OTHER(bench)),
+}
+
+
+@pytest.mark.parametrize("act", take_each(len(WHILE_IT_WAITS), [*WHILE_IT_WAITS]))
+def test_what_a_user_does_while_a_finished_phase_waits_to_land_is_merged_with_it(stage, act):
+    """A file of the user's was in the way. A session is paid only for what git cannot merge, or what is open."""
+    bench = Here(stage, "run")
+    stage.write("PLAN.md", make_plan("test -e 2.txt") + f"{SECOND}\n")
+    stage.write("both.txt", "first\n\n\n\nlast\n")
+    stage.commit("the plan")
+    ticks = [call("tick", item=item, evidence="done") for item in ("1.1", "1.2", "1.3", "0.1")]
+    work = call("bash", command="echo 1 > 1.txt; echo 2 > 2.txt; sed -i s/first/FIRST/ both.txt")
+    turns = [{"tools": [work, *ticks[:2]]}, {"text": "Commit: all"}]
+    stage.write("1.txt", "in the way\n")
+    bench.play([{"name": "one", "turns": turns}], ends=ExitCode.STOPPED)
+    (stage.root / "1.txt").unlink()
+    WHILE_IT_WAITS[act](bench)
+    finish = "echo 0 > 0.txt; echo 3 > 3.txt; test -e both.txt && ! grep -q '<<<<' both.txt || echo merged > both.txt"
+    turns = [{"tools": [call("bash", command=finish), *ticks]}, {"text": "Commit: all"}]
+    with serve(parse_script(json.dumps({"sessions": [{"name": "last", "repeat": True, "turns": turns}]}))) as server:
+        said = bench.finish(server)
+        is_paid = any(request.path == "/v1/messages" for request in server.requests)
+    theirs = {"commits to the same file": "FIRST\n\n\n\nLAST\n", "commits to the same line": "merged\n"}
+    assert bench.git("show", "HEAD:both.txt") == theirs.get(act, "FIRST\n\n\n\nlast\n"), said
+    assert bench.git("show", "HEAD:1.txt", "HEAD:2.txt") == "1\n2\n", said
+    words = ("same line", "adds an item", "rewords", "a phase before", "takes a file away")
+    assert is_paid is any(word in act for word in words), said
     assert bench.git("status", "--porcelain") == ""
