@@ -6,7 +6,6 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -26,10 +25,10 @@ from relay.gate.evidence import read_evidence
 from relay.git.names import find_plan_branch
 from relay.git.repository import Repo
 from relay.insight.database import Database
-from relay.insight.figures import Figures, read_logs, render_document
+from relay.insight.figures import Figures, read_figures, render_document
 from relay.insight.report.chapters import Beliefs
 from relay.insight.report.contents import make_page
-from relay.insight.telemetry.log import LogEntry, find_logs, list_logs, open_events
+from relay.insight.telemetry.log import LogEntry, find_logs, list_logs, read_logs
 from relay.ledger.belief import find_uses
 from relay.ledger.model import Kind
 from relay.plan.text import find_ledger_path
@@ -132,7 +131,7 @@ def command(  # noqa: PLR0913  # its options
         elif database is not None:
             _write_database(choose(entries, runs), Path(database))
         elif as_json:
-            _say_document(*read_logs(entry.path for entry in choose(entries, runs)), runs)
+            _say_document(*read_entries(choose(entries, runs)), runs)
         else:
             _say_page(entries, runs, output, as_text=as_text)
 
@@ -148,7 +147,7 @@ def _write_database(entries: "Sequence[LogEntry]", place: Path) -> None:
     try:
         place.touch(exist_ok=False)
         with Database(str(place)) as database:
-            database.add(chain.from_iterable(reader for entry in entries if (reader := open_events(entry.path))))
+            database.add(read_logs(entry.path for entry in entries)[0])
             database.compute()
     except FileExistsError:
         raise ConfigError(f"{place} is there already", hint="name a new file") from None
@@ -206,7 +205,7 @@ def _say_page(entries: "Sequence[LogEntry]", wanted: Sequence[str], output: str 
     if len(wanted) > 1:
         raise ConfigError("a page shows one run or plan", hint="relay report --json A B adds several up")
     chosen = choose(entries, wanted)
-    figures, skipped = read_logs(entry.path for entry in chosen)
+    figures, skipped = read_entries(chosen)
     figures, repo = _charge(figures, wanted), note_place().repo
     page = make_page(figures, _read_beliefs(repo, figures), partial(_read_left, repo.root))
     last = figures.runs[-1] if figures.runs else None
@@ -264,7 +263,7 @@ def _keep_own(entries: "Sequence[LogEntry]", plan_path: str) -> "Iterator[LogEnt
     own, is_here = branches[0], branches[0] == repo.branch
     moved = {commit.session for commit in read_plan_commits(repo, plan_path)} if is_here and {*branches} - {own} else ()
     for entry, branch in zip(entries, branches, strict=True):
-        sessions = read_logs([entry.path])[0].sessions if branch != own and moved else ()
+        sessions = read_entries([entry])[0].sessions if branch != own and moved else ()
         if branch == own or any(session.session_id in moved for session in sessions):
             yield entry
 
@@ -286,3 +285,9 @@ def _charge(figures: Figures, wanted: Sequence[str]) -> Figures:
     except PlanError:  # it was moved, or cannot be read: the log has the shape, and its own sums
         return figures
     return figures.charge(summary.spent, {phase.phase_id: phase.spent for phase in summary.phases})
+
+
+def read_entries(entries: Sequence[LogEntry]) -> tuple[Figures, int]:
+    """Return the figures of all these logs together, and the number of unreadable lines."""
+    records, logs = read_logs(entry.path for entry in entries)
+    return read_figures(records), sum(log.skipped_lines for log in logs)

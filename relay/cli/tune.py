@@ -7,10 +7,10 @@ import click
 
 from relay.base.words import count, render_tokens, render_usd
 from relay.cli.options import json_option
-from relay.cli.report import get_entries
+from relay.cli.report import get_entries, read_entries
 from relay.cli.screen import say, say_document
 from relay.insight.database import Row
-from relay.insight.figures import Figures, add_up, measure_ledger, read_logs
+from relay.insight.figures import Figures, add_up, measure_ledger
 from relay.insight.report.chapters import say_worth
 from relay.insight.telemetry.log import LogEntry
 from relay.lab.statistics import Interval
@@ -52,7 +52,7 @@ def _read_plans(entries: "Sequence[LogEntry]") -> "Iterator[Figures]":
 
     of_runs = [entry for entry in entries if entry.started and entry.started.command == SessionKind.RUN]
     for _, runs in groupby(sorted(of_runs, key=name), key=name):
-        figures, _ = read_logs(entry.path for entry in sorted(runs, key=lambda entry: entry.began or 0.0))
+        figures, _ = read_entries(sorted(runs, key=lambda entry: entry.began or 0.0))
         yield figures
 
 

@@ -8,8 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase
-from itertools import chain
-from pathlib import Path, PurePosixPath
+from pathlib import PurePosixPath
 from typing import Any
 
 from msgspec import to_builtins
@@ -17,7 +16,6 @@ from msgspec import to_builtins
 from relay.base.values import dataclass
 from relay.base.words import name_item
 from relay.insight.database import Database, Row
-from relay.insight.telemetry.log import open_events
 from relay.plan.text import find_ledger_path
 from relay.session.layers import LAYERS, sum_layers
 from relay.session.records import LoggedEvent
@@ -91,12 +89,6 @@ def read_figures(records: Iterable[LoggedEvent]) -> Figures:
         database.add(records)
         database.compute()
         return collect(database)
-
-
-def read_logs(paths: Iterable[Path]) -> tuple[Figures, int]:
-    """Return the figures of all these logs together, and the number of unreadable lines; one may be gone."""
-    logs = [log for path in paths if (log := open_events(path))]
-    return read_figures(chain.from_iterable(logs)), sum(log.skipped_lines for log in logs)
 
 
 def collect(database: Database) -> Figures:

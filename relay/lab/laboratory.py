@@ -8,8 +8,8 @@ from msgspec import convert
 from relay.base.words import count, render_usd
 from relay.git.notes import lock_worktree
 from relay.git.repository import Repo
-from relay.insight.figures import read_logs
-from relay.insight.telemetry.log import list_logs
+from relay.insight.figures import read_figures
+from relay.insight.telemetry.log import list_logs, read_logs
 from relay.lab.comparing import TrialResult
 from relay.lab.experiment import Experiment, Trial, name_trial, note, read_note, save_experiment
 from relay.lab.judging import check_hidden, open_judged, require_hidden, review_trial
@@ -91,7 +91,7 @@ def _measure_trial(repo: Repo, experiment: Experiment, trial: Trial, begun: Mapp
         "ref": name_trial(experiment, trial, "tip"),
         "logs": tuple(str(entry.path) for entry in reversed(entries)),
     }
-    figures, _ = read_logs(entry.path for entry in reversed(entries))
+    figures = read_figures(read_logs(entry.path for entry in reversed(entries))[0])
     if runs := [run for run in figures.runs if run.sessions]:
         took = sum((run.ended or run.last_at) - run.began - run.retries_s for run in runs)
         found |= {

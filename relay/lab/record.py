@@ -14,7 +14,8 @@ from typing import Any
 from relay.base.tree import read_file, replace_with_file
 from relay.base.walk import open_folder, open_ignored
 from relay.insight.database import Row
-from relay.insight.figures import read_logs
+from relay.insight.figures import read_figures
+from relay.insight.telemetry.log import read_logs
 from relay.lab.comparing import Comparison, TrialResult
 from relay.lab.experiment import Experiment
 from relay.plan.text import STATE_DIR
@@ -49,7 +50,7 @@ def read_contexts(root: Path, experiment: Experiment, results: Sequence[TrialRes
     place, found = _find_place(root, experiment), dict[str, tuple[Row, ...]]()
     for result in results:
         if result.arm not in found:
-            found[result.arm] = read_logs(place / log for log in result.logs)[0].sessions
+            found[result.arm] = read_figures(read_logs(place / log for log in result.logs)[0]).sessions
     return {arm: found[arm] for arm in experiment.arms if found.get(arm)}
 
 

@@ -253,6 +253,12 @@ def open_events(path: Path) -> LogTail | None:
         return None
 
 
+def read_logs(paths: Iterable[Path]) -> tuple[Iterator[LoggedEvent], list[LogTail]]:
+    """Return the events of these logs, one log after the other, and those that are there, which count skipped lines."""
+    logs = [log for path in paths if (log := open_events(path))]
+    return chain.from_iterable(logs), logs
+
+
 def list_own_logs(root: Path) -> Iterator[str]:
     """Yield the runs that a person started, the last written one first.
 
