@@ -105,19 +105,28 @@ def test_what_a_user_does_is_worked_on_with_all_that_the_phase_has(stage, act):
     assert bench.git("status", "--porcelain") == ""
 
 
-COMMIT_OTHER = commit("other.txt", "mine\n")
+def remove_tree(bench):
+    shutil.rmtree(bench.stage.tree)
+    ACTS["commits to another file"](bench)
+
+
+def remove_notes(bench):
+    shutil.rmtree(bench.stage.root / ".relay")
+    ACTS["commits to another file"](bench)
+    bench.git("gc", "-q", "--prune=now")
+
+
+def write_in_tree(bench):
+    (bench.stage.tree / "both.txt").write_text("torn")
+    ACTS["commits to another file"](bench)
 
 
 WHILE_IT_WAITS = {name: act for name, act in ACTS.items() if "in its tree" not in name and name != "mends the gate"} | {
     "amends the plan's commit": lambda bench: bench.git("commit", "-q", "--amend", "-m", "amended"),
-    "removes its tree": lambda bench: (shutil.rmtree(bench.stage.tree), COMMIT_OTHER(bench)),
-    "removes .relay, and gc": lambda bench: (
-        shutil.rmtree(bench.stage.root / ".relay"),
-        COMMIT_OTHER(bench),
-        bench.git("gc", "-q", "--prune=now"),
-    ),
+    "removes its tree": remove_tree,
+    "removes .relay, and gc": remove_notes,
     "takes a file away": lambda bench: (bench.git("rm", "-q", "both.txt"), bench.git("commit", "-qm", "mine")),
-    "writes in its tree": lambda bench: ((bench.stage.tree / "both.txt").write_text("torn"), COMMIT_OTHER(bench)),
+    "writes in its tree": write_in_tree,
 }
 
 
