@@ -24,7 +24,9 @@ ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 PATIENCE_S = 240
 
-IN_A_CONTAINER = 'relay() { sh -c "docker run --rm -it --volume \\"\\$PWD:/work\\" --env ANTHROPIC_API_KEY $RELAY_FLAGS relay \\"\\$@\\"" - "$@"; }'
+IN_A_CONTAINER = (
+    'relay() { eval "docker run --rm -it -v \\"\\$PWD:/work\\" -e ANTHROPIC_API_KEY $RELAY_FLAGS relay \\"\\$@\\""; }'
+)
 NOT_RUN = {
     "pip install '.[fleet]'               # in a checkout: on each machine, and where you submit": "workers go on",
     "git clone ADDRESS-OF-THIS-PAGE relay": "it needs the network and makes an environment; tests/demo/ plays the demo",
