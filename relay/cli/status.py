@@ -32,7 +32,6 @@ from relay.cli.options import json_option, plan_option
 from relay.cli.screen import find_width, say, say_document
 from relay.git.command import GitError
 from relay.git.notes import is_locked
-from relay.git.refs import find_ref
 from relay.plan.model import Phase
 from relay.plan.text import find_ledger_path
 from relay.session.usage import Spent
@@ -140,6 +139,8 @@ def _tell_other_branch(repo: "Repo", summary: PlanSummary) -> Iterator[str]:
     last = None if summary.plan.done else read_last_run(repo)
     if last is None or last.plan_path != summary.plan_name or last.branch == summary.branch:
         return
+    from relay.git.refs import find_ref
+
     if find_ref(repo, f"refs/heads/{last.branch}"):
         whose = "a run is at work" if last.ended is None and is_locked(repo) else "the last run was"
         yield f"beside {whose} on {last.branch}, where its commits are: git switch {shlex.quote(last.branch)}"
