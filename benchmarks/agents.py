@@ -25,7 +25,6 @@ import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -318,7 +317,7 @@ def measure_requests() -> tuple[float, float]:
 
 def render_report(rows: dict[tuple[str, str], list[Run]], spans: tuple[float, float], rounds: int) -> str:
     """Return the report as Markdown."""
-    price = find_price(MODEL, at=datetime.now(UTC).date())
+    price = find_price(MODEL)
     titles = (
         "wall, s",
         "to the first request, s",

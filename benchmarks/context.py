@@ -92,7 +92,7 @@ class Result:
 
     def cost_usd(self, model: str) -> float:
         """Return what the run would have cost with the prices of a model."""
-        price = find_price(model, at=PRICE_DAY)
+        price = find_price(model)
         if price is None:
             raise LookupError(model)
         return sum(cost_usd(usage, price) for usage in self.usages)

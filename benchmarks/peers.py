@@ -297,7 +297,7 @@ def read_usage(found: Mapping[str, Any]) -> Usage:
 def render_report(jobs: Mapping[str, Job], rounds: Mapping[str, list[Timing]]) -> str:
     """Return the report as Markdown."""
     today = datetime.now(UTC).date()
-    prices = [price for model in MODELS if (price := find_price(model, at=today))]
+    prices = [price for model in MODELS if (price := find_price(model))]
     heads = ["client", "requests", "first prompt", "uncached", "written", "read", "hit", "output"]
     heads += [f"{model}, USD | × {REFERENCE}" for model in MODELS]
     lines = [f"| {' | '.join(heads)} |", "| --- |" + " ---: |" * (len(heads) + len(MODELS) - 1)]

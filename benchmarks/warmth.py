@@ -5,8 +5,6 @@ on: then the next request reads the prompt instead of writing it again. With the
 a gate of 6 minutes are more than 300 s) relay takes entries of an hour, which outlive these gates.
 """
 
-from datetime import date
-
 from relay.runners.messages.context_window import LONG_TTL_S, SHORT_TTL_S
 from relay.session.prices import find_price
 from relay.session.spend import USUAL_ANSWER_S
@@ -19,7 +17,7 @@ RED_SHARE = 0.5
 
 def find_saving(model: str, gate_s: float, lifetime_s: float) -> float:
     """Return the expected saving of one gate in USD, negative for a loss."""
-    price = find_price(model, at=date(2026, 11, 24))
+    price = find_price(model)
     assert price is not None
     rates = price.find_rates(TOKENS)
     if USUAL_ANSWER_S + gate_s <= lifetime_s:

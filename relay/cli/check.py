@@ -3,7 +3,6 @@
 import os
 import shutil
 from collections.abc import Iterator, Mapping
-from datetime import UTC, datetime
 from functools import cache
 from operator import attrgetter
 from pathlib import Path
@@ -149,14 +148,14 @@ def check_file(place: Place, environ: Mapping[str, str]) -> PlanCheck:
     if any(settings.runner_for(phase.runner) != "api" for phase in plan.phases):  # the default needs no import
         more.extend(_check_runners(place, plan, settings, environ))
     remarks = tuple(sorted((*remarks, *more), key=attrgetter("line")))
-    sizes, today = measure_plan(place.root, plan, settings), datetime.now(UTC).date()
+    sizes = measure_plan(place.root, plan, settings)
     models = [settings.model_for(phase.model) for phase in plan.phases]
     return PlanCheck(
         place=place,
         plan=plan,
         remarks=remarks,
         sizes=sizes,
-        prices=tuple(find_price(model, at=today, overrides=settings.prices) for model in models),
+        prices=tuple(find_price(model, overrides=settings.prices) for model in models),
         settings=settings,
         waves=find_waves(plan, {size.phase_id: size.turns for size in sizes}, jobs=MOST_JOBS),
     )

@@ -15,8 +15,6 @@ import sqlite3
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import fields, is_dataclass
-from datetime import UTC, datetime
-from functools import lru_cache
 from operator import attrgetter
 from pathlib import Path
 from types import SimpleNamespace, UnionType
@@ -34,19 +32,14 @@ _CACHE_KIB = 8 * 1024
 """Most memory for pages of tables, and for one sort; what is more goes to temporary files."""
 
 
-def find_table_rates(model: str, at: float) -> Rates | None:
-    """Return a model's prices from relay's own table, `at` seconds since the epoch; without tiers."""
-    return _find_rates_of_day(model, at // 86_400)
-
-
-@lru_cache
-def _find_rates_of_day(model: str, day: float) -> Rates | None:
-    price = find_price(model, at=datetime.fromtimestamp(day * 86_400, tz=UTC).date())
+def find_table_rates(model: str) -> Rates | None:
+    """Return a model's prices from relay's own table, without tiers; None if unknown."""
+    price = find_price(model)
     return price.rates if price else None
 
 
-def _read_usd(model: str, at: float) -> float | None:
-    rates = find_table_rates(model, at) if model else None
+def _read_usd(model: str) -> float | None:
+    rates = find_table_rates(model) if model else None
     return rates.read / 1_000_000 if rates else None
 
 
@@ -62,7 +55,7 @@ def _names(text: str, word: str) -> bool:
     return word in text and word in _WORD.findall(text)
 
 
-_FUNCTIONS: Mapping[str, Callable[[Any, Any], float | str | None]] = {
+_FUNCTIONS: Mapping[str, Callable[..., float | str | None]] = {
     "read_usd": _read_usd,
     "band_of": _find_band,
     "names": _names,
@@ -148,7 +141,7 @@ class Database(AbstractContextManager["Database"]):
         self._spans: dict[int, tuple[float, float]] = {}
         """When the first and the last event of each run happened."""
         for name, function in _FUNCTIONS.items():
-            self._link.create_function(name, 2, function, deterministic=True)
+            self._link.create_function(name, -1, function, deterministic=True)
         for name in ("synchronous = OFF", "journal_mode = OFF", f"cache_size = -{_CACHE_KIB}", "temp_store = FILE"):
             self._link.execute(f"PRAGMA {name}")
         for cls, table in TABLES.items():

@@ -29,7 +29,7 @@ WITH counted AS (
     FROM linked a LEFT JOIN answers b ON b.session = a.session AND b.seq = a.before_seq
 ), judged AS (
     SELECT *, measured AND before - prompt > 10000 AND before - prompt > before * 0.25 AS fell,
-           read_usd(model, at) AS token_usd
+           read_usd(model) AS token_usd
     FROM compared
 ), parted AS (
     SELECT *, sum(fell) OVER of_session AS epoch, row_number() OVER of_session AS n

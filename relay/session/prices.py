@@ -1,7 +1,7 @@
 """What tokens cost, what a request may cost at most, and what models can do: `models.toml`, and pure arithmetic.
 
-The Models API gives windows and limits but no prices, so prices are a table with dates. A model that is not in it is
-*unknown* (None), never 0. A user's own prices come first.
+The Models API gives windows and limits but no prices, so prices are a table, with the day it was seen. A model that is
+not in it is *unknown* (None), never 0. A user's own prices come first.
 
 Sources, as seen on `PRICES_SEEN`: the provider's pricing page and model overviews; for fable-5-2 and the
 5.5 family's minimum cacheable length third parties only; fable-5-2's one-hour write is inferred (2 × input).
@@ -45,12 +45,9 @@ class Rates:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Price:
-    """The price of one model from a day on."""
+    """The price of one model."""
 
     model: str
-    effective: date
-    """The first day known to have this price."""
-    source: str
     rates: Rates
     long_over_tokens: int | None = None
     """A longer prompt (all classes) is billed, whole, at `long_rates`; None: no such tier."""
@@ -74,20 +71,17 @@ def _parse_rates(usd: Sequence[float]) -> Rates:
 
 
 @cache
-def list_prices() -> tuple[Price, ...]:
-    """Return the known prices, from `models.toml`."""
-    return tuple(
-        Price(
+def list_prices() -> Mapping[str, Price]:
+    """Return the known prices by model, from `models.toml`."""
+    return {
+        model: Price(
             model=model,
-            effective=row["from"],
-            source=row.get("source", "platform.claude.com pricing page"),
             rates=_parse_rates(row["usd"]),
             long_over_tokens=row.get("long_over"),
             long_rates=_parse_rates(row["long_usd"]) if "long_usd" in row else None,
         )
-        for model, table in load_models().items()
-        for row in table["prices"]
-    )
+        for model, row in load_models().items()
+    }
 
 
 _BEDROCK_ID = re.compile(r"(?:arn:\S+/)?(?:[a-z-]{2,6}\.)?anthropic\.(\S+?)(?:-v\d+(?::\d+(?::\d+k)?)?)?")
@@ -110,19 +104,11 @@ def normalize_model(model: str) -> str:
     return _VERSION.sub("", bare)
 
 
-def find_price(model: str, *, at: date, overrides: Iterable[Price] = ()) -> Price | None:
-    """Return the price of a model on a day; None if unknown.
-
-    A day before a model's first entry gets the first entry: a wrong clock must not make a known price unknown, and no
-    older price is known. An override matches the id as written or its bare form, and wins whatever its date.
-    """
+def find_price(model: str, *, overrides: Iterable[Price] = ()) -> Price | None:
+    """Return the price of a model; None if unknown. An override matches the id as written or its bare form."""
     bare = normalize_model(model)
     own = next((price for price in overrides if price.model in {model, bare}), None)
-    if own:
-        return own
-    entries = sorted((price for price in list_prices() if price.model == bare), key=lambda price: price.effective)
-    past = [price for price in entries if price.effective <= at]
-    return past[-1] if past else next(iter(entries), None)
+    return own or list_prices().get(bare)
 
 
 def cost_usd(usage: Usage, price: Price) -> float:
@@ -188,11 +174,11 @@ class UserPrice(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     read: _UserUsd | None = None
 
     def make_price(self, model: str) -> Price:
-        """Return the price of a model, from any day on."""
+        """Return the price of a model."""
         base = self.input
         usual = {"write_5m": base * 1.25, "write_1h": base * 2, "read": base * 0.1}
         rates = {name: usd for name, usd in asdict(self).items() if usd is not None}
-        return Price(model=model, effective=date.min, source="your settings", rates=Rates(**{**usual, **rates}))
+        return Price(model=model, rates=Rates(**{**usual, **rates}))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,7 +9,6 @@ import contextlib
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, replace
-from datetime import UTC, datetime
 from functools import partial
 from typing import Protocol, TypeVar
 
@@ -270,8 +269,8 @@ class _HidingSession:
 
 
 def find_price_now(settings: Settings, model: str) -> Price | None:
-    """Return today's price of a model from the user's settings or relay's table; None if neither has it."""
-    return find_price(model, at=datetime.now(UTC).date(), overrides=settings.prices)
+    """Return the price of a model from the user's settings or relay's table; None if neither has it."""
+    return find_price(model, overrides=settings.prices)
 
 
 def make_meter(repo: Repo, plan_path: str, settings: Settings, price: Price | None) -> Meter:

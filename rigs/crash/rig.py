@@ -10,7 +10,6 @@ import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from pathlib import Path
 
 from relay.runners.messages.answers import parse_api_usage
@@ -21,7 +20,7 @@ from rigs.crash.tracer import Ended, Fault, Start, Starter, open_starter
 from tests.endpoint.script import parse_script
 from tests.endpoint.server import Endpoint, serve
 
-_PRICE = find_price("claude-opus-5-5", at=datetime.now(UTC).date())
+_PRICE = find_price("claude-opus-5-5")
 assert _PRICE
 PRICE = _PRICE
 MAX_RUNS = 4

@@ -6,7 +6,6 @@ import shutil
 import subprocess
 import sys
 import tomllib
-from datetime import date
 from pathlib import Path
 
 import pytest
@@ -208,7 +207,7 @@ def test_a_cloud_is_a_setting_that_is_written_with_its_model(relay, environ):
         found = load_settings(flags={}, environ={}, plan_settings={}, repo_root=None, user_dir=own)
         assert (found.provider, found.model) == (name, cloud["model"])
         assert find_limits(found.model)
-        assert find_price(found.model, at=date.today())  # noqa: DTZ011  # as prices are
+        assert find_price(found.model)  # as prices are
     shutil.rmtree(own)
     arn = "arn:aws:bedrock:us-east-1:1:application-inference-profile/x"
     assert f'[models."{arn}"]\nwindow_tokens' in relay("init", "--provider", "bedrock", "--model", arn).out

@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
-from datetime import date
 from typing import Any
 
 import pytest
@@ -116,7 +115,7 @@ def make_spec(calls: list[ToolCall], result: int, **changes: Any) -> SessionSpec
         callbacks=Callbacks(run_tool=changes.pop("run_tool", run_tool), render_soft_notice=render_soft_notice),
         reset_at=parse_reset_at("100k"),
         check_budget=lambda _prompt, _output: None,
-        price=find_price(model, at=date(2026, 11, 21)),
+        price=find_price(model),
     )
     return replace(spec, **changes)
 

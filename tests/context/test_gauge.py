@@ -2,8 +2,6 @@
 
 import json
 from dataclasses import replace
-from datetime import date
-from functools import partial
 
 from relay.prompts.texts import render_band_notice
 from relay.runners.messages.answers import parse_api_usage
@@ -188,14 +186,13 @@ def test_a_first_prompt_over_the_lines_is_not_the_phases_fault(talk, turns):
 
 def test_who_answers_is_priced_and_named(talk, turns):
     """Not who was asked; a price that nobody knows is the one that was asked for."""
-    price_of = partial(find_price, at=date(2026, 11, 21))
     for model, known in (("claude-fable-5-2", True), ("acme-1", False)):
         sessions = [{"turns": turns(2, fault={"kind": "other_model", "model": model})}]
-        session = talk(sessions, find_price=price_of)
+        session = talk(sessions, find_price=find_price)
 
         session.advance()
 
-        counted = price_of(model) or session.spec.price
+        counted = find_price(model) or session.spec.price
         answered = [r for r in session.seen(ResponseReceived) if r.model == model]
         assert len(answered) == 2
         assert all(r.cost_usd == cost_usd(r.usage, counted) for r in answered)

@@ -15,7 +15,7 @@ from relay.session.usage import Spent
 from relay.session.values import SessionEnd
 from relay.setup.session import Book
 
-(PRICE,) = (price for price in list_prices() if price.model == "claude-opus-5-5")
+PRICE = list_prices()["claude-opus-5-5"]
 
 
 def write(name, text):

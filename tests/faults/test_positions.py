@@ -39,7 +39,7 @@ Verify: `grep -qx once log.txt`
 - [ ] Write it once — log.txt
 """
 NEW_PLAN = PLAN.replace("Log", "New log")
-(PRICE,) = (price for price in list_prices() if price.model == "claude-opus-5-5")
+PRICE = list_prices()["claude-opus-5-5"]
 
 
 class Position(StrEnum):

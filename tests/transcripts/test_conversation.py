@@ -290,7 +290,7 @@ def respond(prompt, output):
 def test_what_more_of_the_same_session_would_cost():
     """1,000 tokens at the end of the last turn; each turn brings 100 new ones and 50 of output."""
     rates = Rates(input=1.0, output=10.0, write_5m=1.25, write_1h=2.0, read=0.1)
-    recorder, tally = Recorder(lambda: 0.0), RelayedTally(lambda model, _: rates if model == "m" else None)
+    recorder, tally = Recorder(lambda: 0.0), RelayedTally(lambda model: rates if model == "m" else None)
     began = SessionStarted(session_id="1", phase_id="conversation", title="", number=1, reason="", prompt=())
     for event in (began, respond(800, 50), respond(950, 50)):
         tally.take(recorder.record(event))

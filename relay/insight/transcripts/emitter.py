@@ -370,7 +370,7 @@ class EventEmitter:
         if self._spent is None:
             self.open(at, title="", reason="")
         self._turn += 1
-        cost = None if usage is None else _find_cost(model, usage, at)
+        cost = None if usage is None else _find_cost(model, usage)
         cost = own_usd if cost is None else cost
         self._spent = (self._spent or Spent()) + Spent(usage=usage or Usage(), cost_usd=cost)
         window = self.window_tokens or self._find_window(model)
@@ -491,8 +491,8 @@ def _find_shown(call: _Call, answered: ToolReply) -> Shown | None:
     return None
 
 
-def _find_cost(model: str, usage: Usage, at: float) -> float | None:
-    price = find_price(model, at=datetime.fromtimestamp(at, tz=UTC).date()) if model else None
+def _find_cost(model: str, usage: Usage) -> float | None:
+    price = find_price(model)
     return None if price is None else cost_usd(usage, price)
 
 

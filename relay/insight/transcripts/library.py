@@ -78,10 +78,10 @@ class RelayedTally:
     Sources: prompt caching's price multiples of the provider; the line is relay's default for the model.
 
     Args:
-        find_rates: Returns the prices of a model at a moment; None if unknown.
+        find_rates: Returns the prices of a model; None if unknown.
     """
 
-    def __init__(self, find_rates: Callable[[str, float], Rates | None] = find_table_rates) -> None:
+    def __init__(self, find_rates: Callable[[str], Rates | None] = find_table_rates) -> None:
         self._find_rates = find_rates
         self.was, self.least, self.most = Course(), Course(), Course()
         self.line_tokens: int | None = None
@@ -102,7 +102,7 @@ class RelayedTally:
             return
         self.usd = None if event.cost_usd is None or self.usd is None else self.usd + event.cost_usd
         if event.usage is not None and self._inside:
-            self._rates = self._find_rates(event.model, record.at) if event.model else None
+            self._rates = self._find_rates(event.model) if event.model else None
             self._turn(event.usage, self._rates, event.soft_tokens)
             self._window, self._fresh = event.window_tokens, False
 
