@@ -17,7 +17,6 @@ from relay.base.values import dataclass
 from relay.base.words import count
 from relay.config import Settings, find_user_dir
 from relay.config.keys import KEYS
-from relay.git.config_guard import read_config
 from relay.git.names import list_paths
 from relay.git.repository import Repo, open_repo
 from relay.git.status import read_status
@@ -109,7 +108,6 @@ def examine(cwd: Path, environ: Mapping[str, str], flags: Mapping[str, Any]) -> 
     if settings is not None and not any(finding.error for finding in needed if finding.name in {"runner", "key"}):
         findings.append(_ask_endpoint(_get_kind(runner, settings), settings, environ))
     if repo is not None:
-        findings.extend(_examine_log(repo))
         findings.extend(_examine_untracked(repo, chosen.plan))
         findings.extend(_examine_sandbox(repo, settings, environ))
         if unused := [path for path in chosen.copy if not list_ignored(repo, path)]:
@@ -172,18 +170,6 @@ def _examine_untracked(repo: Repo, plan_path: str) -> Iterator[Finding]:
         words = f"{count(len(left), 'file')} in no commit: gates do not see them, and no commit of relay will hold them"
         hint = "git add and commit what the project needs; .gitignore names the rest"
         yield Finding(name="changes", state=State.WARNING, words=f"{words} ({list_paths(left)})", hint=hint)
-
-
-def _examine_log(repo: Repo) -> Iterator[Finding]:
-    # Whether git log leaves relay's refs out where it names commits.
-    undecorated = any(s.key == "log.excludedecoration" and s.value.startswith("refs/relay") for s in read_config(repo))
-    if repo.list_refs("refs/relay/") and not undecorated:
-        yield Finding(
-            name="log",
-            state=State.INFO,
-            words="git log shows relay's checkpoints (refs/relay/) among the names of commits",
-            hint="git config log.excludeDecoration refs/relay/; git log --exclude='refs/relay/*' --all skips them",
-        )
 
 
 def _examine_settings(

@@ -58,11 +58,3 @@ def test_only_what_is_committed_old_and_not_open_goes(relay, git, keep):
 def test_where_there_is_nothing_it_says_so(relay, tmp_path):
     assert relay("doctor", "--gc").out == "removed: the checkpoints of 0 sessions, older than 30 days\n"
     assert relay("doctor", "--gc", cwd=tmp_path).code == 1
-
-
-def test_the_doctor_says_how_git_log_leaves_snapshots_out(doctor, git, keep):
-    assert "excludeDecoration" not in doctor().out
-    keep("refs/relay/wip/main/000001", 40, session="aaaa1111")
-    assert "git config log.excludeDecoration refs/relay/" in doctor().out
-    git("config", "log.excludeDecoration", "refs/relay/")
-    assert "excludeDecoration" not in doctor().out
