@@ -129,7 +129,8 @@ def test_logs_are_found_by_id_plan_and_beginning(tmp_path):
     found = list_logs(tmp_path)
     assert [(entry.run_id, entry.began) for entry in found] == [("r-3", None), ("r-2", 7.0), ("r-1", 5.0)]
     assert [bool(entry.ended) for entry in found] == [False, False, True]
-    assert [entry.run_id for entry in find_logs(found, "")] == ["r-3"]
+    assert [entry.run_id for entry in find_logs(found, "")] == ["r-2"]
+    assert [entry.run_id for entry in find_logs(found[:1], "")] == ["r-3"]
     assert [entry.run_id for entry in find_logs(found, "docs/../PLAN.md")] == ["r-1"]
     assert find_logs(found, "r-") == ()
     folder.joinpath("r-6.jsonl").write_text(begin("r-6", 11, commit="c2"))

@@ -361,10 +361,10 @@ def find_logs(entries: Sequence[LogEntry], wanted: str) -> tuple[LogEntry, ...]:
 
     Args:
         entries: As `list_logs` returns them.
-        wanted: Empty for the newest.
+        wanted: Empty for the newest; one that was killed before it said anything is passed over.
     """
     if not wanted:
-        own = [entry for entry in entries if not _is_job(entry)]
+        own = [entry for entry in entries if entry.started and not _is_job(entry)]
         return _with_jobs(entries, (own or list(entries))[:1])
     name = Path(wanted).name.removesuffix(SUFFIX)
     exact = [entry for entry in entries if entry.run_id == name]
