@@ -303,8 +303,9 @@ class Proxy:
                 peer.sendall(b"HTTP/1.1 200 Connection established\r\n\r\n")
                 hello = _read_hello(peer, early, host)
                 self.note(HostAsked(host=host, refused=""))
-                server.sendall(hello)
-                carry(peer, server)
+                if hello:
+                    server.sendall(hello)
+                    carry(peer, server)
         except _RefusedError as refusal:
             if refusal.host:
                 self.note(HostAsked(host=refusal.host, refused=str(refusal)))
@@ -370,10 +371,12 @@ def _receive(peer: socket.socket, until: float) -> bytes:
 
 
 def _read_hello(peer: socket.socket, early: bytes, host: str) -> bytes:
-    """Return the first bytes, which are a TLS greeting for this host."""
+    """Return the first bytes, which are a TLS greeting for this host; none of a peer that only tried to connect."""
     said, until = early, time.monotonic() + REQUEST_S
     while (name := find_server_name(said)) is None:
         if len(said) > _MOST_HELLO_BYTES or not (more := _receive(peer, until)):
+            if not said:
+                return b""
             raise _RefusedError("what was said to it is not TLS", host=host, status=0)
         said += more
     if name.lower() != host:

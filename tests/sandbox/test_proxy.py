@@ -223,7 +223,6 @@ HELLOS = (
     (b"SSH-2.0-OpenSSH\r\n", "TLS was opened for no host"),
     (b"GET / HTTP/1.1\r\nHost: evil.org\r\n\r\n", "TLS was opened for no host"),
     (make_hello(HOST)[:40], "not TLS"),
-    (b"", "not TLS"),
 )
 
 
@@ -242,6 +241,15 @@ def test_another_host_behind_the_same_address_is_not_reached() -> None:
             assert read_all(peer) == b"HTTP/1.1 200 Connection established\r\n\r\n"
         assert words in inquiries.take_refusals()[0], hello
     assert [said for said in got if said] == []
+
+
+def test_who_connects_and_says_nothing_was_refused_nothing() -> None:
+    """Agents open connections ahead and leave them."""
+    with reach(echo) as (peer, inquiries, dialled):
+        peer.sendall(connect(f"{HOST}:443"))
+        peer.shutdown(socket.SHUT_WR)
+        assert read_all(peer) == b"HTTP/1.1 200 Connection established\r\n\r\n"
+    assert (len(dialled), [asked.refused for asked in inquiries.take()]) == (1, [""])
 
 
 @given(st.binary(max_size=200))
