@@ -260,8 +260,7 @@ def _read_files(found: Sequence[_Found], max_bytes: int, warnings: list[str]) ->
             warnings.append(f"{shown} is left out: the {max_bytes:,} bytes for rules are used up")
             yield "", RuleFile(path=shown, bytes_used=0, bytes_total=total, omitted=True)
             continue
-        text, words = _decode(content, is_cut=total > len(content))
-        warnings.extend(f"{shown} {what}" for what in words)
+        text = content.decode("utf-16" if content.startswith(_UTF_16) else "utf-8", "replace")
         if not text.strip():
             warnings.append(f"{shown} is blank; no other file of its directory is read")
             continue
@@ -283,19 +282,6 @@ def _find_imports(text: str, folder: Path) -> list[str]:
         with suppress(OSError):  # a folder that the user may not enter
             found += [name] if name.startswith("~/") or (folder / name).is_file() else []
     return found
-
-
-def _decode(content: bytes, *, is_cut: bool) -> tuple[str, tuple[str, ...]]:
-    """Return a file's text, and warnings about parts that a model sees differently from the author."""
-    if content.startswith(_UTF_16):
-        return content.decode("utf-16", "replace"), ("is UTF-16; relay reads it, other agents read UTF-8 alone",)
-    words = ["holds NUL bytes: is it text?"] if b"\0" in content else []
-    try:
-        codecs.getincrementaldecoder("utf-8")().decode(content, not is_cut)
-    except UnicodeDecodeError as error:
-        line = content.count(b"\n", 0, error.start) + 1
-        words.append(f"is not UTF-8 (line {line}): such bytes are shown as \ufffd")
-    return content.decode("utf-8", "replace"), tuple(words)
 
 
 def _read_start(path: str, limit: int) -> tuple[bytes, int] | None:

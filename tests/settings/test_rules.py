@@ -74,18 +74,16 @@ def test_the_user_s_file_comes_first_outside_the_budget(root: Path, tmp_path: Pa
 
 
 ODD = (
-    ("be brief".encode("utf-16"), "be brief", "AGENTS.md is UTF-16; relay reads it, other agents read UTF-8 alone"),
-    (b"\xfe\xff\0b\0e", "be", "AGENTS.md is UTF-16; relay reads it, other agents read UTF-8 alone"),
-    (b"one\ncaf\xe9", "one\ncaf\ufffd", "AGENTS.md is not UTF-8 (line 2): such bytes are shown as \ufffd"),
-    (b"be\0brief", "be\0brief", "AGENTS.md holds NUL bytes: is it text?"),
+    ("be brief".encode("utf-16"), "be brief"),
+    (b"\xfe\xff\0b\0e", "be"),
+    (b"one\ncaf\xe9", "one\ncaf\ufffd"),
 )
 
 
-def test_what_is_no_plain_utf_8_is_said(root: Path) -> None:
-    for content, text, words in ODD:
+def test_what_is_no_plain_utf_8_is_read_all_the_same(root: Path) -> None:
+    for content, text in ODD:
         make(root, {"AGENTS.md": content})
-        rules = load_rules(root)
-        assert (rules.text, rules.warnings) == (text, (words,))
+        assert load_rules(root).text == text
 
 
 def test_a_link_inside_the_project_is_followed(root: Path) -> None:
