@@ -141,7 +141,8 @@ def name_cause(error: Exception) -> str:
 def advise(status: int, family: Family, credential: Credential | None) -> str:
     """Return what the user can do about a refusal."""
     if status in REFUSED:
-        return credential.advice if credential else f"check {family.keys[0]}"
+        own = f"export {family.keys[0]}=… with a key of this endpoint; relay doctor tries it"
+        return credential.advice if credential else own
     if status == NOT_FOUND:
         return f"check {family.base} and the model's name"
     return "see the endpoint's words above; `relay doctor` tries it again"
