@@ -119,16 +119,11 @@ def _check_gates(plan: Plan, outline: Outline) -> Iterator[Violation]:
                 yield _error(phase.line, f"a verify command of phase {phase.id} {words}")
         seen.update(phase.verify)
     heads = {extent.start for extent in outline.extents}
-    done = {section.line for section in iter_done_sections(plan)}
+    done = {section.line for phase, sections in plan.parts if phase.done for section in sections}
     for at, section in enumerate(outline.sections):
         yield from _check_statements(section, is_head=at in heads, is_done=section.line in done)
         if section.line not in done:
             yield from _check_validation(section)
-
-
-def iter_done_sections(plan: Plan) -> Iterator[Section]:
-    """Return the sections of the phases that are done."""
-    return (section for phase, sections in plan.parts if phase.done for section in sections)
 
 
 def _check_validation(section: Section) -> Iterator[Violation]:

@@ -289,21 +289,18 @@ def check_caps(request: RunRequest, meter: Meter | None = None) -> Finding:
 def check_rules(rules: Rules) -> Finding:
     """Check the size of the rules that sessions get."""
     words = ", ".join(f"{file.path} ({file.bytes_used:,} of {file.bytes_total:,} bytes)" for file in rules.files)
+    is_cut = any(file.truncated or file.omitted for file in rules.files)
+    # The warnings say how to read other agents' rules.
+    none = "" if rules.files or rules.warnings else "relay init writes one to start from"
+    hint = "shorten them" if is_cut else none
     told = f"; skills: {list_some([skill.name for skill in rules.skills])}" if rules.skills else ""
     return Finding(
         name="rules",
         state=State.WARNING if rules.warnings else State.OK if words else State.INFO,
         words=f"{words or 'no AGENTS.md here'}{told}",
         details=rules.warnings,
-        hint=_advise(rules),
+        hint=hint,
     )
-
-
-def _advise(rules: Rules) -> str:
-    """Return a hint for rules that are cut or missing; the warnings say how to read other agents' rules."""
-    if any(file.truncated or file.omitted for file in rules.files):
-        return "shorten them"
-    return "" if rules.files or rules.warnings else "relay init writes one to start from"
 
 
 def _list_kinds(request: RunRequest, known: Mapping[str, RunnerKind]) -> tuple[RunnerKind, ...]:

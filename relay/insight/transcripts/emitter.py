@@ -370,8 +370,8 @@ class EventEmitter:
         if self._spent is None:
             self.open(at, title="", reason="")
         self._turn += 1
-        cost = None if usage is None else _find_cost(model, usage)
-        cost = own_usd if cost is None else cost
+        price = find_price(model)
+        cost = own_usd if usage is None or price is None else cost_usd(usage, price)
         self._spent = (self._spent or Spent()) + Spent(usage=usage or Usage(), cost_usd=cost)
         window = self.window_tokens or self._find_window(model)
         soft = parse_reset_at(DEFAULT_RESET_AT).line_tokens(window)
@@ -489,11 +489,6 @@ def _find_shown(call: _Call, answered: ToolReply) -> Shown | None:
     if found := _HEAD.fullmatch(command):
         return Shown(path=found[2], first_line=1, last_line=int(found[1]))
     return None
-
-
-def _find_cost(model: str, usage: Usage) -> float | None:
-    price = find_price(model)
-    return None if price is None else cost_usd(usage, price)
 
 
 def describe_compaction(how: str, before: int | None, after: int | None) -> str:
