@@ -60,7 +60,7 @@ def start_program(*, words: Sequence[str], waits_s: Sequence[float]) -> bool:
 
 def tell_service(*, url: str, title: str, text: str, kind: str, waits_s: Sequence[float]) -> bool:
     """Have Apprise notify a service; return whether the service took it."""
-    with contextlib.suppress(ValueError, OSError):  # macOS has no such limit
+    with contextlib.suppress(ValueError):  # a lower limit holds already
         resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
     said: list[str] = []
     _try_again(waits_s, said)

@@ -171,7 +171,6 @@ _TITLES = {
 CallInput = Mapping[str, Any]
 """Input of `relay.news.call`: the ``words`` of a program, or ``url``, ``title``, ``text`` and ``kind`` for Apprise."""
 _KINDS = {"done": "success", "blocked": "failure", "stopped": "failure", "red": "failure"}
-_MAC = ("on run argv", "display notification (item 2 of argv) with title (item 1 of argv)", "end run")
 _TAME = str.maketrans({"@": "\uff20", "<": "\u2039", ">": "\u203a"})
 """Chats notify whole channels for some words (``@everyone``, ``<!channel>``), and Apprise lets some of them through."""
 
@@ -190,8 +189,6 @@ def render_news(channel: Channel, news: News, environ: Mapping[str, str]) -> Cal
         given = {"{title}": news.title, "{text}": text, "{occasion}": news.occasion}
         # Only whole words are replaced, so a mark inside a text is never expanded.
         return {"words": [given.get(word, word) for word in channel.command]}
-    if sys.platform == "darwin":
-        return {"words": ["osascript", *(word for line in _MAC for word in ("-e", line)), news.title, text]}
     return {"words": ["notify-send", "--app-name=relay", "--", news.title, text]}
 
 

@@ -25,7 +25,7 @@ from relay.runners.agents.profiles import (
 )
 from relay.runners.base import Runner, RunnerKind, Surroundings
 from relay.runners.messages.clouds import find_way, name_login
-from relay.runners.messages.endpoint import ANTHROPIC, FAMILIES, Family, Way, get_key_name
+from relay.runners.messages.endpoint import ANTHROPIC, FAMILIES, Way, get_key_name
 from relay.session.events import Noticed
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ def choose_way(profile: Profile, settings: Settings, environ: Mapping[str, str])
     """
     known = {family.name: family for family in FAMILIES}
     setups = [(setup, known[setup.family]) for setup in profile.setups]
-    keyed = [found for found in setups if _is_set(found[1], environ)]
+    keyed = [found for found in setups if any(environ.get(name) for name in found[1].keys)]
     own_way = settings.provider != ANTHROPIC.name or settings.key_command or name_login(environ)
     ready = keyed + [found for found in setups if found not in keyed and found[1] is ANTHROPIC and own_way]
     if not ready:
@@ -87,10 +87,6 @@ def choose_way(profile: Profile, settings: Settings, environ: Mapping[str, str])
     own = find_family(settings.model)
     setup, family = next((found for found in ready if found[0].family == own), ready[0])
     return setup, find_way(settings, environ) if family is ANTHROPIC else Way(family=family)
-
-
-def _is_set(family: Family, environ: Mapping[str, str]) -> bool:
-    return any(environ.get(name) for name in family.keys)
 
 
 def _get_key(profile: Profile, settings: Settings, environ: Mapping[str, str]) -> str:

@@ -20,6 +20,7 @@ from types import MappingProxyType
 from msgspec import convert
 
 from relay.base.values import dataclass
+from relay.git.command import clean_path
 from relay.sandbox.policy import Policy
 
 MODULES = "node_modules"
@@ -210,13 +211,8 @@ def build_env(policy: Policy, *, home: Path, tmp: Path, stores: Mapping[str, str
         **passed,
         **places,
         **FIXED,
-        "PATH": clean_search_path(env.get("PATH", os.defpath)),
+        "PATH": clean_path(env.get("PATH", os.defpath), None),  # a relative entry is in the hostile repository
         "HOME": str(home),
         "TMPDIR": str(tmp),
         "XDG_CACHE_HOME": str(tmp / ".cache"),
     }
-
-
-def clean_search_path(path: str) -> str:
-    """Return a search path without empty and relative entries: the current directory is the hostile repository."""
-    return os.pathsep.join(part for part in path.split(os.pathsep) if part.startswith("/"))

@@ -24,8 +24,13 @@ MAX_ERROR_BYTES = 64 * 1024
 """Most of an error's body that is read: its message is in the first few hundred bytes."""
 CONNECT_TIMEOUT_S = 10.0
 USER_AGENT = f"relay/{__version__}"
-_KEEP_ALIVE_S = 60
-_KEEP_ALIVE_PROBES = 5
+_KEEP_ALIVE = (
+    (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
+    (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 60),
+    (socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 60),
+    (socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 5),
+)
+"""Socket options that let the kernel notice a dead peer, and keep a silent connection open in between."""
 _FRAMING = frozenset({"content-encoding", "content-length", "transfer-encoding"})
 
 
@@ -84,7 +89,7 @@ def open_http(address: str, idle_timeout_s: float, transport: httpx2.BaseTranspo
             follow_redirects=False,
             # A client with a transport of its own does not look for proxies.
             transport=transport
-            or (None if proxied else httpx2.HTTPTransport(verify=verify, socket_options=_keep_alive())),
+            or (None if proxied else httpx2.HTTPTransport(verify=verify, socket_options=_KEEP_ALIVE)),
         )
 
 
@@ -208,10 +213,3 @@ def _explaining() -> Iterator[None]:
             f"the certificates that verify the endpoint cannot be read{where}: {error.strerror or error}",
             hint="unset the variable, or let it name what is there" if names else "reinstall relay",
         ) from None
-
-
-def _keep_alive() -> list[tuple[int, int, int]]:
-    """Return socket options that let the kernel notice a dead peer, and keep a silent connection open in between."""
-    named = (("TCP_KEEPIDLE", _KEEP_ALIVE_S), ("TCP_KEEPINTVL", _KEEP_ALIVE_S), ("TCP_KEEPCNT", _KEEP_ALIVE_PROBES))
-    options = [(socket.IPPROTO_TCP, getattr(socket, name), value) for name, value in named if hasattr(socket, name)]
-    return [(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1), *options]
