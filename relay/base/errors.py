@@ -125,7 +125,7 @@ class RepoError(RelayError):
 
 
 class LockedError(RepoError):
-    """Another relay works in the same place."""
+    """Another relay, or a git of the user's, works in the same place."""
 
 
 class SandboxError(RelayError):

@@ -25,6 +25,7 @@ from relay.store.completion import (
     find_pending_move,
     finish_pending,
     hash_cleaned,
+    hold_index,
     note_pending,
     withdraw_pending,
 )
@@ -55,15 +56,19 @@ def move_branch(
         One sentence per file, or for the index, that could not be updated. None if HEAD or the branch was somewhere
             else;
         nothing has changed then.
+
+    Raises:
+        LockedError: A git of the user's holds the index; nothing has changed then.
     """
-    # Note it before the branch moves: a note without a move is harmless, a move without a note may leave files behind.
-    note_pending(repo, new, old, is_whole=True)
-    if repo.branch != branch or not refs.move_ref(
-        repo, f"refs/heads/{branch}", new, old, identity=identity, reason=reason
-    ):
-        withdraw_pending(repo, new)
-        return None
-    return finish_pending(repo)
+    with hold_index(repo) as held:
+        # Note it before the branch moves: a note without a move is harmless, a move without a note may leave files.
+        note_pending(repo, new, old, is_whole=True)
+        if repo.branch != branch or not refs.move_ref(
+            repo, f"refs/heads/{branch}", new, old, identity=identity, reason=reason
+        ):
+            withdraw_pending(repo, new)
+            return None
+        return finish_pending(held)
 
 
 PREFIX = "relay/"

@@ -362,6 +362,7 @@ def _write(repo: Repo, guarded: Guarded, ready: _Ready, identity: Mapping[str, s
 
     Raises:
         GitError: ``git gc`` has taken what was staged while hooks were at work, or the disk is full.
+        LockedError: A git of the user's holds the index.
     """
     request = ready.request
     given = completion.clean_files(repo, guarded, request.head, request.replace)
@@ -374,23 +375,24 @@ def _write(repo: Repo, guarded: Guarded, ready: _Ready, identity: Mapping[str, s
     objects.sync_objects(repo, commit, request.head)
     ref = f"refs/heads/{request.branch}"
     reason = f"relay: {ready.message.subject}"
-    # Note it before the branch moves: a note without its commit is harmless, a commit without its note may leave index
-    # and files behind for good.
-    note_pending(repo, commit, request.head)
-    if request.head and is_checked(repo, request.head):
-        note_checked(repo, commit, request.head)
-    if repo.branch != request.branch or not refs.move_ref(
-        repo, ref, commit, request.head, identity=identity, reason=reason
-    ):
-        withdraw_pending(repo, commit)
-        where = f"{request.branch} is at {refs.find_ref(repo, ref)}, not at {request.head}"
-        words = (
-            where
-            if repo.branch == request.branch
-            else f"{repo.branch or 'no branch'} is checked out, not {request.branch}"
-        )
-        return ready.end(CommitEnd.BRANCH_MOVED, output=words)
-    left = finish_commit(repo, commit, dict(request.replace), based_on=request.based_on)
-    if not left:
-        drop_pending(repo)
+    with completion.hold_index(repo) as held:
+        # Note it before the branch moves: a note without its commit is harmless, a commit without its note may leave
+        # index and files behind for good.
+        note_pending(repo, commit, request.head)
+        if request.head and is_checked(repo, request.head):
+            note_checked(repo, commit, request.head)
+        if repo.branch != request.branch or not refs.move_ref(
+            repo, ref, commit, request.head, identity=identity, reason=reason
+        ):
+            withdraw_pending(repo, commit)
+            where = f"{request.branch} is at {refs.find_ref(repo, ref)}, not at {request.head}"
+            words = (
+                where
+                if repo.branch == request.branch
+                else f"{repo.branch or 'no branch'} is checked out, not {request.branch}"
+            )
+            return ready.end(CommitEnd.BRANCH_MOVED, output=words)
+        left = finish_commit(held, commit, dict(request.replace), based_on=request.based_on)
+        if not left:
+            drop_pending(repo)
     return replace(ready.end(CommitEnd.COMMITTED), commit=commit, left=left)

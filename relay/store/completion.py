@@ -9,11 +9,11 @@ import os
 import re
 import stat
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from relay.base.errors import RepoError
+from relay.base.errors import LockedError, RepoError
 from relay.base.tree import find_stat, fsync_paths, read_file, remove_file, replace_file
 from relay.base.values import dataclass
 from relay.base.walk import open_folder
@@ -29,8 +29,9 @@ from relay.git.status import ChangeKind, PathChange, find_hidden, read_flagged, 
 from relay.git.trees import ABSENT, FILE, SYMLINK, find_mode, find_tree
 from relay.plan.text import find_ledger_path
 from relay.store.trailers import PLAN
+from relay.store.worktree_notes import is_own_tree
 
-INDEX = "commit-index"
+INDEX, HELD = "commit-index", "held-index"
 _OTHERS = ("crlf", "filter", "ident", "working-tree-encoding")
 """Attributes, besides ``text`` and ``eol``, that make git store a file in another form than the work tree's.
 
@@ -206,6 +207,47 @@ def _find_earlier(pending: list[_Pending], commit: str | None, *, inclusive: boo
     """Return the noted commits that are older than `commit`; empty if `commit` is not noted."""
     at = next((at for at, one in enumerate(pending) if one.commit == commit), None)
     return [] if at is None else pending[at + (not inclusive) :]
+
+
+@contextlib.contextmanager
+def hold_index(repo: Repo) -> Iterator[Repo]:
+    """Keep every git of the user's from the index until the end of the block, in git's own way.
+
+    A commit of the user's that has begun, and waits for its editor with the index in hand, would otherwise end as one
+    that takes back what the branch has gained meanwhile.
+
+    Yields:
+        The repository, whose git has a copy of the index, which takes its place when the block ends. In a work tree of
+        relay's own nothing is held.
+
+    Raises:
+        LockedError: Somebody else holds the index; nothing was changed.
+    """
+    index, lock = repo.git_dir / "index", repo.git_dir / "index.lock"
+    if is_own_tree(repo) or not index.exists():
+        yield repo
+        return
+    with declare_locks(repo, lock):
+        _take_lock(lock)
+        try:
+            copy = objects.copy_index(repo, HELD)
+            yield replace(repo, git=replace(repo.git, env={**repo.git.env, "GIT_INDEX_FILE": copy}))
+            Path(copy).replace(index)
+        finally:
+            lock.unlink(missing_ok=True)
+
+
+def _take_lock(lock: Path) -> None:
+    for is_last in (*[False] * LOCK_ATTEMPTS, True):
+        try:
+            os.close(os.open(lock, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o666))
+        except FileExistsError:
+            if is_last:
+                words = f"a git of yours holds {lock}: a commit with an open editor, say; if none runs, remove the file"
+                raise LockedError(words) from None
+            time.sleep(LOCK_PAUSE_S)
+        else:
+            return
 
 
 def finish_pending(repo: Repo) -> tuple[str, ...]:

@@ -1,11 +1,15 @@
 """A night while the user has files in the way, or is in the midst of a rebase."""
 
 import json
+import os
+import subprocess
 
 import pytest
 
 from relay.base.errors import ExitCode
 from tests.effort import take_each
+from tests.endpoint.script import parse_script
+from tests.endpoint.server import serve
 from tests.phases.bench import GATES, HOLD, Bench, make_plan, write_session
 from tests.waiting import wait_until
 
@@ -65,3 +69,33 @@ def test_nothing_lands_in_the_midst_of_a_rebase_and_all_lands_after_it(stage):
     bench.play([write_session(1, "echo 1 > 1.txt", HOLD)], meanwhile=rebase)
     assert bench.read_plan().done
     assert bench.git("status", "--porcelain") == ""
+
+
+@pytest.mark.parametrize("edits_plan", take_each(2, [False, True]))
+def test_a_commit_of_the_user_s_whose_message_is_being_written_takes_nothing_back(stage, edits_plan):
+    """Git holds the index for it, as it was when the editor opened: nothing lands until then."""
+    bench = Bench(stage, make_plan(*GATES[:1]), **{"kept.txt": "committed"})
+    editor, opened, written = (stage.root.with_name(name) for name in ("editor", "opened", "written"))
+    editor.write_text(f"#!/bin/sh\ntouch {opened}\nwhile [ ! -e {written} ]; do sleep 0.02; done\necho mine > $1\n")
+    editor.chmod(0o755)
+    stage.write("kept.txt", "mine")
+    with serve(parse_script(json.dumps({"sessions": [write_session(1, HOLD, "echo 1 > 1.txt")]}))) as server:
+        run = bench.start(server, "run")
+        wait_until(bench.find_held, by=run)
+        if edits_plan:
+            stage.edit("Write one — 1.txt", "Write one — 1.txt\n- [ ] By hand (manual)")
+        command = ("git", "commit", "-q", "kept.txt")
+        with subprocess.Popen(command, cwd=stage.root, env={**os.environ, "GIT_EDITOR": str(editor)}) as commit:
+            wait_until(opened.exists)
+            bench.let_go()
+            with run.stdout:
+                for line in run.stdout:
+                    if "a git of yours holds" in line:
+                        written.touch()
+            written.touch()
+            assert (run.wait(), commit.wait()) == (ExitCode.DONE, 0)
+    assert stage.git("show", "main:1.txt", "main:kept.txt") == "1\nmine"
+    assert stage.git("log", "--first-parent", "--format=%s", "main").splitlines()[:2] == [
+        "Write one", "relay: plan amended" if edits_plan else "mine"
+    ]  # fmt: skip
+    assert stage.git("status", "--porcelain") == ""

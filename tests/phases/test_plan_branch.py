@@ -1,11 +1,18 @@
 """The plan's branch while phases are open on it: a hook that forbids it, a new branch, another name."""
 
+import json
+import signal
+import subprocess
+
 import pytest
 
 from relay.base.errors import ExitCode
 from tests.commit.test_hooks import NOT_ON_MAIN, install_hook
 from tests.effort import take_each
+from tests.endpoint.script import parse_script
+from tests.endpoint.server import serve
 from tests.phases.bench import GATES, HOLD, Bench, make_plan, write_session
+from tests.waiting import wait_until
 
 PLAN = make_plan(*GATES[:1])
 
@@ -82,3 +89,33 @@ def test_what_is_at_work_is_kept_where_the_work_tree_of_the_command_goes(stage, 
         stage.git("switch", "-q", "side")
     bench.play([])
     assert stage.git("show", "side:1.txt") == "1\n"
+
+
+@pytest.mark.parametrize("is_done", take_each(2, [True, False]))
+def test_a_plan_that_gets_another_name_meanwhile_keeps_what_was_done(stage, is_done):
+    """A phase that is open goes on under that name; for one that is done, the command is named that lands it."""
+    bench = Bench(stage, PLAN)
+
+    def move():
+        stage.git("mv", "PLAN.md", "NEXT.md")
+        stage.git("commit", "-qm", "moved")
+
+    session = write_session(1, f"{HOLD}; echo 1 > 1.txt")
+    if not is_done:
+        session["turns"] = [session["turns"][0], {"tools": [{"name": "block", "input": {"reason": "no"}}]}]
+    with serve(parse_script(json.dumps({"sessions": [session]}))) as server:
+        run = bench.start(server, "run")
+        wait_until(bench.find_held, by=run)
+        move()
+        bench.let_go()
+        wait_until(lambda: "nothing lands until then" in run.stdout.readline(), by=run)
+        run.send_signal(signal.SIGINT)
+        run.communicate()
+    if is_done:
+        out = bench.play([], "run", "NEXT.md", ends=ExitCode.USER)
+        moved = out.partition("Hint: ")[2].partition("; then relay run PLAN.md")[0]
+        subprocess.run(moved, shell=True, cwd=stage.root, check=True, capture_output=True)
+        bench.play([])
+    else:
+        bench.play([write_session(1, "test -e 1.txt")], "run", "NEXT.md")
+    assert stage.git("show", "main:1.txt") == "1\n"

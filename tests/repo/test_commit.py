@@ -19,6 +19,7 @@ from relay.store.commit import CommitEnd, CommitRequest, commit_paths
 from relay.store.completion import finish_commit, finish_pending, note_pending, store_files, withdraw_pending
 from relay.store.history import read_relay_commits
 from relay.store.snapshot import write_snapshot_tree
+from relay.store.worktree_notes import note_home
 from tests.effort import take_each
 
 TRAILERS = (("Relay-Plan", "PLAN.md"), ("Relay-Phase", "1"), ("Relay-Status", "done"), ("Relay-Cost", "0.10 USD"))
@@ -338,40 +339,51 @@ def test_a_crash_right_after_the_commit_point_is_repaired(box):
         assert box.text("status", "--porcelain") == "A  notes.txt"
 
 
+@pytest.fixture
+def held(box):
+    """A work tree of relay's own whose index somebody holds; in one of the user's nothing is committed then."""
+    box.git("worktree", "add", "-q", "-b", "job", str(box.root.with_name("job")))
+    place = type(box)(root=box.root.with_name("job"), home=box.home)
+    note_home(place.open(), box.root)
+    (place.open().git_dir / "index.lock").touch()
+    return place
+
+
 @pytest.mark.usefixtures("impatient")
-def test_an_index_that_stayed_behind_several_commits_goes_through_all_of_them(box):
+def test_an_index_that_stayed_behind_several_commits_goes_through_all_of_them(held):
     """An editor held the index while two phases were committed; what the user staged himself stays staged."""
-    box.write("mine.txt", "mine\n")
-    box.git("add", "mine.txt")
-    lock = box.write(".git/index.lock", "")
-    repo = box.open()
+    repo = held.open()
+    lock = repo.git_dir / "index.lock"
+    lock.unlink()
+    held.write("mine.txt", "mine\n")
+    held.git("add", "mine.txt")
+    lock.touch()
     for content in ("2\n", "3\n"):
-        box.write("src/app.py", content)
-        box.write(f"src/{content[0]}.py", content)
+        held.write("src/app.py", content)
+        held.write(f"src/{content[0]}.py", content)
         outcome = commit_paths(repo, request(repo, "src/app.py", f"src/{content[0]}.py"))
         assert outcome.end == CommitEnd.COMMITTED
         assert "index was not brought up to date" in outcome.left[0]
     assert len(finish_pending(repo)) == 1
-    lock.unlink()
+    (repo.git_dir / "index.lock").unlink()
     assert finish_pending(repo) == ()
-    assert box.text("status", "--porcelain") == "A  mine.txt"
+    assert held.text("status", "--porcelain") == "A  mine.txt"
     assert finish_pending(repo) == ()
 
 
 @pytest.mark.usefixtures("impatient")
 @pytest.mark.parametrize("moved", [False, True])
-def test_a_commit_that_was_not_made_takes_no_other_out_of_the_note(box, moved):
+def test_a_commit_that_was_not_made_takes_no_other_out_of_the_note(held, moved):
     """Killed between the note and the branch, or somebody else moved the branch first."""
-    lock = box.write(".git/index.lock", "")
-    repo = box.open()
-    box.write("src/app.py", "2\n")
+    repo = held.open()
+    held.write("src/app.py", "2\n")
     first = commit_paths(repo, request(repo, "src/app.py")).commit
     note_pending(repo, "1" * 40, first)
     if moved:
         withdraw_pending(repo, "1" * 40)
-    lock.unlink()
+    (repo.git_dir / "index.lock").unlink()
     assert finish_pending(repo) == ()
-    assert box.text("status", "--porcelain") == ""
+    assert held.text("status", "--porcelain") == ""
 
 
 def test_a_branch_that_moved_without_its_reflog_is_a_commit(box):

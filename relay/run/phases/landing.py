@@ -17,7 +17,7 @@ from relay.base.values import dataclass
 from relay.git import objects
 from relay.git.identity import get_identity
 from relay.git.message import CommitText, read_text, read_texts
-from relay.git.names import JOB_BRANCHES, render_ref_part
+from relay.git.names import JOB_BRANCHES, parse_path, render_ref_part
 from relay.git.objects import find_base, is_ancestor
 from relay.git.refs import move_ref
 from relay.git.repository import Repo, is_checked_out
@@ -117,7 +117,7 @@ def find_phase_id(job: Job) -> str:
 
 
 def require_unmoved(main: Repo, job: Job, plan: Plan) -> None:
-    """Refuse a plan that has renumbered or removed a phase whose work has not landed.
+    """Refuse a plan that has another file, or has renumbered or removed a phase, while work on it has not landed.
 
     Args:
         main: The work tree whose branch is the plan's.
@@ -126,13 +126,21 @@ def require_unmoved(main: Repo, job: Job, plan: Plan) -> None:
     Raises:
         RepoError: Somebody has changed the plan so.
     """
-    text = find_text(job.repo, job.repo.head(), job.plan_path)
+    tip = get_tip(job.repo)
+    text = find_text(job.repo, tip, job.plan_path)
+    was = parse_path(read_text(job.repo, tip).get(trailers.PLAN)) if text is None else None
+    if was and not is_ancestor(main, tip, get_tip(main)):
+        here, there = shlex.quote(job.plan_path), shlex.quote(was)
+        raise RepoError(
+            f"{job.plan_path} was {was} when phase {job.phase_id} was worked on in {job.repo.root}, not landed yet",
+            hint=f"git mv {here} {there} && git commit -m 'the former name' -- {here} {there}; then relay run {there}",
+        )
     own = parse_at(text, job.plan_path) if text is not None else plan
     phase = own.find_phase(job.phase_id)
     now = find_lineage(own, plan).phases.get(job.phase_id)
     if phase is None or now == job.phase_id:
         return
-    is_begun = read_attempt(job.repo) is not None or not is_ancestor(main, get_tip(job.repo), get_tip(main))
+    is_begun = read_attempt(job.repo) is not None or not is_ancestor(main, tip, get_tip(main))
     if not is_begun or find_landing(main, job).case is LandingCase.LANDED:
         return
     words = f"is phase {now}" if now else "is gone"

@@ -375,7 +375,11 @@ class _Parent:
             return False  # what it merges with must not move
         for job, landing in found:
             if landing.case is LandingCase.FORWARD and self._is_way_clear(job, landing):
-                left = land(self._ctx.repo, job, landing)
+                try:
+                    left = land(self._ctx.repo, job, landing)
+                except LockedError as error:  # a git of the user's
+                    self._state.held = self._state.in_the_way[job.phase_id] = str(error)
+                    return False
                 if left is None:
                     return True  # the branch moved: all is to be looked at again
                 for words in left:
