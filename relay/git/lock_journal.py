@@ -202,7 +202,7 @@ def declare_locks(repo: Repo, *locks: Path) -> Iterator[None]:
     try:
         yield
     finally:
-        if not any(Path(lock).exists() for lock in times):
+        if not any(lock.exists() for lock in _read_declared(repo)):  # those of blocks inside, too
             drop_note(repo, _INTENT)
 
 

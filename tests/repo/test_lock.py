@@ -114,10 +114,12 @@ def test_a_foreign_lock_is_explained_and_left(box):
     assert lock.exists()
 
 
-def test_a_lock_that_relay_announced_is_removed(box):
+@pytest.mark.parametrize("is_inside", [False, True])
+def test_a_lock_that_relay_announced_is_removed(box, is_inside):
     """Note and lock, and no git that runs: of a kill in mid-way, or of a git that could not remove its lock."""
     repo = box.open()
-    with declare_locks(repo, repo.git_dir / "index.lock"):
+    outside = declare_locks(repo, repo.git_dir / "HEAD.lock") if is_inside else contextlib.nullcontext()
+    with outside, declare_locks(repo, repo.git_dir / "index.lock"):
         lock = box.write(".git/index.lock", "")
     with declare_locks(repo, repo.git_dir / "HEAD.lock"):  # what comes next takes another one
         pass
