@@ -24,6 +24,7 @@ from relay.ledger.model import merge_entries
 from relay.plan.model import Plan
 from relay.plan.operations import check_change, describe_reworded, read_operations, replay
 from relay.plan.parse import find_plan_in
+from relay.plan.text import find_ledger_path
 from relay.run.attempt.start import MAX_LEFTOVERS
 from relay.run.commit.candidate import PendingPlan
 from relay.run.commit.plan_commit import read_ledger
@@ -157,7 +158,9 @@ def carry_over(files: PlanFiles, plan: Plan, attempt: OpenAttempt, observe: Obse
     if head is None or begun is None or last is None:
         return attempt
     before, saved = read_versions(repo, attempt, files.plan_path) or (plan, plan)
-    own_files, mine = (files.plan_path, files.ledger_path), find_attempt_changes(repo, attempt, last)
+    own_files, former = (files.plan_path, files.ledger_path), {attempt.plan_path, find_ledger_path(attempt.plan_path)}
+    # Of a plan that got another name the file is gone, and that is no session's.
+    mine = tuple(one for one in find_attempt_changes(repo, attempt, last) if one.path not in former)
     work = _write_work(repo, attempt, mine, head)
     merged = merge_work(files, begun, last.commit, head, (before, saved, plan), work)
     changes = diff_trees(repo, work, merged.merge.tree)
