@@ -35,6 +35,7 @@ from relay.prompts.package_data import EXAMPLE, INSTEAD, is_example
 from relay.run.commit.candidate import Refused
 from relay.run.commit.gates import GateRun
 from relay.run.commit.omissions import LeftOut, clean_paths, find_hopeless, find_protected_targets, render_left_out
+from relay.sandbox.places import INSTALLED
 from relay.session.events import Noticed
 from relay.setup.context import PlanFiles, RunContext
 from relay.store import trailers
@@ -198,7 +199,13 @@ def _require_shown(files: PlanFiles, phase: Phase, run: GateRun) -> None:
                 words = f"{_show(check)} needs {render_path(path)}, which no commit has"
                 words = f"its gate can never be green, because {words}"
                 way = " && git commit) or have a verify command make it, and run again"
-                raise _not_begun(files, phase, words, ("commit it (git add ", TypedPath(path=path), way))
+                hint: Hint = ("commit it (git add ", TypedPath(path=path), way)
+                if not INSTALLED.isdisjoint(path.split("/")):
+                    hint = (
+                        'setup = ["…"] in relay.toml installs packages in relay\'s trees; with bubblewrap, and without '
+                        "setup, they have copies of yours (relay help several-phases)"
+                    )
+                raise _not_begun(files, phase, words, hint)
 
 
 def _require_unhindered(files: PlanFiles, phase: Phase, run: GateRun) -> None:
