@@ -16,7 +16,6 @@ from markupsafe import Markup
 
 from relay.base.errors import RepoError
 from relay.base.tree import replace_with_file
-from relay.base.values import dataclass
 from relay.base.walk import NotAFileError, open_folder, open_ignored, open_regular
 from relay.insight.report.blocks import MOST_CHARS, MOST_ROWS, Page
 from relay.plan.text import STATE_DIR
@@ -34,26 +33,6 @@ Clean = Callable[[str], str]
 """Makes control characters and characters that reorder text visible."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Bounds:
-    """Limits on the content of a page."""
-
-    rows: int = MOST_ROWS
-    """Rows of a table."""
-    chars: int = MOST_CHARS
-    """Characters of a text."""
-    folds: int = MOST_ROWS
-    """Folded parts of a section."""
-    picture_bytes: int = MOST_BYTES // 2
-    """All pictures, as Base64."""
-
-    @property
-    def halved(self) -> "Bounds":
-        """Half of each limit."""
-        chars, picture_bytes = max(40, self.chars // 2), self.picture_bytes // 2
-        return Bounds(rows=self.rows // 2, chars=chars, folds=self.folds // 2, picture_bytes=picture_bytes)
-
-
 def render_page(page: Page, *, clean: Clean, most_bytes: int = MOST_BYTES, refresh_s: int = 0) -> str:
     """Write a page as HTML of bounded size.
 
@@ -62,33 +41,32 @@ def render_page(page: Page, *, clean: Clean, most_bytes: int = MOST_BYTES, refre
         most_bytes: Bound on its UTF-8; a page without any row may still be larger.
         refresh_s: Seconds after which a browser asks for it again; 0 for never.
     """
-    limits = Bounds()
-    while True:
-        html = _render(page, clean, limits, refresh_s)
-        if len(html.encode()) <= most_bytes or not limits.rows:
-            return html
-        limits = limits.halved
+    halvings = 0
+    while len((html := _render(page, clean, halvings, refresh_s)).encode()) > most_bytes and MOST_ROWS >> halvings:
+        halvings += 1
+    return html
 
 
-def _render(page: Page, clean: Clean, limits: Bounds, refresh_s: int) -> str:
+def _render(page: Page, clean: Clean, halvings: int, refresh_s: int) -> str:
+    """Write a page with half of the rows, folds, pictures and lengths of texts, or half of that, and so on."""
+    rows, chars, room = MOST_ROWS >> halvings, max(40, MOST_CHARS >> halvings), MOST_BYTES // 2 >> halvings
+
     def finish(value: Any) -> Any:
         """Make any value safe that the template shows; the library escapes what is no markup of relay's own."""
         if isinstance(value, Markup):
             return value
         text = str(value)
-        more = len(text) - limits.chars
-        return clean(text if more <= 0 else f"{text[: limits.chars]}… (+{more:,} characters)")
+        more = len(text) - chars
+        return clean(text if more <= 0 else f"{text[:chars]}… (+{more:,} characters)")
 
     def finish_lines(text: str) -> Markup:
         """Do the same with a text of several lines, of which the beginning and the end are shown."""
-        most = limits.chars * _LINES // 2
+        most = chars * _LINES // 2
         more = len(text) - 2 * most
         shown = text if more <= 0 else f"{text[:most]}\n… ({more:,} characters left out)\n{text[-most:]}"
         lines = (re.split("( +)", line) for line in shown.expandtabs(4).splitlines())
         cleaned = ([part if part.isspace() else clean(part) for part in line] for line in lines)
         return Markup("\n").join(map(Markup().join, cleaned))
-
-    room = limits.picture_bytes
 
     def take_room(picture: Picture) -> bool:
         """Return whether a picture still fits."""
@@ -110,8 +88,8 @@ def _render(page: Page, clean: Clean, limits: Bounds, refresh_s: int) -> str:
     shown = {
         "page": page,
         "refresh_s": refresh_s,
-        "limits": limits,
-        "cut": limits != Bounds(),
+        "most": rows,
+        "cut": halvings > 0,
         "lines": finish_lines,
         "fits": take_room,
     }
