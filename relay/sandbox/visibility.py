@@ -198,6 +198,8 @@ def find_restrictions(sandbox: Sandbox) -> Restrictions | None:
 
     def is_covered(place: Path) -> bool:
         covering = [mount for mount in mounts if place.is_relative_to(mount.dest)]
+        if covering and covering[-1].dest == sandbox.tmp:  # a directory of relay's own stands there
+            return not is_there(sandbox.private.tmp / place.relative_to(sandbox.tmp))
         return bool(covering) and (covering[-1].op is Op.EMPTY or covering[-1].source == DEV_NULL)
 
     return Restrictions(

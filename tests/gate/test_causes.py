@@ -2,6 +2,8 @@
 
 import os
 import socket
+import tempfile
+from pathlib import Path
 
 import pytest
 
@@ -55,6 +57,20 @@ def test_a_link_in_the_repository_that_leads_to_what_is_hidden(explain, machine)
     home, root = machine
     (root / "data").symlink_to(home / "data")
     assert explain(f"cannot open {root}/data")[0].startswith(f"hidden from commands: {home}/data ")
+
+
+def test_what_is_in_the_machine_s_tmp_is_hidden_unless_a_command_has_made_it():
+    """Commands have a directory of relay's own there."""
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as place, tempfile.NamedTemporaryFile(dir="/tmp") as data:
+        root = Path(place).resolve() / "project"
+        root.mkdir()
+        policy = Policy(root=root, env={"HOME": place, "PATH": os.environ["PATH"]})
+        with open_sandbox(policy, Level.WORKSPACE_WRITE) as sandbox:
+            found = find_restrictions(sandbox)
+            assert found
+            assert found.find_hidden(data.name) == data.name
+            sandbox.run(["touch", data.name], limits=Limits(timeout_s=20))
+            assert found.find_hidden(data.name) == ""
 
 
 def test_variables_by_their_names_only(explain, machine):
