@@ -53,17 +53,11 @@ def test_no_help_text_names_a_source_file():
         assert not re.search(r"\w/\w+\.py\b", said), context.command_path
 
 
-def test_the_page_of_rehearsals_names_each_tool_with_its_input():
+def test_the_page_of_rehearsals_names_each_tool():
+    """Their input is what `relay demo --check` lists, from the tools themselves."""
     page = (ROOT / "docs/how-to/rehearse.md").read_text(encoding="utf-8")
     assert not re.search(r"relay/\w+/\w+\.py", page)
-    rows = dict(re.findall(r"^\| `(\w+)` \| (.+) \|$", page, re.MULTILINE))
-    rows |= dict(re.findall(r"`(\w+)` \((.+?)\)", page.partition("The session of `relay plan`")[2].partition("```")[0]))
-    written: dict[str, str] = {}
-    for spec in (*RUNNER_SPECS, *PLANNER_SPECS):
-        keys, needed = spec.input_schema["properties"], spec.input_schema.get("required", ())
-        more = ", ".join(key for key in keys if key not in needed)
-        written.setdefault(spec.name, " ".join(filter(None, (", ".join(needed), f"[{more}]" if more else ""))))
-    assert rows == written
+    assert {spec.name for spec in (*RUNNER_SPECS, *PLANNER_SPECS)} <= set(re.findall(r"`(\w+)`", page))
 
 
 def test_the_manual_is_ascii():
