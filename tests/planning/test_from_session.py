@@ -97,7 +97,7 @@ def test_the_rest_of_a_session_becomes_a_plan(work, tmp_path):
     assert "has cost $0.2" in cost
     assert any("was written a moment ago: stop that agent" in text for text in notices)
     assert "as a relay" in cost
-    assert any(text.endswith("a run needs them committed: test_keys.py") for text in notices)
+    assert any(text.endswith("a run sees none of them: test_keys.py") for text in notices)
 
 
 def test_where_a_changed_file_stands_in_git(stage):

@@ -62,7 +62,7 @@ class Marathon:
     def describe_left(self) -> str:
         """Say what the user has to commit before a run; empty if nothing."""
         listed = list_some([shorten(path, _NAME_CHARS) for path in self.left])
-        return f"it left files that are not committed, and a run needs them committed: {listed}" if listed else ""
+        return f"it left files that are not committed, and a run sees none of them: {listed}" if listed else ""
 
     def describe_cost(self, ctx: RunContext, plan: Plan, sizes: Sequence[PhaseSize]) -> str:
         """Say what the session has cost, and what its rest would cost there and as a relay."""
