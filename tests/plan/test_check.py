@@ -102,7 +102,7 @@ def test_what_weakens_a_plan_is_a_warning():
     assert list_wrong(WARNINGS, warning=True) == []
 
 
-@pytest.mark.parametrize("text", ["- []", "-[ ] b", "• [ ] b", "- [!] b"])
+@pytest.mark.parametrize("text", ["- []", "-[ ] b", "• [ ] b", "- [!] b", "- [a] b"])
 def test_what_looks_like_an_item_is_named_where_no_phase_is_found(text):
     with pytest.raises(PlanError, match=r"no phase found: .* write `- \[ \] text` or `- \[x\] text`, or") as caught:
         parse_plan(f"# P\n\n## Phase 1 — a\n{text}\n")
