@@ -102,11 +102,17 @@ def test_what_weakens_a_plan_is_a_warning():
     assert list_wrong(WARNINGS, warning=True) == []
 
 
-@pytest.mark.parametrize("text", ["- []", "-[ ] b", "• [ ] b", "- [!] b", "- [a] b"])
+@pytest.mark.parametrize("text", ["- []", "-[ ] b", "• [ ] b", "- [!] b"])
 def test_what_looks_like_an_item_is_named_where_no_phase_is_found(text):
     with pytest.raises(PlanError, match=r"no phase found: .* write `- \[ \] text` or `- \[x\] text`, or") as caught:
         parse_plan(f"# P\n\n## Phase 1 — a\n{text}\n")
     assert caught.value.line == 4
+
+
+def test_what_may_be_a_source_is_named_where_nothing_else_says_why_there_is_no_phase():
+    with pytest.raises(PlanError, match=r"no phase found: `\[a\] b` is no item; .* if it is work") as caught:
+        parse_plan("# P\n\n- [a] b\n")
+    assert caught.value.line == 3
 
 
 def test_what_is_alike_is_said_once_of_open_work_only_and_in_line_order():
