@@ -402,12 +402,13 @@ SELECT run, phase_id, sum(gates_s) AS gates_s, sum(ticks) AS ticks, sum(commits)
 FROM found GROUP BY run, phase_id;
 
 -- runs: one process of `relay run` or `relay plan`, or one transcript. `exit_code`, `ended`: NULL while it works, and if
--- it was killed. `spent_usd`: cost of the plan before it. `questions`: those that sessions had left to the user.
+-- it was killed. `spent_usd`: cost of the plan before it, at most so much if `spent_estimated`. `questions`: those that sessions had left to the user.
 CREATE TABLE runs AS
 SELECT s.run, s.began, s.last_at, coalesce(b.run_id, '') AS run_id, coalesce(command, '') AS command,
        coalesce(model, '') AS model, coalesce(plan_path, '') AS plan_path, coalesce(branch, '') AS branch,
        coalesce(sandbox, '') AS sandbox, coalesce(context, '') AS context, coalesce(rehearsed, 0) AS rehearsed,
-       CASE WHEN m.seq IS NULL THEN b.cap_usd ELSE m.cap_usd END AS cap_usd, b.spent_usd, e.at AS ended, exit_code,
+       CASE WHEN m.seq IS NULL THEN b.cap_usd ELSE m.cap_usd END AS cap_usd, b.spent_usd,
+       coalesce(b.estimated, 0) AS spent_estimated, e.at AS ended, exit_code,
        coalesce(e.reason, '') AS reason, coalesce(next_command, '') AS next_command,
        coalesce(questions, '[]') AS questions, (
            SELECT json_group_array(text) FROM (

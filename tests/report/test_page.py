@@ -181,9 +181,11 @@ def test_the_page_says_what_a_person_asks_and_what_its_tables_promise():
 
 def test_the_page_has_the_money_of_the_book_and_says_what_is_not_known():
     """No log has the answer of a request that was cut off; commits and refs have the most that it can have cost."""
-    figures = fold([start("a"), session(), *turn(1, 5_000, cost_usd=0.25), end()])
+    figures = fold([start("a", spent_usd=1.5, estimated=True), session(), *turn(1, 5_000, cost_usd=0.25), end()])
     booked = Spent(cost_usd=0.65, estimated=True)
-    assert "What it cost | ~$0.65" in " | ".join(Reader(render(figures.charge(booked, {"1": booked}))).texts)
+    texts = " | ".join(Reader(render(figures.charge(booked, {"1": booked}))).texts)
+    assert "What it cost | ~$0.65" in texts
+    assert "the plan had cost ~$1.50 before" in texts
     texts = " | ".join(Reader(render(fold([start(), session(), *turn(1, 5_000, cost_usd=None), over()]))).texts)
     assert "What it cost | unknown" in texts
     assert "Its log has no end" in texts

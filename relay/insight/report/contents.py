@@ -108,7 +108,8 @@ def _say_cost(figures: Figures) -> Card:
         f"{render_per_decision(totals)} per decision, {count(totals.decisions, 'decision')}",
     ]
     if runs and runs[0].spent_usd:
-        lines.append(f"the plan had cost {render_usd(runs[0].spent_usd)} before")
+        before = render_usd(runs[0].spent_usd, estimated=bool(runs[0].spent_estimated))
+        lines.append(f"the plan had cost {before} before")
     if forecast and forecast.phases and forecast.usd is not None:
         lines.append(f"{count(forecast.items, 'open item')} may cost {render_usd(forecast.usd)} more")
     if totals.unknown_turns:
