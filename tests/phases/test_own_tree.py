@@ -1,6 +1,7 @@
 """`relay run` works in a tree of its own, at the user's path, and the user's checkout is the user's."""
 
 import contextlib
+import json
 import os
 import re
 import shutil
@@ -30,8 +31,11 @@ from relay.store.branches import move_branch
 from relay.store.history import read_relay_commits
 from relay.store.plan_state import read_plan_cost
 from tests.effort import take_each
+from tests.endpoint.script import parse_script
+from tests.endpoint.server import serve
 from tests.phases.bench import GATES, HOLD, Bench, make_plan, write_session
 from tests.scripted import ScriptedRunner
+from tests.waiting import wait_until
 
 TWO = write_session(2, "echo 2 > 2.txt")
 HELD = write_session(1, HOLD, "echo 1 > 1.txt")
@@ -220,6 +224,28 @@ def test_a_phase_lands_before_the_next_one_begins_though_the_user_committed_mean
     bench.play(sessions, meanwhile=[lambda: commit(stage), lambda: seen.append(stage.git(*subjects))])
     assert seen == ["Write one\nmine\nplan\nstart\n"]
     assert stage.git("log", "--merges", "--format=%s", "main") == "Write one\n"
+
+
+@pytest.mark.nightly
+def test_a_phase_that_the_user_overtakes_again_keeps_no_other_from_beginning(stage):
+    """Who commits more often than a gate ends would keep the run at one phase."""
+    wait = "grep -q mine kept.txt || exit 0; until git log --format=%s main | grep -qx again; do sleep 0.02; done\n"
+    bench = Bench(stage, make_plan("test -s 1.txt && sh wait.sh", GATES[1]), **{"kept.txt": "x\n", "wait.sh": wait})
+    merged, out = "is merged with the branch's newer commits", ""
+    with serve(parse_script(json.dumps({"sessions": [HELD, TWO]}))) as server:
+        run = bench.start(server, "run")
+        wait_until(bench.find_held, by=run)
+        commit(stage)
+        bench.let_go()
+        with run.stdout:
+            for line in run.stdout:
+                if merged in line and merged not in out:
+                    stage.write("kept.txt", "another\n")
+                    stage.git("commit", "-qam", "again")
+                out += line
+        assert run.wait() == ExitCode.DONE, out
+    assert "phase 2 session 1" in out.split(merged)[1], out
+    assert stage.git("show", "main:1.txt", "main:2.txt") == "1\n2\n"
 
 
 @pytest.mark.nightly

@@ -144,7 +144,7 @@ class _Parent:
         self._begun = self._tip = get_tip(ctx.repo)
         self._held = ctx.repo.root
         """The work tree whose lock is held for the landings."""
-        self._unusable_since, self._said = 0.0, ""
+        self._unusable_since, self._said, self._merged = 0.0, "", set[str]()
         self._ctx = ctx
         """Its repository is the work tree that has the plan's branch now, or one without files."""
         self._order = order
@@ -281,11 +281,12 @@ class _Parent:
                     found = tuple(self._find_landings(plan))
                 if not self._ctx.interrupts.finish_turn:
                     found = tuple(self._find_to_merge(plan, found))
-                    if self._order.jobs == 1:  # what is done lands before anything else begins
-                        self._start_merging(plan, found)
+                    is_one = self._order.jobs == 1  # what is done lands before anything begins, unless it was overtaken
+                    first = [one for one in found if is_one and one[0].phase_id not in self._merged]
+                    self._start_merging(plan, first)
                     self._start_ready(plan, landings=min(1, len(found)))
-                    if self._order.jobs > 1:  # last, since it takes less long
-                        self._start_merging(plan, found)
+                    if not (is_one and self._state.working):
+                        self._start_merging(plan, (one for one in found if one not in first))
                     self._say_waits(plan)
         except BranchError:
             self._state.is_stale = True  # the user has just switched: it is looked at again
@@ -412,6 +413,7 @@ class _Parent:
             places = self._count_places(plan, 1 + len(self._find_ready(plan)), more=1)
             places = self._find_places(job.phase_id, places, is_alone=not self._state.working)
             if places and self._start(job, merges=landing.done, places=places, held=Held()):
+                self._merged.add(job.phase_id)
                 return
 
     def _prepare(self, job: Job, landing: Landing) -> bool:
