@@ -41,7 +41,7 @@ def test_what_an_open_attempt_asked_and_amended_outlives_an_edit_of_the_plan(sta
 
     stage.run("sessions: [{turns: [{tools: [{name: block, input: {reason: enough}}]}]}]")
 
-    said = [event.text for event in stage.seen(Noticed) if "whose plan was edited" in event.text]
+    said = [event.text for event in stage.seen(Noticed) if "left out" in event.text]
     assert any("a note for phase 2 left out, since the phase is gone" in words for words in said), said
     assert "Which port?" in stage.git("show", f"{attempt.wip_ref}:PLAN.md")
 
