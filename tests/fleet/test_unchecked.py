@@ -77,8 +77,7 @@ def test_what_does_not_pass_here_does_not_land(field, files):
     assert field.git("rev-parse", "main") == tip
 
 
-@pytest.mark.nightly
-@pytest.mark.parametrize("is_committed", [True, False])
+@pytest.mark.parametrize("is_committed", take_each(2, [False, True]))
 def test_what_was_handed_over_is_checked_with_the_rest(field, is_committed):
     """A hand-off's commits, and checkpoints; what somebody says was red before excuses nothing."""
     text = PLAN.replace("# Field", f"---\nrelay: {{verify: ['{NO_EVIL}']}}\n---\n# Field")

@@ -244,7 +244,8 @@ def reopen(job: Job, tip: str) -> None:
             attempt = save_snapshots(repo, attempt, WipRecord(spend=attempt.spend), begun_at)
         tree = objects.write_paths_tree(repo, list_changes(repo, own, attempt.base_tree), start=base)
         carried = structs.replace(attempt.begun.carried, joins=own, is_unchecked=is_unchecked)
-        begun = structs.replace(attempt.begun, base=base, carried=carried)
+        course = structs.replace(attempt.course, baseline="") if is_unchecked else attempt.course
+        begun = structs.replace(attempt.begun, base=base, carried=carried, course=course)
         displace_attempt(repo, replace(attempt, base_tree=tree, begun=begun))
         return
     if attempt is not None and attempt.merges and attempt.base_head != base:
@@ -263,7 +264,10 @@ def reopen(job: Job, tip: str) -> None:
             session_id=new_id(),
             phase_id=job.phase_id,
             plan_path=plan_path,
-            course=Course(number=max(1, number), tries=number, baseline=_find_baseline(repo, text)),
+            # What somebody says was red before excuses nothing: the run looks for itself.
+            course=Course(
+                number=max(1, number), tries=number, baseline="" if is_unchecked else _find_baseline(repo, text)
+            ),
             carried=structs.replace(read_carried(earlier), is_unchecked=is_unchecked, **commits),
             onto=base,
         )
