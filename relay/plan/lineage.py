@@ -216,11 +216,11 @@ class _Matching:
                 yield self._take(at, found.popleft())
 
     def _pair_in_place(self) -> Iterator[tuple[int, int]]:
-        """Pair phases of the same id that name a common file: one was rewritten in place."""
+        """Pair phases of the same id that name a common file, or of which one has only more items at its end."""
         places = {self._new[at].id: at for at in self._free}
         for at in tuple(self._left):
             new = places.get(self._old[at].id)
-            if new is not None and not _list_paths(self._old[at]).isdisjoint(_list_paths(self._new[new])):
+            if new is not None and _is_rewritten(self._old[at], self._new[new]):
                 yield self._take(at, new)
 
     def _pair_by_items(self) -> Iterator[tuple[int, int]]:
@@ -255,8 +255,10 @@ class _Matching:
         }
 
 
-def _list_paths(phase: Phase) -> set[str]:
-    return {path for item in phase.items for path in item.paths}
+def _is_rewritten(old: Phase, new: Phase) -> bool:
+    paths, others = ({path for item in phase.items for path in item.paths} for phase in (old, new))
+    short, long = sorted((_find_texts(old), _find_texts(new)), key=len)
+    return not paths.isdisjoint(others) or (old.heading == new.heading and long[: len(short)] == short)
 
 
 def check_ticks_kept(before: Plan, after: Plan) -> tuple[Violation, ...]:

@@ -67,6 +67,12 @@ def test_a_person_s_words_stay_and_work_that_has_no_place_is_told_with_its_text(
     assert "close the code fence or HTML that it ends with: ours" in told
 
 
+def test_items_that_a_session_adds_are_no_rewritten_phase():
+    """However many, and where its heading is only a number."""
+    plan = parse_plan("## Phase 1\n- [ ] a\n\n## Phase 2\n- [ ] c\n- [ ] c\n")
+    assert check_change(plan, append_items(plan, "1", ["b", "c"]), may_tick=()) == ()
+
+
 def test_a_tick_that_was_taken_back_stays_so():
     common = BASE.tick(["1.1"])
     assert merge(BASE, common.tick(["2.1"]), common).plan.text == BASE.tick(["2.1"]).text
