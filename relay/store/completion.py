@@ -9,7 +9,7 @@ import os
 import re
 import stat
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -371,7 +371,7 @@ def finish_commit(
         if words := _refresh_index(repo, git, behind):
             return (*left, *words)  # each starts from the one before
     changes = _find_changes(repo, commit, parents)
-    left += _refresh_index(repo, git, changes)
+    left += _refresh_index(repo, git, changes, known=based_on or {})
     fsync_paths(repo.root, (change.path for change in changes))
     return tuple(left)
 
@@ -453,15 +453,23 @@ def _put_file(repo: Repo, path: str, data: bytes, mode: str) -> bool:
     return True
 
 
-def _refresh_index(repo: Repo, git: Git, changes: tuple[PathChange, ...]) -> tuple[str, ...]:
-    """Update the committed paths in the user's index; what the user staged of them stays staged."""
+def _refresh_index(
+    repo: Repo, git: Git, changes: tuple[PathChange, ...], known: Collection[str] = ()
+) -> tuple[str, ...]:
+    """Update the committed paths in the user's index; what the user staged of them stays staged.
+
+    Args:
+        known: Paths whose file is committed as the user left it: an earlier state of it in the index would take that
+            back with the user's next commit.
+    """
     # Sync the index too: if a power cut tears it, every git command in this work tree fails.
     durable = git.overruled((("core.fsync", "committed,index"),))
     staged = objects.read_index(git, [change.path for change in changes])
     behind = [
         change
         for change in changes
-        if staged.get(change.path) == ((change.old_mode, change.old_object_id) if change.old_object_id else None)
+        if change.path in known
+        or staged.get(change.path) == ((change.old_mode, change.old_object_id) if change.old_object_id else None)
     ]
     with declare_locks(repo, repo.git_dir / "index.lock"):
         result = _move_entries(repo, durable, behind)

@@ -166,7 +166,9 @@ def elsewhere(stage):
 
 
 def edit_plan(stage):
+    """And stage that: with a further edit the index has an earlier state of the plan than what relay commits."""
     stage.edit("Write two — 2.txt", "Write two — 2.txt\n- [ ] By a person (manual)")
+    stage.git("add", "PLAN.md")
 
 
 def tick_by_hand(stage):
