@@ -152,7 +152,7 @@ def _say_error(error: RelayError, caller: Caller) -> None:
 
 def _find_room(words: str) -> str:
     """Return what helps where a disk is full, as git or the system says in these words; else an empty string."""
-    is_full = any(os.strerror(number) in words for number in (errno.ENOSPC, errno.EDQUOT))
+    is_full = any(one in words for one in (os.strerror(errno.ENOSPC), os.strerror(errno.EDQUOT), "Out of diskspace"))
     return "nothing was lost; make room on the disk (df -h .) and run the command again" if is_full else ""
 
 

@@ -91,8 +91,8 @@ NULL_ENVIRONMENT: Mapping[str, str] = {}
 
 _HUNG_UP = "the remote end hung up unexpectedly"
 _CUT_OFF = (
-    b"Out of memory", b"Cannot allocate memory", b"No space left on device", b"Disk quota exceeded",
-    b"Input/output error", b"Too many open files", b".lock': File exists",
+    b"Out of memory", b"Cannot allocate memory", b"No space left on device", b"Out of diskspace",
+    b"Disk quota exceeded", b"Input/output error", b"Too many open files", b".lock': File exists",
 )  # fmt: skip
 """In what git says where the machine is at fault: it speaks C here."""
 TIMED_OUT = 124

@@ -32,9 +32,10 @@ case $how in
     before) kill -9 $$ ;;
     after) {REAL} "$@"; kill -9 $$ ;;
     memory) echo 'fatal: Out of memory, malloc failed (tried to allocate 65536 bytes)' >&2; exit 128 ;;
+    disk) echo "fatal: sha1 file 'index' write error. Out of diskspace" >&2; exit 128 ;;
 esac
 """
-WAYS = ("before", "after", "memory")
+WAYS = ("before", "after", "memory", "disk")
 TRIALS = 3
 PLAN = """\
 # A word
@@ -149,3 +150,31 @@ def test_in_a_run(stage, mortal):
     commits, spent, *_ = sweep(stage, mortal, act)
     assert [status for _, status, _ in commits] == ["done", "amended", "planned"]
     assert spent.cost_usd == 0.5
+
+
+FULL = f"""\
+#!/bin/sh
+case " $* " in
+    *" update-index --ignore-skip-worktree-entries "*) test -e "$0.failed" || {{
+        touch "$0.failed"
+        echo "fatal: sha1 file 'index.lock' write error. Out of diskspace" >&2
+        exit 128
+    }} ;;
+esac
+exec {REAL} "$@"
+"""
+"""Git's words for the index. Source: git 2.47, csum-file.c."""
+
+
+def test_a_full_disk_as_a_commit_is_staged_is_told_to_no_session(stage, mortal):
+    stage.write("PLAN.md", PLAN)
+    stage.commit()
+    (mortal.place / "git").write_text(FULL)
+    runner = make_runner()
+
+    ended = stage.play(runner)
+
+    assert (mortal.place / "git.failed").exists()
+    assert not [told for told in runner.told if "write error" in told]
+    assert ended.exit_code == ExitCode.DONE or "Out of diskspace" in ended.reason
+    assert stage.play(make_runner()).exit_code == ExitCode.DONE
