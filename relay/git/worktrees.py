@@ -252,6 +252,10 @@ def remove_worktree(repo: Repo, place: Path) -> bool:
     """
     write_note(repo, _NOTE, str(place))  # on the disk first: git may be killed alone
     is_gone = guard(repo).git.probe("worktree", "remove", str(place)).code == 0
+    if not (is_gone or _find_own(repo, place)):  # git had begun with it, and forgot it, and a file could not be removed
+        with contextlib.suppress(RepoError):
+            drop_worktree(repo, place)
+            is_gone = True
     if is_gone:
         drop_note(repo, _NOTE)
     return is_gone

@@ -417,6 +417,23 @@ def test_packages_that_git_does_not_ignore_keep_no_work_tree(box, main):
     assert (box.root / "node_modules/a/package.json").exists()
 
 
+def test_what_git_could_not_remove_of_one_that_it_has_forgotten_goes_all_the_same(main, box, tmp_path, monkeypatch):
+    """As a disk that fails once leaves it: git goes on behind a file that it cannot remove."""
+    job = ensure(main, "1")
+    place = type(box)(root=job.repo.root, home=box.home)
+    place.write("PLAN.md", PLAN.replace("[ ]", "[x]", 1))
+    place.git("commit", "-qam", "phase 1")
+    land(main, job, find_landing(main, job))
+    script = tmp_path / "bin/git"
+    script.parent.mkdir()
+    left = f'case "$*" in *"worktree remove"*) {{ mkdir {place.root} && echo > {place.root}/left; exit 255; }} ;; esac'
+    script.write_text(f'#!/bin/sh\n{shutil.which("git")} "$@"\ncode=$?\n{left}\nexit $code\n')
+    script.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{script.parent}:{os.environ['PATH']}")
+    assert list(remove_free(open_repo(main.root), "PLAN.md")) == []
+    assert not place.root.parent.exists()
+
+
 def test_one_that_somebody_removed_without_git_is_made_again_where_its_phase_was(box, main):
     for what in ("the tree", "all trees", "its content"):
         job = ensure(main, "1")
