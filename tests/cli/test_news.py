@@ -23,13 +23,13 @@ def test_each_channel_is_tried_by_hand_anywhere_and_no_secret_is_shown(relay, tm
         well = relay("doctor", "--notify", cwd=outside)
         endpoint.answers = [401]
         refused = relay("doctor", "--notify", cwd=outside)
-        [told, _] = [json.loads(body) for *_, body in endpoint.seen]
+        told, *_ = (json.loads(body) for *_, body in endpoint.seen)
     assert (well.code, well.out.splitlines()) == (
         ExitCode.DONE,
         [
             "json on done, blocked, stopped, limit, cost, question",
             "true on red",
-            "json: answered with 200",
+            "json: it was taken",
             "true: true ended with 0",
         ],
     )
