@@ -46,9 +46,12 @@ def hash_blob(data: bytes) -> str:
 
 
 def find_versions(root: Path, environ: dict[str, str]) -> dict[str, str]:
-    """Return object id → where it was seen, for every file of the work trees and every entry of their indexes."""
+    """Return object id → where it was seen, for every file of the work trees and every entry of their indexes.
+
+    Not for those of gates: they hold what a commit has, torn where a check-out was.
+    """
     found = {}
-    for tree in (root, *list_own_trees(root)):
+    for tree in (root, *(tree for tree in list_own_trees(root) if tree.suffix != ".gate")):
         for folder, names, files in os.walk(tree):
             names[:] = [name for name in names if Path(folder, name) not in {tree / ".git", tree / ".relay"}]
             # relay's own temporary files hold what git has; a linked tree's .git is a file

@@ -200,11 +200,7 @@ class LandingRig:
         found: dict[str, str] = {}
         for place in filter(Path.exists, (top / "main", *(find_place(top, phase_id) for phase_id in self.phases))):
             found |= {blob: f"{place.name}/{path}" for blob, path in find_versions(place, self.environ).items()}
-        return {
-            blob: path
-            for blob, path in found.items()
-            if not path.endswith("/.git") and not ("/.relay/" in path or ".gate/" in path)
-        }
+        return {blob: path for blob, path in found.items() if not path.endswith("/.git") and "/.relay/" not in path}
 
     def check(self, top: Path, seen: dict[str, str]) -> list[str]:
         """Return in words what does not hold when all is landed."""
