@@ -21,8 +21,10 @@ from relay.plan.statements import find_statement
 from relay.plan.text import BOM, Lines, render_plain
 
 _LINE_END = re.compile(r"\r\n|\r|\n")
-_BULLET = re.compile(r"(?:[-*+]|\d{1,9}[.)])[ \t]+(?=\[[ xX]\](?:[ \t]|\Z))")
-_BOX = re.compile(r"\[([ xX])\](?:[ \t]+|\Z)")
+_BULLET = r"(?:(?:[-*+]|\d{1,9}[.)])[ \t]+)?"
+_BOXES = re.compile(rf"\A(?:{_BULLET}\[ \](?:[ \t]+|\Z))*")
+"""All of them, so that an item's text is read as the same item."""
+_TICKED = re.compile(rf"{_BULLET}\[[xX]\](?:[ \t]|\Z)")
 _ORDERED = re.compile(r"(\d{1,9})(?=[.)][ \t]+\Z)")
 _BLOCK_START = re.compile(
     r"(?:[-+*]|\#{1,6})(?:[ \t]|\Z)|(?:[-*_=][ \t]*)+\Z|>|<|`{3}|~{3}|\[[^\w\[\]]*\w?[^\w\[\]]*\]|\[[^\]]*\]:"
@@ -450,12 +452,9 @@ def _render_inert(text: str) -> str:
 
 
 def _read_item(phase: Phase, line: str) -> str:
-    text = _clean(line)
-    text = _BULLET.sub("", text, count=1) if _BULLET.match(text) else text
-    box = _BOX.match(text)
-    if box and box[1] != " ":
+    text = _BOXES.sub("", _clean(line), count=1)
+    if _TICKED.match(text):
         raise PlanError(f"a new item for phase {phase.id} is ticked; new items are open", line=phase.line)
-    text = text[box.end() :] if box else text
     if not text:
         raise PlanError(f"an empty item for phase {phase.id}; an item has text", line=phase.line)
     return text

@@ -71,6 +71,7 @@ def test_items_that_a_session_adds_are_no_rewritten_phase():
     """However many, and where its heading is only a number."""
     plan = parse_plan("## Phase 1\n- [ ] a\n\n## Phase 2\n- [ ] c\n- [ ] c\n")
     assert check_change(plan, append_items(plan, "1", ["b", "c"]), may_tick=()) == ()
+    assert append_items(plan, "1", ["- [ ] - [ ] b"]).items[1].text == "b"  # or it would not be read as added
 
 
 def test_a_tick_that_was_taken_back_stays_so():
