@@ -22,8 +22,9 @@ from relay.plan.model import Plan
 from relay.plan.text import encode_text, find_ledger_path
 from relay.store.attempts import OpenAttempt, find_place_id, read_attempt
 from relay.store.completion import (
+    drop_pending,
     find_pending_move,
-    finish_pending,
+    follow_pending,
     hash_cleaned,
     hold_index,
     note_pending,
@@ -68,7 +69,10 @@ def move_branch(
         ):
             withdraw_pending(repo, new)
             return None
-        return finish_pending(held)
+        left = follow_pending(held)
+    if not left:
+        drop_pending(repo)
+    return left
 
 
 PREFIX = "relay/"

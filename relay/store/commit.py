@@ -393,6 +393,6 @@ def _write(repo: Repo, guarded: Guarded, ready: _Ready, identity: Mapping[str, s
             )
             return ready.end(CommitEnd.BRANCH_MOVED, output=words)
         left = finish_commit(held, commit, dict(request.replace), based_on=request.based_on)
-        if not left:
-            drop_pending(repo)
+    if not left:
+        drop_pending(repo)
     return replace(ready.end(CommitEnd.COMMITTED), commit=commit, left=left)

@@ -263,19 +263,21 @@ def finish_pending(repo: Repo) -> tuple[str, ...]:
     """
     if not _read_pending(repo):
         return ()
-    left: tuple[str, ...] = ()
-    if (text := _find_pending(repo)) is not None:
-        # Only the plan and its ledger are committed without having been in the work tree.
-        plan = parse_path(text.get(PLAN))
-        moved = find_pending_move(repo)
-        left = (
-            _finish_move(repo, moved)
-            if moved is not None
-            else finish_commit(repo, text.commit, dict.fromkeys((plan, find_ledger_path(plan)) if plan else ()))
-        )
+    left = follow_pending(repo)
     if not left:
         drop_pending(repo)
     return left
+
+
+def follow_pending(repo: Repo) -> tuple[str, ...]:
+    """Do the same, and leave the note: the index may not be in its place yet (`hold_index`)."""
+    if (text := _find_pending(repo)) is None:
+        return ()
+    if (moved := find_pending_move(repo)) is not None:
+        return _finish_move(repo, moved)
+    # Only the plan and its ledger are committed without having been in the work tree.
+    plan = parse_path(text.get(PLAN))
+    return finish_commit(repo, text.commit, dict.fromkeys((plan, find_ledger_path(plan)) if plan else ()))
 
 
 def find_pending_move(repo: Repo) -> CommitText | None:

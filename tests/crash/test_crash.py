@@ -105,6 +105,13 @@ def test_a_call_fails(rig, part, error, mode):
     assert not trial.wrong, trial
 
 
+def test_a_disk_that_is_full_as_the_index_takes_its_place_behind_a_commit(rig):
+    """The next run has it follow."""
+    at = rig.reference.find_call("rename", "/relay/held-index")
+    trial = rig.try_faults([Fault(at=at, mode="E", error=errno.ENOSPC)])
+    assert not trial.wrong, trial
+
+
 @pytest.mark.nightly
 def test_killed_behind_the_commit_point_of_the_plan_alone(rig):
     """The index follows."""
