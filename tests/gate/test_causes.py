@@ -69,6 +69,8 @@ def test_what_is_in_the_machine_s_tmp_is_hidden_unless_a_command_has_made_it():
             found = find_restrictions(sandbox)
             assert found
             assert found.find_hidden(data.name) == data.name
+            if sandbox.tmp != Path("/tmp"):
+                pytest.skip("this relay lies below /tmp: the directory of commands is beside it, and /tmp their own")
             sandbox.run(["touch", data.name], limits=Limits(timeout_s=20))
             assert found.find_hidden(data.name) == ""
 
