@@ -359,11 +359,10 @@ class PhaseWork:
 
     def _make_job(self) -> Job:
         with lock_worktree(self._main, wait_s=_LOCK_S):
-            phase_id = self._ticket.phase_id
             trees = look_at_trees(self._main, self._ticket.plan_path, repair=True)
-            job = ensure_job(trees, phase_id, settings=self._settings, busy=())
+            job = ensure_job(trees, self._ticket.phase_id, settings=self._settings, busy=())
         if job is None:
-            raise BusyError(f"a run of this machine is still at work on phase {phase_id}")
+            raise BusyError(f"a run of this machine is still at work on phase {self._ticket.phase_id}")
         return job
 
     def _advance(self, job: Job, landing: Landing) -> WorkEnd | None:

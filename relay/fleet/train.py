@@ -23,7 +23,6 @@ from relay.git.message import Message, read_text, render_message
 from relay.git.names import render_path
 from relay.git.objects import find_base, is_ancestor
 from relay.git.repository import Repo
-from relay.git.trees import FILE
 from relay.plan.lineage import find_lineage
 from relay.plan.text import find_ledger_path, find_protected
 from relay.run.carry import merge_work
@@ -84,8 +83,7 @@ def _merge_rider(job: Job, tip: str, own: str, settings: Settings, secrets: Sequ
     merged = merge_work(files, base, own, tip, (before, done, now), text.tree)
     phase = merged.pending.plan.find_phase(find_lineage(done, merged.pending.plan).phases.get(job.phase_id, ""))
     given, ticked = merged.pending.render_files(plan_path, files.ledger_path), merged.pending.claimed_ids
-    blobs = zip(given, objects.store_blobs(repo, tuple(given.values())), strict=True)
-    tree = objects.write_paths_tree(repo, [(path, FILE, blob) for path, blob in blobs], start=merged.merge.tree)
+    tree = objects.write_files_tree(repo, given, start=merged.merge.tree)
     paths = [change.path for change in objects.diff_trees(repo, tip, tree)]
     protected = (*find_protected(job.plan_path), *find_tree_files(repo))
     # What the commit step asks of each file, since it looks at the files of the phase that lands alone.

@@ -250,6 +250,12 @@ def write_tree(git: Git, index: str) -> str:
     return git.run("write-tree", env={"GIT_INDEX_FILE": index}).decode().strip()
 
 
+def write_files_tree(repo: Repo, files: Mapping[str, bytes], *, start: str | None = None) -> str:
+    """Store regular files of these bytes, and a tree of them on top of a tree (or commit) `start`; return its id."""
+    blobs = zip(files, store_blobs(repo, files.values()), strict=True)
+    return write_paths_tree(repo, [(path, FILE, blob) for path, blob in blobs], start=start)
+
+
 def write_paths_tree(repo: Repo, entries: Iterable[tuple[str, str, str]], *, start: str | None = None) -> str:
     """Store a tree of ``(path, mode, object id)``, on top of a tree (or commit) `start` or alone, and return its id.
 

@@ -185,8 +185,7 @@ def carry_over(files: PlanFiles, plan: Plan, attempt: OpenAttempt, observe: Obse
         observe(Noticed(text=f"phase {attempt.phase_id}: {said}", warning=True))
     left += merged.merge.words.splitlines()[:_MOST_WORDS]
     drafts = pending.render_files(*own_files)
-    blobs = zip(drafts, objects.store_blobs(repo, tuple(drafts.values())), strict=True)
-    tree = write_paths_tree(repo, [(path, FILE, blob) for path, blob in blobs], start=now)
+    tree = objects.write_files_tree(repo, drafts, start=now)
     is_landing = is_untouched(attempt)
     record = WipRecord(
         spend=attempt.spend,

@@ -173,8 +173,7 @@ def commit_paths(repo: Repo, request: CommitRequest, *, hooks: Hooks | None = No
 def _keep_loose(repo: Repo, request: CommitRequest) -> str:
     """Keep a version of a loose plan and its ledger under its ref, and return its tree."""
     before = find_plan_tree(repo, request.head, request.loose) if request.head else ""
-    blobs = zip(request.replace, objects.store_blobs(repo, request.replace.values()), strict=True)
-    tree = objects.write_paths_tree(repo, [(path, FILE, blob) for path, blob in blobs], start=before or None)
+    tree = objects.write_files_tree(repo, request.replace, start=before or None)
     kept = Message(subject=f"relay: {request.loose}", trailers=((trailers.PLAN, render_path(request.loose)),))
     ref = name_loose(request.loose)
     for _ in range(_ATTEMPTS):

@@ -251,7 +251,7 @@ def reopen(job: Job, tip: str) -> None:
     if attempt is not None and attempt.merges and attempt.base_head != base:
         give_up_attempt(repo, attempt)  # it stood on others, and was taken off them
         attempt = None
-    _, plan, now = (read_plan(repo, commit, plan_path) for commit in (base, own, tip))
+    _, plan, now = (read_plan(repo, commit, plan_path) for commit in (base, own, tip))  # the run reads all three
     if job.phase_id not in find_lineage(plan, now).phases:
         words = f"phase {job.phase_id} has commits on {repo.branch}, and is not in the plan any more"
         raise RepoError(words, hint=f"its newest one is {own[:12]}")
